@@ -1,1 +1,1 @@
-"""Tasks: one file each, registered beside its class."""
+"""Tasks, a file or a folder each, with the base class `Task` and helpers for losses, scores and rows."""

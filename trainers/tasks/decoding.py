@@ -1,4 +1,4 @@
-"""Decoding: how the next token is chosen, greedily or by sampling with a temperature from the k likeliest tokens.
+"""Decoding: choosing the next token greedily, or by sampling with a temperature from the k likeliest tokens.
 
 Shapes: M members, B rows, V output tokens.
 """
@@ -14,8 +14,8 @@ class Decoding:
     """Settings of text generation.
 
     end: the token that ends a row. pad: the token after it. temperature: 0 takes the likeliest token; otherwise tokens
-    are sampled from softmax(logits / temperature). top_k: sample from the `top_k` likeliest only (Fan et al.,
-    arXiv:1805.04833). sampled_tokens: sample this many first tokens of a row, and take the likeliest ones after them.
+    are sampled from softmax(logits / temperature). top_k: sample from the `top_k` likeliest tokens only (Fan et al.,
+    arXiv:1805.04833). sampled_tokens: sample this many first tokens of a row, and take the likeliest tokens after them.
     Raises ValueError for a temperature below 0 and a top_k below 1.
     """
 
@@ -37,11 +37,14 @@ class Decoding:
         return self.temperature > 0.0 and self.top_k != 1
 
     def choose_token(self, logits_MBV: Tensor, uniform_MB: Tensor | None) -> Tensor:
-        """Return the next token of each row, int64 (M, B), sampled by uniform numbers in (0, 1); None: likeliest."""
+        """Return the next token of each row, int64 (M, B).
+
+        uniform_MB: uniform numbers in (0, 1) to sample with; None takes the likeliest token.
+        """
         if uniform_MB is None:
             return logits_MBV.argmax(dim=-1)
         count = logits_MBV.shape[-1]
         best = torch.topk(logits_MBV.double(), min(self.top_k or count, count), dim=-1)
-        reached = torch.softmax(best.values / self.temperature, dim=-1).cumsum(dim=-1)
-        rank = (reached[..., :-1] < uniform_MB[..., None]).sum(dim=-1, keepdim=True)
+        cumulative = torch.softmax(best.values / self.temperature, dim=-1).cumsum(dim=-1)
+        rank = (cumulative[..., :-1] < uniform_MB[..., None]).sum(dim=-1, keepdim=True)
         return torch.gather(best.indices, -1, rank)[..., 0]

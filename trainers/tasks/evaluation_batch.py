@@ -1,4 +1,4 @@
-"""Sets of inputs that are evaluated, and batches of their rows."""
+"""Distributions of inputs that are evaluated, and batches of their rows."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from trainers.tensors.batch import Batch
 
 @dataclass(frozen=True)
 class Distribution:
-    """A set of inputs that is evaluated separately: its name, its lengths, and which of them are trained on.
+    """A set of inputs that is evaluated separately: its name, its lengths, and its trained lengths.
 
-    Metrics of a task's first distribution are recorded by their plain names, those of the others as <metric>.<name>.
+    Metrics of a task's first distribution are recorded by their plain names, of other distributions as <metric>.<name>.
     """
 
     name: str
@@ -19,7 +19,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class EvaluationBatch:
-    """Rows that measure some lengths of a distribution ("": the first)."""
+    """Rows that measure some lengths of a distribution; "" names the first distribution of the task."""
 
     batch: Batch
     lengths: tuple[int, ...]

@@ -1,6 +1,6 @@
 """A fixed training set that is never stored: sample i is a function of (seed, i), its order a keyed permutation.
 
-The random words of sample i are those of a data stream at step i, at sites that no stream uses (the top bit is set).
+The random words of sample i are the words of a data stream at step i, at sites that no stream uses (top bit set).
 Every epoch visits each sample once, in the order of a swap-or-not shuffle (Hoang, Morris, Rogaway, CRYPTO'12), a
 bijection of any N that can be computed for single elements.
 Shapes: S seeds, B rows.
@@ -15,9 +15,9 @@ from torch import Tensor
 from trainers.random import STREAMS, Stream, philox4x32
 
 _MASK = 0xFFFFFFFF
-_FIXED = 1 << 31  # set in every site of a fixed set
-_ORDER = _FIXED - 1  # the site of the shuffle's keys
-_TURNS = 24
+_FIXED = 1 << 31  # bit of every site of a fixed set
+_ORDER_SITE = _FIXED - 1  # the site of the shuffle's keys
+_SHUFFLE_ROUNDS = 24
 
 
 class Draws(Protocol):
@@ -29,13 +29,13 @@ class Draws(Protocol):
 
 @dataclass(frozen=True)
 class FixedSet:
-    """The random words of the samples with the given indices."""
+    """The random words of samples of a fixed training set, int64 indices (S, B)."""
 
     seeds_S: Tensor
     index_SB: Tensor
 
     def bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
-        """Return uniform integers in [0, 2^32), int64 (S, B, *rest); those of a row follow from seed and index."""
+        """Return uniform integers in [0, 2^32), int64 (S, *shape); a row depends on its seed and index alone."""
         count = 1
         for size in shape[1:]:
             count *= size
@@ -44,37 +44,37 @@ class FixedSet:
 
 
 def training_draws(stream: Stream, batch: int, size: int | None) -> Draws:
-    """Return the random words of a training batch: of the next samples of a fixed set, or fresh if `size` is None."""
+    """Return the source of a batch's random words: the next samples of a fixed set of `size`, None for the stream."""
     return stream if size is None else FixedSet(stream.seeds_S, visited_samples(stream, batch, size))
 
 
 def visited_samples(stream: Stream, batch: int, size: int) -> Tensor:
-    """Return the indices of the training samples at the step of the stream (from 1), int64 (S, batch)."""
+    """Return the indices of the samples in the batch at the step of the stream (from 1), int64 (S, batch)."""
     row = torch.arange(batch, device=stream.seeds_S.device)
     step = stream.step[:, None] if stream.step.dim() else stream.step
     visit = ((step - 1) * batch + row).expand(len(stream.seeds_S), batch)
     epoch = visit // size
-    return _shuffled(stream.seeds_S, epoch, visit - epoch * size, size)
+    return _shuffle(stream.seeds_S, epoch, visit - epoch * size, size)
 
 
-def _shuffled(seeds_S: Tensor, epoch_SB: Tensor, place_SB: Tensor, size: int) -> Tensor:
-    """Return the sample at each place of an epoch, by a swap-or-not shuffle of 0..size-1."""
-    keys = _words(seeds_S, epoch_SB, _ORDER, -(-2 * _TURNS // 4))
+def _shuffle(seeds_S: Tensor, epoch_SB: Tensor, place_SB: Tensor, size: int) -> Tensor:
+    """Return the index of the sample at each place of an epoch, by a swap-or-not shuffle of 0..size-1."""
+    keys = _words(seeds_S, epoch_SB, _ORDER_SITE, -(-2 * _SHUFFLE_ROUNDS // 4))
     x = place_SB
-    for turn in range(_TURNS):
-        partner = _scaled(keys[..., 2 * turn], size) - x
+    for number in range(_SHUFFLE_ROUNDS):
+        partner = _scale(keys[..., 2 * number], size) - x
         partner = torch.where(partner < 0, partner + size, partner)
-        mixed = _mixed(torch.maximum(x, partner), keys[..., 2 * turn + 1])
+        mixed = _mix_bits(torch.maximum(x, partner), keys[..., 2 * number + 1])
         x = torch.where((mixed & 1) == 1, partner, x)
     return x
 
 
-def _scaled(word: Tensor, size: int) -> Tensor:
+def _scale(word: Tensor, size: int) -> Tensor:
     """Return floor(word * size / 2^32) of a 32-bit word and a size up to 2^32, without overflow of int64."""
     return ((word >> 16) * size + (((word & 0xFFFF) * size) >> 16)) >> 16
 
 
-def _mixed(x: Tensor, key: Tensor) -> Tensor:
+def _mix_bits(x: Tensor, key: Tensor) -> Tensor:
     """Return 32 mixed bits of x and key (the finaliser of MurmurHash3, with the key added to its multiplications)."""
     x = ((x + key) * 0x9E3779B1) & _MASK
     x = ((x ^ (x >> 16)) * 0x85EBCA6B + key) & _MASK

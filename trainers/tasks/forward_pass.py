@@ -1,6 +1,7 @@
 """The interface of evaluated models for tasks and generation; `trainers.evaluation.forward.Forward` implements it.
 
-Shapes: M members, B rows, T positions, K positions of the KV cache, P tokens of a prompt, G generated ones, V outputs.
+Shapes: M members, B rows, T positions, K positions of the KV cache, P tokens of a prompt, G generated tokens,
+V output tokens.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from trainers.tensors.noise import Noise
 
 
 class EvaluatedModel(Protocol):
-    """The properties of a model that determine the cost of generation: its KV cache and its operations."""
+    """The properties of a model that the cost of generation depends on: its KV cache and its operations."""
 
     @property
     def supports_masked_cache(self) -> bool:
@@ -22,22 +23,22 @@ class EvaluatedModel(Protocol):
 
     @property
     def cache_size_per_token(self) -> int:
-        """Numbers that its KV cache has per token; 0 without a cache."""
+        """The size of its KV cache per token, in numbers; 0 without a cache."""
 
     def operations(self, task: Any, rows: int, positions: int) -> float:
-        """Return the operations of one forward pass."""
+        """Return the operations of a forward pass."""
 
 
 class ForwardPass(Protocol):
-    """The models of M members with the weights of one average."""
+    """The models of M members with the weights of an average."""
 
     @property
     def model(self) -> EvaluatedModel:
-        """The model that all members have."""
+        """The model of the members."""
 
     @property
     def noise(self) -> Noise:
-        """The random numbers of the rows at hand."""
+        """The random numbers of the rows."""
 
     @property
     def beat(self) -> Callable[[], None]:
@@ -55,7 +56,7 @@ class ForwardPass(Protocol):
     def extend(
         self, cache: Any, tokens_MBT: Tensor, ids_MBT: Tensor | None = None, visible_MBK: Tensor | None = None
     ) -> tuple[Tensor, Any]:
-        """Return the logits (M, B, T, V) of the tokens that follow, and the extended KV cache."""
+        """Return the logits (M, B, T, V) of the following tokens, and the extended KV cache."""
 
     def generate(
         self,
@@ -69,7 +70,7 @@ class ForwardPass(Protocol):
         groups: Tensor | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """Return the text that follows a prompt, int64 (M, B, max_tokens); with `draws` (M, B, draws, max_tokens)."""
+        """Return the generated text after each prompt, int64 (M, B, max_tokens) or (M, B, draws, max_tokens)."""
 
     def generate_by_state(
         self,
@@ -83,4 +84,4 @@ class ForwardPass(Protocol):
         draw: int = 0,
         draws: int | None = None,
     ) -> Tensor:
-        """Return the text that follows a prompt, generated state by state, int64 (M, B, G) or (M, B, draws, G)."""
+        """Return the text after each prompt, generated state by state, int64 (M, B, G) or (M, B, draws, G)."""

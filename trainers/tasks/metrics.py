@@ -16,9 +16,10 @@ Curves = Mapping[str, NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class RecordedMetric:
-    """A recorded metric: its name in the task or model, its distribution and its better direction.
+    """A recorded metric.
 
-    direction: minimize, maximize or none. lengths: the evaluated ones. trained_lengths: those of them trained on.
+    base: its name in the task or model. distribution: name of the distribution. direction: minimize, maximize or none.
+    lengths: the evaluated lengths. trained_lengths: the trained lengths among them.
     """
 
     base: str
@@ -30,7 +31,7 @@ class RecordedMetric:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The curves of one evaluation, (M, averages, L) by metric, after `step` steps."""
+    """The curves of an evaluation after `step` steps, (M, averages, L) by metric."""
 
     step: int
     curves: Curves
@@ -39,7 +40,10 @@ class Evaluated:
 def steps_to(
     history: Sequence[Evaluated], metric: str, threshold: float, direction: str = "maximize"
 ) -> NDArray[np.float32]:
-    """Return the step of the first evaluation at which `metric` reached its threshold; infinite until then."""
+    """Return the step of the first evaluation at which a metric reached its threshold, (M, averages, L).
+
+    Infinite if it has not. Raises ValueError for an unknown metric.
+    """
     if metric not in history[-1].curves:
         raise ValueError(f"steps_to: there is no metric {metric!r}; allowed: {', '.join(history[-1].curves)}")
     curves = history[-1].curves[metric]

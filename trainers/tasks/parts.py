@@ -1,7 +1,7 @@
 """Rows assembled from parts of different lengths, with shapes that do not depend on random numbers.
 
-A row is padded on its right to a width that follows from the settings.
-Shapes: S seeds, B rows, K tokens of a part, F tokens of which some are used, T positions.
+A row is padded at its end to a width that follows from the settings.
+Shapes: S seeds, B rows, K tokens of a part, F tokens of which some are used.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ def draw_below(draws: Draws, site: int, shape: tuple[int, ...], high: int | Tens
 
 
 def one_token(token: int, like_SB: Tensor) -> Part:
-    """Return a part with one token in every row."""
+    """Return a part with the same single token in every row, in the shape of `like_SB`."""
     return torch.full_like(like_SB, token)[..., None], torch.ones_like(like_SB)
 
 
 def join_parts(parts: Sequence[Part], width: int) -> Tensor:
-    """Concatenate the used tokens of all parts, and pad them to `width`, (S, B, width).
+    """Return the used tokens of all parts, concatenated and padded to `width`, (S, B, width).
 
     >>> two = torch.tensor([[[7, 8, 9]]]), torch.tensor([[2]])
     >>> join_parts([two, two], 6).tolist()
@@ -37,16 +37,16 @@ def join_parts(parts: Sequence[Part], width: int) -> Tensor:
 
 
 def leading_mask(width: int, count: Tensor) -> Tensor:
-    """Return the mask of the first `count` (...) of `width` places, bool (..., width)."""
+    """Return a mask of the first `count` (...) of `width` places, bool (..., width)."""
     return torch.arange(width, device=count.device) < count[..., None]
 
 
 def packed_places(counts_SBF: Tensor, width: int) -> Tensor:
-    """Return the place of each used token after removing the others, `width` for those, int64 (S, B, F)."""
+    """Return the place of each used token after removing unused tokens, and `width` for these, int64 (S, B, F)."""
     return torch.where(counts_SBF, counts_SBF.long().cumsum(dim=-1) - 1, width)
 
 
 def compact(values_SBF: Tensor, places_SBF: Tensor, width: int, fill: int = PAD) -> Tensor:
-    """Scatter values to their places, int64 (S, B, width), with `fill` elsewhere."""
+    """Return values scattered to their places, int64 (S, B, width), with `fill` elsewhere."""
     row = values_SBF.new_full((*places_SBF.shape[:-1], width + 1), fill)  # the last place takes unused values
     return row.scatter_(-1, places_SBF, values_SBF)[..., :width]

@@ -42,7 +42,7 @@ class RingRegression(Task):
     augmented: bool = setting(False, help="train on every circular shift of the window, averaged")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of a neighbourhood or window that overlaps itself, and of a target that is no Gram matrix."""
+        """Yield problems of a window or neighbourhood that overlaps itself, and of a target that is no Gram matrix."""
         half = (self.ring - 1) // 2
         if self.window > half + 1:
             yield self._problem("window", f"{self.window} is more than half the ring", f"<= {half + 1}")
@@ -54,17 +54,17 @@ class RingRegression(Task):
 
     @property
     def inputs(self) -> int:
-        """Positions of the ring; the vectors themselves are never drawn."""
+        """Number of positions of the ring; the vectors themselves are never drawn."""
         return self.ring
 
     @property
     def outputs(self) -> int:
-        """Values per position: n coefficients along theta, n orthogonal to it."""
+        """Number of values at each position: n coefficients along theta, n orthogonal to it."""
         return 2 * self.ring
 
     @property
     def train_positions(self) -> int:
-        """Positions of the ring."""
+        """Number of positions of the ring."""
         return self.ring
 
     @property
@@ -111,7 +111,7 @@ class RingRegression(Task):
         return loss_M, torch.ones_like(loss_M)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """Yield one empty batch, because the expectations are exact."""
+        """Yield a single empty batch, because the expectations are exact."""
         yield EvaluationBatch(self.sample(stream, 1), lengths)
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
@@ -124,8 +124,8 @@ class RingRegression(Task):
     def _distance(self, device: torch.device) -> Tensor:
         """Return the distance on the ring of every pair of positions, int64 (n, n)."""
         position = torch.arange(self.ring, device=device)
-        apart = (position[:, None] - position[None, :]).abs()
-        return torch.minimum(apart, self.ring - apart)
+        distance = (position[:, None] - position[None, :]).abs()
+        return torch.minimum(distance, self.ring - distance)
 
     def _errors(self, logits_MBTV: Tensor) -> Tensor:
         """Return the expected squared error that x_r contributes to y_i, (M, n, n)."""

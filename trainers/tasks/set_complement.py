@@ -60,10 +60,10 @@ class SetComplement(Task):
         """Lengths that can be evaluated: at least one token stays absent."""
         return tuple(range(1, self.vocabulary))
 
-    # Means over inputs of the metrics of `trainers.tasks.uniform` with the absent tokens allowed. Extremes:
-    # total_variation_p99 and margin_min, the worst input. displacement is the Delta of the balanced closed form with
-    # the same invalid mass m: s log(s (1 - m) / ((v - s) m)). margin_bound is the paper's (2/s) C, where C is the
-    # smaller of margin_min at lengths 1 and 2: a lower bound of margin_min at length s for a balanced model.
+    # The metrics of `trainers.tasks.uniform`, with absent tokens allowed, are means over inputs. total_variation_p99 is
+    # their 99th percentile, margin_min the worst input. displacement is the Delta of the balanced closed form with the
+    # same invalid mass m: s log(s (1 - m) / ((v - s) m)). margin_bound is the paper's (2/s) C, where C is the smaller
+    # of margin_min at lengths 1 and 2: a lower bound of margin_min at length s for a balanced model.
     metrics: ClassVar[Mapping[str, str]] = {
         **uniform.METRICS,
         "total_variation_p99": "minimize",
@@ -122,7 +122,7 @@ class SetComplement(Task):
         }
 
     def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
-        """Return margin_bound, computed from lengths 1 and 2; NaN without both."""
+        """Return margin_bound, computed from lengths 1 and 2; NaN unless both are evaluated."""
         worst, s = history[-1].curves["margin_min"], np.array(lengths)
         known = [lengths.index(length) for length in (1, 2) if length in lengths]
         c = worst[..., known].min(axis=-1, keepdims=True) if len(known) == 2 else np.full_like(worst[..., :1], np.nan)
@@ -140,7 +140,7 @@ class SetComplement(Task):
 
 
 def _every_input(vocabulary: int, length: int) -> tuple[tuple[int, ...], ...]:
-    """Return every set of `length` tokens with every choice of its last one."""
+    """Return every set of `length` tokens with every choice of its last token."""
     rows = list[tuple[int, ...]]()
     for chosen in itertools.combinations(range(vocabulary), length):
         rows += [chosen[:i] + chosen[i + 1 :] + (chosen[i],) for i in range(length)]

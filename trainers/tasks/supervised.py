@@ -12,7 +12,7 @@ IGNORED = -100  # target of a masked position: neither trained nor scored
 
 
 def loss_mask(batch: Batch) -> Tensor:
-    """Return the mask of counted targets, bool (M, B, T): those that are not IGNORED and have a positive weight."""
+    """Return a mask of the counted targets, bool (M, B, T): targets that are not IGNORED and have a positive weight."""
     targets = batch.targets
     scored = (
         targets != IGNORED if targets.dim() == batch.tokens.dim() else torch.ones_like(batch.tokens, dtype=torch.bool)
@@ -21,7 +21,7 @@ def loss_mask(batch: Batch) -> Tensor:
 
 
 def loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the weighted sum of the cross-entropy of each member's counted targets, and the sum of weights, (M,)."""
+    """Return the weighted sum of the cross-entropy of the counted targets, and the sum of weights, (M,) each."""
     weight = target_weights(batch, logits_MBTV.dtype)
     return -(log_likelihoods(logits_MBTV, batch.targets) * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
@@ -29,7 +29,10 @@ def loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
 def regularize(
     loss_M: Tensor, logits_MBTV: Tensor, batch: Batch, smoothing_M1: Tensor | None, factor_M1: Tensor | None
 ) -> Tensor:
-    """Return the sum of `loss` with label smoothing, as `cross_entropy` of torch has it, and with z-loss, (M,)."""
+    """Return a sum of losses with label smoothing (as in torch's `cross_entropy`) and z-loss (arXiv:2204.02311), (M,).
+
+    loss_M: the sum that `loss` returns. smoothing_M1, factor_M1: their strengths, (M, 1); None leaves a term out.
+    """
     weight = target_weights(batch, logits_MBTV.dtype)
     if smoothing_M1 is not None:
         share_M = smoothing_M1[:, 0].to(logits_MBTV.dtype)

@@ -17,19 +17,19 @@ from trainers.settings.fields import Settings, plain_value, settings_fields
 from trainers.tasks import supervised
 from trainers.tasks.evaluation_batch import Distribution as Distribution
 from trainers.tasks.evaluation_batch import EvaluationBatch as EvaluationBatch
-from trainers.tasks.extensions import Curriculum, DerivedMetrics, Generation, Layout, PrefixTargets, StoredData
+from trainers.tasks.extensions import DerivedMetrics, Generation, PrefixTargets, RowLayout, StagedTraining, StoredData
 from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
 from trainers.tasks.metrics import RecordedMetric as RecordedMetric
 from trainers.tasks.metrics import steps_to as steps_to
 from trainers.tensors.batch import Batch as Batch
 
 
-class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMetrics, Settings, ABC):
+class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, DerivedMetrics, Settings, ABC):
     """Base of every task: its training batches, evaluation batches, loss and metrics.
 
     A subclass is a frozen dataclass; its fields are the options of the YAML file. It needs `inputs`, `lengths`,
-    `trained_lengths` and `draw_rows`; the defaults are cross-entropy, accuracy and exact match. What few tasks
-    need is in the classes that this one inherits.
+    `trained_lengths` and `draw_rows`; the defaults are cross-entropy, accuracy and exact match. Rarely overridden
+    members are in `trainers.tasks.extensions`.
     """
 
     causal: ClassVar[bool] = True  # scored after every prefix, so models must be causal
@@ -47,7 +47,7 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
     @property
     @abstractmethod
     def lengths(self) -> tuple[int, ...]:
-        """Lengths that can be evaluated, the trained ones among them; of all distributions together."""
+        """Lengths that can be evaluated, including the trained lengths; of all distributions together."""
 
     @property
     @abstractmethod
@@ -65,12 +65,12 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
 
     @property
     def positions(self) -> int:
-        """Positions of the longest input."""
+        """Number of positions of the longest input."""
         return max(self.lengths)
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """The sets of inputs that are evaluated separately; the first is the one trained on."""
+        """The sets of inputs that are evaluated separately; the first is trained on."""
         return (Distribution("", self.lengths, self.trained_lengths),)
 
     def draw_rows(self, stream: Stream, rows: int, length: int) -> Batch:
@@ -89,7 +89,7 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
         return self.draw_rows(stream, rows, max(self.trained_lengths))
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the summed training loss of each member's batch, and the weight it is divided by, (M,) each.
+        """Return the summed training loss of each member's batch, and the weight to divide it by, (M,) each.
 
         By default the cross-entropy of the targets that are not masked.
         """
@@ -98,13 +98,13 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
     @property
     @final
     def has_own_loss(self) -> bool:
-        """Whether the loss is another than the cross-entropy."""
+        """Whether the task overrides the default loss, the cross-entropy."""
         return type(self).loss is not Task.loss
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """Yield batches that measure `lengths`, in each distribution those that it has.
+        """Yield batches that measure these lengths, in each distribution as far as it has them.
 
-        By default a batch of every length from `draw_rows`, all of one distribution.
+        samples: rows for each length. By default a batch of `draw_rows` for each length of a single distribution.
         """
         for length in lengths:
             yield EvaluationBatch(self.draw_rows(stream, samples, length), (length,))
@@ -112,26 +112,26 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of each row, (M, B, L) by metric, from logits at the positions of `batch`.
 
-        A large batch is evaluated in pieces of some rows. A task with its own `reduce` may use other names and trailing
-        shapes. By default accuracy and exact_match, those of them that are declared, of a batch of one length.
-        Raises ValueError for several lengths.
+        A large batch is evaluated in pieces. A task that overrides `reduce` may use other names and trailing shapes. By
+        default accuracy and exact_match, as far as they are declared, for a single length. Raises ValueError for
+        several lengths.
         """
         if len(lengths) > 1:
             raise ValueError(
-                f"{self.name}: a batch measures lengths {list(lengths)}, but the default `score_rows` scores whole "
-                "rows; allowed: one length per batch, or a `score_rows` that returns (M, B, lengths)"
+                f"{self.name}: a batch measures several lengths {list(lengths)} with the default score_rows; allowed: "
+                "one length per batch, or a score_rows that returns (M, B, lengths)"
             )
         scores = supervised.row_scores(logits_MBTV, batch)
         return {name: scores[name] for name in self.metrics if name in scores}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return each metric, (M, L), from `score_rows` of the whole batch: means over rows unless overridden."""
+        """Return each metric, (M, L), from `score_rows` of all rows: by default means over rows."""
         return {
             name: (value if value.is_floating_point() else value.float()).mean(dim=1) for name, value in rows.items()
         }
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Return tokens and targets of a row of the first seed as text: ids, or {ids} of possible targets."""
+        """Return tokens and targets of a row of the first seed as text: ids, or {ids} for a target distribution."""
         targets = batch.targets[0, row]
         tokens = [str(token) for token in batch.tokens[0, row].tolist()]
         if targets.dim() == 1:
@@ -139,7 +139,7 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
         possible = [(position > 0).nonzero()[:, 0].tolist() for position in targets]
         return tokens, ["{" + " ".join(map(str, ids)) + "}" for ids in possible]
 
-    # What the engine calls; a task does not override it.
+    # Called by the engine; a task does not override them.
 
     @property
     @final
@@ -149,10 +149,10 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
 
     @final
     def draw_step_length(self, step: int) -> int:
-        """Return the length of all rows of a training step: each trained length with the same probability.
+        """Return the length of all rows of a training step: each trained length has the same probability.
 
-        It depends on the step alone, because all members of a pack, and so all seeds, need batches of one shape. It is
-        drawn on the host.
+        It depends on the step alone, because all seeds of a pack need batches of the same shape, and is drawn on the
+        host.
         """
         stream = Stream(torch.tensor([0]), "length", torch.tensor(step))
         lengths = sorted(self.trained_lengths)
@@ -162,9 +162,9 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
     def training_batches(
         self, stream: Stream, rows: int, stage_S: Tensor | None = None, length: int | None = None
     ) -> tuple[Batch, ...]:
-        """Return the batches of `sample` without those that have no rows.
+        """Return the training batches of a step that have rows: from `sample`.
 
-        With a curriculum they are those of `sample_staged`, and with a `length` a batch of `draw_rows`.
+        With stages they come from `sample_staged`, with a length from `draw_rows`.
         """
         if length is not None:
             return (self.draw_rows(stream, rows, length),)
@@ -174,11 +174,11 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
 
     @final
     def with_lengths(self, lengths: Iterable[int]) -> Self:
-        """Return this task with further lengths that can be evaluated; unchanged unless `draw_rows` draws them.
+        """Return this task with further lengths that can be evaluated; unchanged if `draw_rows` cannot draw them.
 
-        It does if it draws all rows, and those of a longer length have as many tokens more. Other tasks have settings
-        for their lengths.
+        It can if it draws all rows of the task, with one more token for each unit of length.
         """
+        # Only `draw_rows` may decide which rows are evaluated, and where.
         more, cls = set(lengths) - set(self.lengths), type(self)
         overridden = any(
             getattr(cls, name) is not getattr(Task, name)
@@ -186,15 +186,19 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
         )
         if not more or overridden:
             return self
-        every = tuple(sorted({*self.lengths, *more}))
+
+        # Draw a row of each new length.
         known, stream = max(self.lengths), Stream(torch.tensor([0]), "eval", torch.tensor(0))
         try:
             widths = {length: self.draw_rows(stream, 1, length).tokens.shape[-1] for length in (known, *more)}
-        except Exception:  # any error of the user's code, which cannot draw them then
+        except Exception:  # any error of the user's code means that it cannot draw them
             return self
         if any(width - widths[known] != length - known for length, width in widths.items()):
             return self
-        longer = type(cls.__name__, (cls,), {"lengths": property(lambda self: every), "__module__": cls.__module__})
+
+        # Build the same task as a subclass with more lengths.
+        extended = tuple(sorted({*self.lengths, *more}))
+        longer = type(cls.__name__, (cls,), {"lengths": property(lambda self: extended), "__module__": cls.__module__})
         built: Self = longer(**{item.name: getattr(self, item.name) for item in settings_fields(cls)})
         return built
 
@@ -215,7 +219,10 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
 
     @final
     def recorded_metrics(self, others: Mapping[str, str], evaluated: Iterable[int]) -> dict[str, RecordedMetric]:
-        """Return every recorded metric by name: the task's, and `others` with their directions."""
+        """Return every recorded metric by name: metrics of the task, and `others`, given with their directions.
+
+        evaluated: the evaluated lengths.
+        """
         wanted, metrics = set(evaluated), dict[str, RecordedMetric]()
         for distribution in self.distributions:
             lengths = tuple(length for length in sorted(distribution.lengths) if length in wanted)

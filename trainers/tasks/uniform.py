@@ -35,7 +35,7 @@ def classes_first(values_MBTV: Tensor, lengths: tuple[int, ...]) -> Tensor:
 
 
 def last_positions(tokens_MBT: Tensor, lengths: tuple[int, ...]) -> Tensor:
-    """Return the mask of the last position of each length, bool (M, B, T, L)."""
+    """Return a mask of the last position of each length, bool (M, B, T, L)."""
     places_T = torch.arange(1, tokens_MBT.shape[-1] + 1, device=tokens_MBT.device)
     return (places_T[:, None] == constant(lengths, tokens_MBT.device)).expand(*tokens_MBT.shape, len(lengths))
 
@@ -43,32 +43,36 @@ def last_positions(tokens_MBT: Tensor, lengths: tuple[int, ...]) -> Tensor:
 def row_scores(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """Return each of METRICS for every row and length, (M, B, L), and the log mass on allowed and on other tokens.
 
-    allowed: 1.0 or 0.0. total_variation: to the uniform distribution over allowed tokens. invalid_mass: probability of
-    the others. invalid_top1: whether one of them is more probable than every allowed one. kl: KL(target || model).
-    margin: smallest allowed logit minus largest other one. valid_uniformity: total variation within the allowed tokens.
-    Allowed and other tokens each subtract their own maximum, so that tiny masses do not underflow in logarithms.
+    allowed_MVLB: 1.0 or 0.0. total_variation: to the uniform distribution over allowed tokens. invalid_mass: the
+    probability of other tokens. invalid_top1: whether the likeliest token is not allowed. kl: KL(target || model).
+    margin: smallest allowed logit minus largest other logit. valid_uniformity: total variation within the allowed
+    tokens. Allowed and other tokens each subtract their own maximum, so that tiny masses do not underflow.
     """
+    # Logits minus the largest logit of allowed tokens, and of other tokens.
     other = 1.0 - allowed_MVLB
-    largest, below = subtract_largest(logits_MVLB, other, dim=1)
-    largest_other, below_other = subtract_largest(logits_MVLB, allowed_MVLB, dim=1)
-    below.mul_(allowed_MVLB)
+    largest, differences = subtract_largest(logits_MVLB, other, dim=1)
+    largest_other, differences_other = subtract_largest(logits_MVLB, allowed_MVLB, dim=1)
+    differences.mul_(allowed_MVLB)
     count = allowed_MVLB.sum(dim=1, keepdim=True)
-    mean, smallest = below.sum(dim=1, keepdim=True) / count, below.amin(dim=1, keepdim=True)
-    exp, exp_other = weighted_exp_(below, allowed_MVLB), weighted_exp_(below_other, other)
-    mass = exp.sum(dim=1, keepdim=True)  # of allowed tokens, relative to the largest one
+    mean, smallest = differences.sum(dim=1, keepdim=True) / count, differences.amin(dim=1, keepdim=True)
+
+    # Masses on both sides, relative to the largest token of each.
+    exp, exp_other = weighted_exp_(differences, allowed_MVLB), weighted_exp_(differences_other, other)
+    mass = exp.sum(dim=1, keepdim=True)
     odds = largest - largest_other + torch.log(mass) - torch.log(exp_other.sum(dim=1, keepdim=True))
     log_valid, log_invalid = functional.logsigmoid(odds), functional.logsigmoid(-odds)
     invalid, share = torch.exp(log_invalid), torch.exp(log_valid) / mass
-    # For distributions of equal mass, half the sum of absolute differences is the sum of the positive ones.
-    more = (exp - 1.0 / (share * count)).clamp_min_(0.0).sum(dim=1, keepdim=True) * share
-    more_within = (exp - mass / count).clamp_min_(0.0).sum(dim=1, keepdim=True) / mass
+
+    # For distributions of equal mass, half the sum of absolute differences is the sum of the positive differences.
+    excess = (exp - 1.0 / (share * count)).clamp_min_(0.0).sum(dim=1, keepdim=True) * share
+    excess_within = (exp - mass / count).clamp_min_(0.0).sum(dim=1, keepdim=True) / mass
     scores = {
-        "total_variation": invalid + more,
+        "total_variation": invalid + excess,
         "invalid_mass": invalid,
         "invalid_top1": (largest_other > largest).float(),
         "kl": torch.log(mass / count) - mean - log_valid,
         "margin": largest - largest_other + smallest,
-        "valid_uniformity": more_within,
+        "valid_uniformity": excess_within,
     }
     rows = {name: value[:, 0].transpose(1, 2) for name, value in scores.items()}
     return rows, log_valid[:, 0].transpose(1, 2), log_invalid[:, 0].transpose(1, 2)

@@ -216,7 +216,7 @@ def test_table_logits_equal_plain_logits_in_float32(member, changes) -> None:
     weights = one.layout.views(State.initial(one).theta.float())
     tokens = data_stream([0, 1]).permutations(0, 9, 8, 7)
     rates = torch.tensor([0.3, 0.5], dtype=torch.float64)
-    drops = None if one.drops is None else rates
+    drops = None if one.dropout_rates is None else rates
     noise = Noise(Stream(torch.tensor([0, 1]), "dropout", torch.tensor(4)), None, drops)
     logits = [pack.model.logits(weights, batch_of(tokens), noise, pack.form) for pack in (one, two)]
     torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)

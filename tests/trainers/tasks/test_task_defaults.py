@@ -77,7 +77,7 @@ def test_metrics_that_are_not_declared_are_left_out(stream) -> None:
 def test_a_batch_of_several_lengths_needs_rows_of_its_own(stream) -> None:
     Largest.name = "largest"
     batch = Largest().draw_rows(stream, 4, 3)
-    with pytest.raises(ValueError, match=r"largest: a batch measures lengths \[2, 3\].*allowed: one length per batch"):
+    with pytest.raises(ValueError, match=r"largest: a batch measures .*\[2, 3\].*allowed: one length per batch"):
         Largest().score_rows(torch.zeros(2, 4, 3, TOKENS), batch, (2, 3))
 
 

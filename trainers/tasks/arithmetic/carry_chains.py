@@ -3,8 +3,8 @@
 From the units up, a pair of digits sums to 10 or more (45 ordered pairs), to 9 (10), or to 8 or less (45). There are
 two kinds of chains: a `cascade` starts with a pair of 10 or more and continues over pairs of exactly 9; a `run` has
 only pairs of 10 or more. Given the positions left, the length k of the current chain and whether length c was reached,
-the number of ways to end with a longest chain of c is a sum of products of integers. Digits are drawn in proportion to
-it, with probabilities rounded to multiples of 2^-32; impossible digits have probability 0.
+the number of ways to end with a longest chain of c is computed in integers. Digits are drawn in proportion to it, with
+probabilities rounded to multiples of 2^-32; impossible digits have probability 0.
 Shapes: S seeds, B rows, W digits.
 """
 
@@ -26,22 +26,25 @@ _OFFSETS = (0, 45, 55)
 
 
 def count(chain: str, c: int, digits: int) -> int:
-    """Return how many of the 100^digits pairs of numbers below 10^digits have a longest chain of exactly c."""
+    """Return how many of the 100^digits pairs of numbers below 10^digits have a longest chain of length c."""
     return _Counts(chain, c).ways(digits, 0, c == 0)
 
 
 def draw(
     draws: Draws, site: int, batch: int, digits: int, chain: str, classes: tuple[int, ...], which_SB: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Draw two numbers, (S, B, digits) each, uniform among the pairs whose longest chain is classes[which].
+    """Return two drawn numbers, (S, B, digits) each, uniform among the pairs whose longest chain is classes[which].
 
     Every class must be possible (`count` > 0) or FREE. Takes one site.
     """
+    # Tables of bounds, and the random words of every pair of digits.
     device = which_SB.device
     table = _table(chain, classes, digits, device)
     wanted = constant(classes, device)[which_SB]
     offsets, sizes = constant(_OFFSETS, device), constant(_SIZES, device)
     words = draws.bits(site, (batch, digits, 2))
+
+    # Digit by digit: draw the kind of the pair, then the pair; update the chain.
     k, reached = torch.zeros_like(wanted), (wanted == 0).long()
     chosen = []
     for i in range(digits):
@@ -59,7 +62,7 @@ def draw(
 
 
 def draw_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
-    """Draw two numbers, (S, B, digits) each, every pair of digits uniform among the 55 that sum to at most 9."""
+    """Return two drawn numbers, (S, B, digits) each; pairs of digits are uniform among the 55 that sum to at most 9."""
     words = draws.bits(site, (batch, digits))
     pairs = constant(_PAIRS[_SIZES[0] :], words.device)[(words * sum(_SIZES[1:])) >> 32]
     return pairs[..., 0], pairs[..., 1]
@@ -67,9 +70,9 @@ def draw_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tu
 
 @lru_cache(maxsize=256)
 def _table(chain: str, classes: tuple[int, ...], digits: int, device: torch.device) -> Tensor:
-    """Return two bounds on a 32-bit word, by class, positions left, k and reached, int64 (classes, left, k, 2, 2).
+    """Return two bounds on a 32-bit word by class, positions left, k and reached, int64 (classes, left, k, 2, 2).
 
-    Below the first bound the pair sums to 10 or more, below the second to 9, otherwise to less.
+    For a word below the first bound the pair sums to 10 or more, below the second bound to 9, otherwise to less.
     """
     ks, table = range(max(0, *classes) + 1), []
     for counts in (_Counts(chain, c) for c in classes):
@@ -88,7 +91,7 @@ class _Counts:
         self._known: dict[tuple[int, int, bool], int] = {}
 
     def ways(self, left: int, k: int, reached: bool) -> int:
-        """Return the number of completions of `left` more positions."""
+        """Return the number of ways to fill `left` more positions, after a chain of length k."""
         if self.c == FREE:
             return int(100**left)
         if k > self.c:
@@ -101,7 +104,7 @@ class _Counts:
         return self._known[key]
 
     def ways_by_kind(self, left: int, k: int, reached: bool) -> list[int]:
-        """Return the number of completions that start with a pair of each kind (10 or more, 9, less)."""
+        """Return the number of ways that start with a pair of each kind: 10 or more, 9, less."""
         lengths = (1, k + 1 if k else 0, 0) if self.chain == "cascade" else (k + 1, 0, 0)
         return [
             size * self.ways(left - 1, length, reached or length == self.c)

@@ -13,7 +13,7 @@ from trainers.tensors.numerals import PAD
 
 
 def digits_of_integers(values: Sequence[int], width: int) -> Tensor:
-    """Return the digits (N, width) of N non-negative integers. Raises ValueError if one has more digits."""
+    """Return the digits (N, width) of N non-negative integers. Raises ValueError for more digits than `width`."""
     rows = []
     for value in values:
         text = str(value)[::-1]
@@ -26,7 +26,7 @@ def digits_of_integers(values: Sequence[int], width: int) -> Tensor:
 def carries(sums: Tensor) -> Tensor:
     """Return whether each position has a carry out, bool (..., W), from the sums of the digit pairs (..., W).
 
-    It has one if the nearest pair at or below it that does not sum to 9 sums to 10 or more.
+    It has a carry if the nearest pair at or below it that does not sum to 9 sums to 10 or more.
     """
     return (_nearest_decided(sums) & 1).bool()
 
@@ -96,8 +96,8 @@ def parallel_multiplication(multiplier: Tensor, digits: Tensor, width: int) -> t
     m_i = multiplier * d_i; then m_j <- (m_j mod 10) + sum over k >= 1 of the k-th decimal digit of m_(j-k), for all j
     at once, while any m_i >= 10. The multiplier is an int64 below 10^17.
 
-    On a GPU nobody waits for whether one is left. m_i has up to 18 digits at first and 3 after one round; after the
-    third round it is at most 10, so what is carried moves by a place in each of at most `width` further rounds.
+    On a GPU, where the host must not wait, the number of rounds is fixed: m_i has up to 18 digits at first and 3 after
+    one round; after the third round it is at most 10, so carries move by a place in each of `width` further rounds.
     """
     columns = torch.nn.functional.pad(multiplier[..., None] * digits, (0, width - digits.shape[-1]))
     rounds = torch.zeros_like(columns[..., 0])
@@ -114,11 +114,14 @@ def parallel_multiplication(multiplier: Tensor, digits: Tensor, width: int) -> t
 
 
 def _are_all_digits(columns: Tensor) -> bool:
-    """Return on a CPU whether all numbers are below 10; a GPU is not asked."""
+    """Return whether all numbers are below 10; always False on a GPU, where the host would have to wait."""
     return columns.device.type == "cpu" and not bool((columns >= 10).any())
 
 
 def _nearest_decided(sums: Tensor) -> Tensor:
-    """Return twice the place (from 1) of the nearest pair at or below that does not sum to 9, plus 1 if it carries."""
+    """Return 2 p + c for each place: p, from 1, is the nearest place at or below whose pair does not sum to 9.
+
+    c is 1 if this pair sums to 10 or more, else 0.
+    """
     position = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
     return torch.where(sums == 9, 0, 2 * position + (sums >= 10)).cummax(dim=-1).values

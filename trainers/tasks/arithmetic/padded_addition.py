@@ -17,7 +17,7 @@ from trainers.tasks.fixed_set import Draws
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import PLUS
 
-_PAIRS, _KIND, _MIXTURE, _DIGITS = 0, 1, 2, 6  # sites of random words, beside the three from `shift_site` on
+_PAIRS, _KIND, _MIXTURE, _DIGITS = 0, 1, 2, 6  # sites of random words, besides three sites from `shift_site` on
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length
 
 
@@ -63,6 +63,8 @@ class PaddedAddition(PaddedNumbers):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of numbers that do not fit, and of measured carries that no sum has."""
         yield from super().cross_checks()
+
+        # Cascades and measured chains that no sum has.
         if self.longest_cascade is not None and self.longest_cascade > self.train_digits:
             yield self._problem(
                 "longest_cascade",
@@ -79,6 +81,8 @@ class PaddedAddition(PaddedNumbers):
                 yield self._problem(key, "names a length twice", allowed)
             if asked and self.carries != "full":
                 yield self._problem(key, f"there are no carries with carries: {self.carries}", "an empty list")
+
+        # Settings that contradict the distribution of training pairs.
         if self.uniform_lengths and self.distribution == "complexity":
             message = "no training pair is uniform with distribution: complexity"
             yield self._problem("uniform_lengths", message, "false")
@@ -87,7 +91,7 @@ class PaddedAddition(PaddedNumbers):
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """Positions of the first number and of the second."""
+        """Numbers of positions of the first and of the second number."""
         return self.width, self.width
 
     @property
@@ -121,16 +125,18 @@ class PaddedAddition(PaddedNumbers):
 
     def _draw_evaluation(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
         """Draw uniform pairs, then training-sized pairs shifted to this length, then pairs with each measured chain."""
-        nowhere = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
-        few = nowhere[:, :1].expand(-1, self.measured_samples)
+        no_shift = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
         sites = itertools.count(_SITES * _GROUPS * length, _SITES)
         site = next(sites)
-        batches = {GENERAL: self._batch(*self._uniform_pairs(stream, site, samples, length), nowhere, stream, site)}
+        batches = {GENERAL: self._batch(*self._uniform_pairs(stream, site, samples, length), no_shift, stream, site)}
         if self.zero_shift:
             site = next(sites)
             if length >= self.train_digits:
                 pairs = self._uniform_pairs(stream, site, samples, self.train_digits)
-                batches[SHIFTED] = self._batch(*pairs, nowhere + length - self.train_digits, stream, site)
+                batches[SHIFTED] = self._batch(*pairs, no_shift + length - self.train_digits, stream, site)
+
+        # A group of rows for each measured cascade length and run.
+        few = no_shift[:, :1].expand(-1, self.measured_samples)
         chains = [(chain, c, metric) for chain, group in self._groups.items() for c, metric in group.items()]
         for (chain, c, metric), site in zip(chains, sites, strict=False):
             if carry_chains.count(chain, c, length) > 0:
@@ -151,7 +157,10 @@ class PaddedAddition(PaddedNumbers):
         return self._cut(pairs, draws, which > longest)
 
     def _cut(self, pairs: tuple[Tensor, Tensor], draws: Draws, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Cut each number (S, B, train_digits) of these rows (S, B), None for all, to a random number of low digits."""
+        """Return the pairs (S, B, train_digits), with the numbers of the given rows cut to random numbers of digits.
+
+        rows: mask (S, B) of the rows; None means all.
+        """
         if not self.uniform_lengths:
             return pairs
         batch, position = pairs[0].shape[1], torch.arange(self.train_digits, device=pairs[0].device)

@@ -15,7 +15,7 @@ from trainers.tasks.fixed_set import Draws
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import TIMES
 
-_MULTIPLIER, _NUMBER = range(2)  # sites of random words, beside the three from `shift_site` on
+_MULTIPLIER, _NUMBER = range(2)  # sites of random words, besides three sites from `shift_site` on
 _SITES = 16  # reserved for one length
 
 
@@ -60,7 +60,7 @@ class PaddedMultiplication(PaddedNumbers):
             )
         yield from super().cross_checks()
         if len(set(self.measured_rounds)) != len(self.measured_rounds):
-            yield self._problem("measured_rounds", "names one twice", "distinct integers")
+            yield self._problem("measured_rounds", "names a number twice", "distinct integers")
         low, high = self.multipliers
         smallest = 0 if self.multiplier_digits == 1 else 10 ** (self.multiplier_digits - 1)
         if not smallest <= low <= high < 10**self.multiplier_digits:
@@ -79,12 +79,12 @@ class PaddedMultiplication(PaddedNumbers):
 
     @property
     def block(self) -> int:
-        """Positions of the number, and of the product."""
+        """Number of positions of the number, and of the product."""
         return self.right_block_width or self.multiplier_digits + self.number_digits
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """Positions of the multiplier and of the number."""
+        """Numbers of positions of the multiplier and of the number."""
         return self.multiplier_digits, self.block
 
     @property
@@ -118,16 +118,16 @@ class PaddedMultiplication(PaddedNumbers):
 
     def _draw_evaluation(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
         """Draw uniform numbers, then training-sized numbers shifted to this length."""
-        nowhere = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
+        no_shift = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
         site = _SITES * length
-        batches = {GENERAL: self._batch(stream, site, samples, length, nowhere)}
+        batches = {GENERAL: self._batch(stream, site, samples, length, no_shift)}
         if self.zero_shift and length >= self.train_digits:
-            shift = nowhere + length - self.train_digits
+            shift = no_shift + length - self.train_digits
             batches[SHIFTED] = self._batch(stream, site + _SITES // 2, samples, self.train_digits, shift)
         return batches
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return each metric at the one length of the batch, (M, 1)."""
+        """Return each metric at the length of the batch, (M, 1)."""
         scores = super().reduce(rows, batch, lengths)
         if self.measured_rounds:
             assert isinstance(batch, GroupedBatch)

@@ -8,7 +8,7 @@ Ids: 0..9 digits, 10 pad, 11 `+`, 12 `x`; with text, `text_ids` more from 13 up 
 to one size. The role of every position follows from the tokens (`trainers.tensors.numerals.find_places`).
 
 A subclass defines the widths of the two blocks (`blocks`), the largest length (`longest`), its draws (`_draw_training`
-and `_draw_evaluation`) and the groups of inputs that have their own metrics (`_groups`).
+and `_draw_evaluation`) and the groups of inputs with metrics of their own (`_groups`).
 Shapes: S seeds, M members, B rows, T positions, W digits, A supervised positions of a row.
 """
 
@@ -56,12 +56,12 @@ class PaddedNumbers(Task):
     digits: ClassVar[int] = DIGITS
     pad: ClassVar[int] = PAD
     operator: ClassVar[int]
-    shift_site: ClassVar[int]  # of the words for the number of appended zeros; the next are for the gaps and the text
+    shift_site: ClassVar[int]  # site of the numbers of appended zeros; the next sites are for gaps and text
 
     @property
     @abstractmethod
     def blocks(self) -> tuple[int, int]:
-        """Positions of the first number and of the second."""
+        """Numbers of positions of the first and of the second number."""
 
     @property
     @abstractmethod
@@ -81,7 +81,7 @@ class PaddedNumbers(Task):
     @property
     @abstractmethod
     def _groups(self) -> Mapping[str, Mapping[int, str]]:
-        """The metrics of groups of inputs: by difficulty, then by its value."""
+        """The metrics of groups of inputs: difficulty -> its value -> name of the metric."""
 
     @abstractmethod
     def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
@@ -96,7 +96,7 @@ class PaddedNumbers(Task):
         """Return the tokens (S, B, W) of the answer to two numbers."""
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of training numbers that do not fit, and of more measured digits than an answer has."""
+        """Yield a problem of training numbers that do not fit, and of more measured digits than an answer has."""
         if self.train_digits > self.longest:
             yield self._problem("train_digits", f"{self.train_digits} digits do not fit", f"<= {self.longest_text}")
         if self.measured_digits > self.answer_width:
@@ -109,12 +109,12 @@ class PaddedNumbers(Task):
 
     @property
     def positions(self) -> int:
-        """Positions of every row, in training and in evaluation."""
+        """Number of positions of every row, in training and evaluation."""
         return sum(self.blocks) + 1 + 3 * self.text_tokens
 
     @property
     def train_positions(self) -> int:
-        """Positions of every row."""
+        """Number of positions of every row."""
         return self.positions
 
     @property
@@ -131,9 +131,10 @@ class PaddedNumbers(Task):
     def metrics(self) -> Mapping[str, str]:
         """Each metric and its better direction.
 
-        exact_match: all supervised positions right, pads included. digit_accuracy: their mean. accuracy_digit_k: the
-        k-th one, units first. Then the exact match of groups of inputs, NaN for empty ones: those of `_groups`, and
-        exact_match_shifted of training-sized numbers with zeros appended up to this length.
+        exact_match: whether all supervised positions are right, pads included. digit_accuracy: the share that is right.
+        accuracy_digit_k: the k-th position, units first. Then the exact match of groups of inputs, NaN for empty
+        groups: the groups of `_groups`, and exact_match_shifted for training-sized numbers with zeros appended up to
+        this length.
         """
         digits = [f"accuracy_digit_{digit}" for digit in range(1, self.measured_digits + 1)]
         groups = [metric for group in self._groups.values() for metric in group.values()]
@@ -160,7 +161,7 @@ class PaddedNumbers(Task):
         return find_places(tokens)
 
     def numbers(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the digits of both numbers of sequences (..., T), units first, (..., W) each."""
+        """Return the digits of both numbers of sequences (..., T), (..., W) each, units first."""
         role, (first, second) = find_places(tokens).role, self.blocks
         return read_digits(_block(tokens, role == FIRST, first)), read_digits(_block(tokens, role == SECOND, second))
 
@@ -196,7 +197,7 @@ class PaddedNumbers(Task):
         return {"right": _block(right, batch.targets != IGNORED, self.answer_width).flip(-1)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return each metric at the one length of the batch, (M, 1); NaN for empty groups."""
+        """Return each metric at the length of the batch, (M, 1); NaN for empty groups."""
         assert isinstance(batch, GroupedBatch)
         right, start = rows["right"], 0
         exact, scores = right.all(dim=-1).float(), dict[str, Tensor]()
@@ -211,30 +212,33 @@ class PaddedNumbers(Task):
 
     def _join(self, first_SBW: Tensor, second_SBW: Tensor, answer_SBW: Tensor, draws: Draws, site: int) -> Batch:
         """Return rows of two blocks; the answer ends where the second block ends, and may be longer."""
+        # Without text.
         operator = torch.full_like(first_SBW[..., :1], self.operator)
         tokens = torch.cat([first_SBW, operator, second_SBW], dim=-1)
         targets = torch.nn.functional.pad(answer_SBW, (tokens.shape[-1] - answer_SBW.shape[-1], 0), value=IGNORED)
         if not self.text_tokens:
             return Batch(tokens, targets)
+
+        # With text: the widths of the gaps, and a source column for every column of a block.
         rows, width, first = tokens.shape[1], self.positions, self.blocks[0]
         gaps = (draws.bits(site + self.shift_site + 1, (rows, 3)) * (self.text_tokens + 1)) >> 32
         text = TEXT + ((draws.bits(site + self.shift_site + 2, (rows, width)) * self.text_ids) >> 32)
         column = torch.arange(width, device=tokens.device)
-        before, until = gaps[..., :1], gaps[..., :2].sum(dim=-1, keepdim=True)
-        end = until + tokens.shape[-1]
-        later = column >= before + first + gaps[..., 1:2]  # from the operator on
-        source = torch.where(later, column - until, column - before)
-        number = torch.where(later, column < end, (column >= before) & (column < before + first))
-        source = torch.where(number, source, 0)
-        filled = torch.where(column < end + gaps[..., 2:], text, TEXT + self.text_ids)
+        shift_first, shift_second = gaps[..., :1], gaps[..., :2].sum(dim=-1, keepdim=True)
+        end = shift_second + tokens.shape[-1]
+        is_later = column >= shift_first + first + gaps[..., 1:2]  # from the operator on
+        source = torch.where(is_later, column - shift_second, column - shift_first)
+        is_block = torch.where(is_later, column < end, (column >= shift_first) & (column < shift_first + first))
+        source = torch.where(is_block, source, 0)
+        filler = torch.where(column < end + gaps[..., 2:], text, TEXT + self.text_ids)
         return Batch(
-            torch.where(number, torch.gather(tokens, -1, source), filled),
-            torch.where(number, torch.gather(targets, -1, source), IGNORED),
+            torch.where(is_block, torch.gather(tokens, -1, source), filler),
+            torch.where(is_block, torch.gather(targets, -1, source), IGNORED),
         )
 
 
 def _block(values: Tensor, inside: Tensor, width: int) -> Tensor:
-    """Return the `width` adjacent entries of each row where `inside` holds."""
+    """Return the `width` adjacent entries of each row where `inside` is true."""
     start = inside.long().argmax(dim=-1, keepdim=True)
     return torch.gather(values, -1, start + torch.arange(width, device=values.device))
 

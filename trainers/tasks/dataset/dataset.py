@@ -21,7 +21,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.dataset.readers import FORMATS, data_files
-from trainers.tasks.dataset.rows import Data, Form, on_device, read_data
+from trainers.tasks.dataset.rows import Data, RowFormat, on_device, read_data
 from trainers.tasks.fixed_set import visited_samples
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
@@ -35,9 +35,9 @@ _SIGNS = str.maketrans(" \n\t", "␣¶→")  # in place of blanks and line ends
 class Dataset(Task):
     """Rows of files in; out, the next token, the tokens of an answer, or a target for every token.
 
-    An epoch has every training row once, in an order of its own for each seed and epoch. Length is a column, or the
-    number of tokens. Rows are padded at their end to the widest one of their file or length; pads have no targets, and
-    batches have the numbers of tokens as `lengths`.
+    An epoch has every training row once, in a different order for each seed and epoch. Length is a column, or the
+    number of tokens. Rows are padded at their end to the widest row of their file or length; pads have no targets, and
+    `lengths` of a batch has the numbers of tokens.
 
     >>> task = Dataset(train="sums.csv", test="sums.csv", tokens="question", answer="sum", tokenizer="characters")
     >>> task.trained_lengths, task.inputs
@@ -69,10 +69,10 @@ class Dataset(Task):
     vocabulary: int | str | None = setting(
         None, low=1, help="number of ids, or a text with all tokens; null: those of the training file, sorted"
     )
-    sha256: str | None = setting(None, help="hash of the files; null: the hash of those found when it is planned")
+    sha256: str | None = setting(None, help="hash of the files; null: the hash of the files when it is planned")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield the first mistake in settings or files."""
+        """Yield the first problem of the settings or files."""
         if self.targets is not None and self.answer is not None:
             yield self._problem("answer", "excludes `targets`", "null")
         elif isinstance(self.vocabulary, str) and self.tokenizer == "none":
@@ -87,12 +87,13 @@ class Dataset(Task):
 
     @property
     def files(self) -> dict[str, str]:
-        """The path of each file as it is written, by its setting."""
+        """The paths of the files, as given, by setting."""
         return {key: path for key in _KEYS if (path := getattr(self, key)) is not None}
 
     @property
     def folder(self) -> Path:
-        """The folder that has the files, with the pinned hash if there is one. Raises ConfigError."""
+        """The folder of the files; with a pinned hash, the folder whose files have it. Raises ConfigError."""
+        # Folders with all files; if there is none, name the file that is missing in the most complete folder.
         try:
             folders = [*search_folders(), _SHIPPED]
         except CorpusError as error:
@@ -104,10 +105,12 @@ class Dataset(Task):
             siblings = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
             message = f"there is no file {path}; paths begin at the sweep file or in {DATA_VARIABLE}"
             raise ConfigError([replace(self._problem(key, message), nearest=nearest(path.name, siblings))])
+
+        # The first of them with the pinned hash.
         chosen = next((folder for folder in complete if self.sha256 in (None, self._digest(folder))), None)
         if chosen is None:
             message = f"the files in {complete[0]} have the SHA-256 {self._digest(complete[0])}, not the recorded one"
-            raise ConfigError([self._problem("sha256", message, "the recorded files, or null for other ones")])
+            raise ConfigError([self._problem("sha256", message, "the recorded files, or null")])
         return chosen
 
     def _digest(self, folder: Path) -> str:
@@ -122,18 +125,18 @@ class Dataset(Task):
 
     @property
     def data(self) -> Data:
-        """The rows of all files, read once in a process. Raises ConfigError."""
+        """The rows of all files, read once per process. Raises ConfigError."""
         data = _read(self if self.sha256 is not None else self.pin_data())
         if isinstance(data, ConfigError):
             raise data.with_traceback(None)
         return data
 
     def pin_data(self) -> Self:
-        """Return this task with the hash of its files; unchanged if one is set."""
+        """Return this task with the hash of its files; unchanged if a hash is set."""
         return self if self.sha256 is not None else replace(self, sha256=self._digest(self.folder))
 
     def stored_files(self) -> tuple[Path, dict[str, str]]:
-        """Return the folder of its files, and the SHA-256 of each by its path there. Raises ConfigError."""
+        """Return the folder of its files, and the SHA-256 of each file by its path there. Raises ConfigError."""
         folder = self.folder
         paths = [(path, folder / path) for path in self.files.values()]
         files = [(path, folder_or_file, file) for path, folder_or_file in paths for file in data_files(folder_or_file)]
@@ -169,12 +172,12 @@ class Dataset(Task):
 
     @property
     def positions(self) -> int:
-        """Positions of the widest row."""
+        """Number of positions of the widest row."""
         return max(rows.tokens.shape[1] for rows in self.data.rows.values())
 
     @property
     def train_positions(self) -> int:
-        """Positions of a training row."""
+        """Number of positions of a training row."""
         return self.data.rows["train"].tokens.shape[1]
 
     def sample(self, stream: Stream, rows: int) -> Batch:
@@ -213,12 +216,12 @@ class Dataset(Task):
 
 @lru_cache(maxsize=8)
 def _read(task: Dataset) -> Data | ConfigError:
-    """Return the rows of a task whose hash is set, or the first mistake in its files; ConfigError if they are missing.
+    """Return the rows of a task whose hash is set, or the first problem of its files; cached.
 
-    They stay as they are if the files change.
+    Raises ConfigError if files are missing.
     """
     folder = task.folder
-    form = Form(**{item.name: getattr(task, item.name) for item in fields(Form)})
+    form = RowFormat(**{item.name: getattr(task, item.name) for item in fields(RowFormat)})
     try:
         return read_data(folder, task.files, form)
     except ConfigError as error:

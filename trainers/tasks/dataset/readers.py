@@ -1,4 +1,4 @@
-"""Columns of files: npz, CSV, TSV and JSONL by numpy and the standard library, Parquet and Arrow files by pyarrow.
+"""Reading columns of files: npz, CSV, TSV and JSONL by numpy and the standard library, Parquet and Arrow by pyarrow.
 
 A column is a list of cells (texts, integers or lists of integers), an array of integers (N,), or `Ragged` integers.
 """
@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 FORMATS = ".npz, .csv, .tsv, .jsonl, .parquet, or a folder of save_to_disk"
-SHARDS = "data*.arrow"  # of a folder that `Dataset.save_to_disk` of Hugging Face wrote; its caches have other names
+SHARDS = "data*.arrow"  # files of a folder written by `Dataset.save_to_disk` of Hugging Face, without its caches
 
 
 class Ragged(NamedTuple):
-    """Rows of integers: their values one row after another, int64 (K,), and how many each row has, int64 (N,)."""
+    """N rows of integers: the values of all rows in order, int64 (K,), and the number in each row, int64 (N,)."""
 
     values: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -29,14 +29,14 @@ Columns = Mapping[str, Callable[[], Cells]]
 
 
 def data_files(path: Path) -> list[Path]:
-    """Return the files that are read of a path: itself, or the Arrow files of a folder in their order."""
+    """Return the files that a path stands for: the file itself, or the Arrow files of a folder, sorted."""
     return sorted(path.glob(SHARDS)) if path.is_dir() else [path]
 
 
 def open_columns(path: Path) -> Columns:
-    """Return the columns of a file by name, each read when it is called.
+    """Return the columns of a file: name -> function that reads the column.
 
-    Raises OSError, or ValueError for a file that is damaged, of another format, or needs a package that is missing.
+    Raises OSError, or ValueError for a file that is damaged, has another format, or needs a missing package.
     """
     if path.is_dir():
         return _open_folder(path)
@@ -69,7 +69,7 @@ def _open_csv(path: Path) -> Columns:
     header, rows = (lines[0], lines[1:]) if lines else ([], [])
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
-            raise ValueError(f"row {number}: has {len(row)} cells, and the header has {len(header)}")
+            raise ValueError(f"row {number}: has {len(row)} cells; the header has {len(header)}")
     return {name: partial(_cells, rows, index) for index, name in enumerate(header)}
 
 
@@ -108,7 +108,7 @@ def _of_parquet(file: Any, name: str) -> Cells:
 def _open_folder(path: Path) -> Columns:
     if (path / "dataset_dict.json").is_file():
         splits = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
-        raise ValueError(f"has several splits; name the folder of one of them: {', '.join(splits)}")
+        raise ValueError(f"has several splits; allowed: the folder of a split: {', '.join(splits)}")
     if not (shards := data_files(path)):
         raise ValueError("is a folder without Arrow files; allowed: a folder that save_to_disk wrote")
     pyarrow = _import_pyarrow()

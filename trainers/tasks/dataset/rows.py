@@ -20,14 +20,14 @@ from trainers.errors import ConfigError, Problem, nearest
 from trainers.tasks.dataset.readers import Cells, Ragged, open_columns
 from trainers.tasks.supervised import IGNORED
 
-PAD = 0  # at the end of rows, where no target counts
+PAD = 0  # at the end of rows, where targets are masked
 _INTEGER = re.compile(r"-?\d+")
-_LARGEST = 2**31  # above all ids and lengths
+_LARGEST = 2**31  # upper bound of ids and lengths
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
-    """How rows are made of columns: their names, the tokenizer, and the vocabulary if it is given."""
+class RowFormat:
+    """How rows are made of columns: the names of the columns, the tokenizer, and the vocabulary if it is given."""
 
     tokens: str
     targets: str | None
@@ -39,7 +39,7 @@ class Form:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a file: tokens and targets (N, T), PAD and IGNORED at their end; lengths and numbers of tokens (N,)."""
+    """Rows of a file: tokens and targets (N, T), ending in PAD and IGNORED; lengths and numbers of tokens (N,)."""
 
     tokens: Tensor
     targets: Tensor
@@ -52,13 +52,13 @@ class Rows:
         return tuple(np.unique(self.lengths).tolist())
 
     def sorted_by_length(self) -> "Rows":
-        """Return the rows in the order of their lengths, those of a length in the order of the file."""
+        """Return the rows sorted by length; rows of the same length stay in the order of the file."""
         order = np.argsort(self.lengths, kind="stable")
         index = torch.from_numpy(order)
         return Rows(self.tokens[index], self.targets[index], self.lengths[order], self.widths[order])
 
     def find_length(self, length: int, most: int) -> tuple[slice, int]:
-        """Return the first rows of a length, at most `most`, and their width; the rows are sorted by length."""
+        """Return the slice of the first rows of a length, at most `most`, and their width; rows must be sorted."""
         first, last = np.searchsorted(self.lengths, [length, length + 1])
         rows = slice(int(first), int(min(last, first + most)))
         return rows, int(self.widths[rows].max())
@@ -66,7 +66,10 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The rows of each file by its key (train, test, validation), and the tokens of text in the order of their ids."""
+    """The rows of each file by key (train, test, validation), the number of ids, and the text of each id.
+
+    words: None if the files have ids instead of text.
+    """
 
     rows: Mapping[str, Rows]
     vocabulary: int
@@ -75,24 +78,24 @@ class Data:
 
 @lru_cache(maxsize=4)
 def on_device(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tokens, targets and numbers of tokens on a device, copied there once."""
+    """Return tokens, targets and numbers of tokens of rows on a device, copied once."""
     return rows.tokens.to(device), rows.targets.to(device), torch.from_numpy(rows.widths).to(device)
 
 
-def read_data(folder: Path, files: Mapping[str, str], form: Form) -> Data:
-    """Read files by their keys, train first. Raises ConfigError with file, column and row of the first mistake."""
+def read_data(folder: Path, files: Mapping[str, str], form: RowFormat) -> Data:
+    """Return the rows of files, given by key. Raises ConfigError with file, column and row of the first problem."""
     tables = {key: _Table(key, file, form, _read_cells(folder, key, file, form)) for key, file in files.items()}
     words, vocabulary = tables["train"].vocabulary()
     rows = {key: table.rows(words, vocabulary) for key, table in tables.items()}
-    lacking = {*rows["train"].distinct_lengths}.difference(rows.get("validation", rows["train"]).distinct_lengths)
-    if lacking:
-        raise tables["validation"].error(f"has no row of length {min(lacking)}, which train has")
+    missing = {*rows["train"].distinct_lengths}.difference(rows.get("validation", rows["train"]).distinct_lengths)
+    if missing:
+        raise tables["validation"].error(f"has no row of length {min(missing)}, which train has")
     ordered = {key: split if key == "train" else split.sorted_by_length() for key, split in rows.items()}
     return Data(ordered, vocabulary, words)
 
 
-def _read_cells(folder: Path, key: str, file: str, form: Form) -> dict[str, Cells]:
-    """Return the columns that are used, by their role."""
+def _read_cells(folder: Path, key: str, file: str, form: RowFormat) -> dict[str, Cells]:
+    """Return the cells of the columns that are used, by role. Raises ConfigError."""
     roles = {role: name for role in ("tokens", "targets", "answer", "length") if (name := getattr(form, role))}
     try:
         columns = open_columns(folder / file)
@@ -112,11 +115,11 @@ def _read_cells(folder: Path, key: str, file: str, form: Form) -> dict[str, Cell
 
 @dataclass(frozen=True)
 class _Table:
-    """The columns of a file by their role, first as cells, then as integers or tokens of text."""
+    """A file: its columns by role as cells, and as integers or tokens of text."""
 
     key: str
     file: str
-    form: Form
+    form: RowFormat
     cells: Mapping[str, Cells]
     columns: dict[str, Ragged | list[Sequence[str]]] = field(default_factory=dict)
 
@@ -128,13 +131,14 @@ class _Table:
     def error(
         self, message: str, role: str | None = None, row: int | None = None, allowed: str | None = None
     ) -> ConfigError:
-        """Return the error of the file, of the column of a role, or of a row of it, counted from 0."""
+        """Return an error of the file, of the column of a role, or of a row of it, counted from 0."""
         where = [f"column {getattr(self.form, role)}"] if role else []
         where += [f"row {row + 1}"] if row is not None else []
         text = f"{self.file!r} {', '.join(where)}{': ' if where else ''}{message}"
         return ConfigError([Problem(key=self.key, given=self.file, message=text, allowed=allowed)])
 
-    def _refuse_rows(self, is_wrong: NDArray[np.bool_], message: str, role: str, allowed: str | None = None) -> None:
+    def _check_rows(self, is_wrong: NDArray[np.bool_], message: str, role: str, allowed: str | None = None) -> None:
+        """Raise ConfigError for the first wrong row of a column."""
         if is_wrong.any():
             raise self.error(message, role, int(is_wrong.argmax()), allowed)
 
@@ -149,7 +153,7 @@ class _Table:
         return [str(value).split() if self.form.tokenizer == "words" else str(value) for value in values]
 
     def _integers(self, role: str, cells: Cells) -> Ragged:
-        """Return the integers of a column, any number of them in a row."""
+        """Return the integers of a column, any number in each row."""
         if isinstance(cells, np.ndarray):
             return Ragged(cells, np.ones(len(cells), np.int64))
         return (
@@ -168,10 +172,8 @@ class _Table:
 
     def vocabulary(self) -> tuple[tuple[str, ...] | None, int]:
         """Return the tokens of text in the order of their ids, None for ids, and the number of ids."""
-        columns, declared = (
-            {role: self.columns[role] for role in self.columns if role != "length"},
-            self.form.vocabulary,
-        )
+        columns = {role: self.columns[role] for role in self.columns if role != "length"}
+        declared = self.form.vocabulary
         if self.form.tokenizer == "none":
             largest = max(int(self._ids(role, None, _LARGEST).values.max(initial=0)) for role in columns)
             return None, declared if isinstance(declared, int) else 1 + largest
@@ -179,15 +181,14 @@ class _Table:
         if isinstance(declared, str):
             tokens = {*(declared.split() if self.form.tokenizer == "words" else declared)}
         if isinstance(declared, int) and declared < len(tokens):
-            message, allowed = (
-                f"{declared} is less than the {len(tokens)} distinct tokens",
-                f">= {len(tokens)}, or null",
-            )
+            message = f"{declared} is less than the {len(tokens)} distinct tokens"
+            allowed = f">= {len(tokens)}, or null"
             raise ConfigError([Problem(key="vocabulary", given=declared, message=message, allowed=allowed)])
         return tuple(sorted(tokens)), declared if isinstance(declared, int) else len(tokens)
 
     def _ids(self, role: str, words: Sequence[str] | None, vocabulary: int) -> Ragged:
-        """Return the ids of a column, after a check of their range; targets may be IGNORED."""
+        """Return the ids of a column; targets may be IGNORED. Raises ConfigError for an unknown token or id."""
+        # Text: look up each token.
         column = self.columns[role]
         if not isinstance(column, Ragged):
             ids = {word: number for number, word in enumerate(words or ())}
@@ -196,6 +197,8 @@ class _Table:
                     allowed = "tokens of the training file, or of `vocabulary`"
                     raise self.error(f"has the unknown token {unknown[0]!r}", role, row, allowed)
             return _ragged([[ids[token] for token in tokens] for tokens in column])
+
+        # Ids: check their range.
         is_masked = (column.values == IGNORED) & (role == "targets")
         is_wrong = ((column.values < 0) | (column.values >= vocabulary)) & ~is_masked
         if is_wrong.any():
@@ -211,20 +214,20 @@ class _Table:
         if not len(tokens.counts):
             raise self.error("has no rows")
         least = 2 if form.targets is None and form.answer is None else 1
-        self._refuse_rows(tokens.counts < least, "has too few tokens", "tokens", f"at least {least}")
+        self._check_rows(tokens.counts < least, "has too few tokens", "tokens", f"at least {least}")
 
-        # Inputs and targets with their widths: as they are, or a text and the same text one token later.
+        # Inputs, targets and their widths: given targets, or the tokens of the text shifted by one.
         if form.targets is not None:
             targets = self._ids("targets", words, vocabulary)
-            message = "has another number of targets than there are tokens"
-            self._refuse_rows(targets.counts != tokens.counts, message, "targets")
+            message = "has another number of targets than of tokens"
+            self._check_rows(targets.counts != tokens.counts, message, "targets")
             inputs, outputs, widths = _pad(tokens, PAD), _pad(targets, IGNORED), tokens.counts
-            self._refuse_rows((outputs == IGNORED).all(axis=1), "has only masked targets", "targets")
+            self._check_rows((outputs == IGNORED).all(axis=1), "has only masked targets", "targets")
         else:
             text, start = tokens, np.zeros_like(tokens.counts)
             if form.answer is not None:
                 answer = self._ids("answer", words, vocabulary)
-                self._refuse_rows(answer.counts < 1, "has no token", "answer")
+                self._check_rows(answer.counts < 1, "has no token", "answer")
                 text, start = _join(tokens, answer), tokens.counts - 1
             padded, widths = _pad(text, PAD), text.counts - 1
             position = np.arange(padded.shape[1] - 1)
@@ -232,10 +235,11 @@ class _Table:
             inputs = np.where(is_input, padded[:, :-1], PAD)
             outputs = np.where(is_input & (position >= start[:, None]), padded[:, 1:], IGNORED)
 
+        # Lengths, and the smallest integer type that holds all ids.
         lengths = self.columns.get("length", Ragged(tokens.counts, np.ones_like(tokens.counts)))
         assert isinstance(lengths, Ragged)
-        self._refuse_rows(lengths.counts != 1, "has no single number", "length")
-        self._refuse_rows(lengths.values < 1, f"has the length {lengths.values.min()}", "length", ">= 1")
+        self._check_rows(lengths.counts != 1, "has no single number", "length")
+        self._check_rows(lengths.values < 1, f"has the length {lengths.values.min()}", "length", ">= 1")
         dtype = torch.int16 if vocabulary < 2**15 else torch.int32
         stored = [torch.from_numpy(values).to(dtype) for values in (inputs, outputs)]
         return Rows(stored[0], stored[1], lengths.values, widths)
@@ -254,7 +258,7 @@ def _pad(ids: Ragged, fill: int) -> NDArray[np.int64]:
 
 
 def _join(first: Ragged, second: Ragged) -> Ragged:
-    """Return rows with the values of the second after those of the first."""
+    """Return rows with the values of the first, then of the second."""
     counts = first.counts + second.counts
     position = np.arange(counts.max())
     is_second = (position >= first.counts[:, None])[position < counts[:, None]]

@@ -1,1 +1,1 @@
-"""Predicting the next token of texts."""
+"""Language modelling: predicting the next token of texts."""

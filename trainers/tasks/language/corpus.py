@@ -1,10 +1,10 @@
-"""Texts as token ids in memory-mapped files, found by name and verified by a hash.
+"""Texts as token ids in memory-mapped files, opened by name and verified by a hash.
 
-A corpus is one file of the data folder, LENGTHWISE_DATA or ~/.cache/lengthwise/data. NAME.tokens is a prepared corpus:
-a line of JSON with the name of every token and the size of every split, padded with blanks to a multiple of 64 bytes,
+A corpus is a file of the data folder, LENGTHWISE_DATA or ~/.cache/lengthwise/data. NAME.tokens is a prepared corpus: a
+line of JSON with the name of every token and the size of every split, padded with blanks to a multiple of 64 bytes,
 then the ids of all splits. NAME.txt is any text: its ids are its bytes, the first 90 % for training, then 5 % each for
-validation and test. This module comes with one: Paradise Lost by John Milton (1667, second edition 1674), which is in
-the public domain.
+validation and test. This folder has a corpus, Paradise Lost by John Milton (1667, second edition 1674), which is in the
+public domain.
 """
 
 import json
@@ -28,8 +28,8 @@ from trainers.files.file_digest import file_digest
 SPLITS = ("train", "validation", "test")
 _SHIPPED = Path(__file__).parent
 _FORMAT, _BLOCK = 1, 64
-_TYPES = {"<u1": torch.uint8, "<u2": torch.int16, "<i4": torch.int32}  # of the file: what torch reads it as
-_SHARES = (18, 1, 1)  # of the splits of a plain text
+_TYPES = {"<u1": torch.uint8, "<u2": torch.int16, "<i4": torch.int32}  # type in the file -> type in torch
+_SHARES = (18, 1, 1)  # relative sizes of the splits of a plain text
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,17 @@ class Corpus:
         return last - first
 
     def ids(self, split: str, index: Tensor) -> Tensor:
-        """Return the ids at these places of a split, int64, with the shape and device of `index`."""
+        """Return the ids at these positions of a split, int64, with the shape and device of `index`."""
         stored = _mapped(self.path, self.sha256, self.offset, self.dtype, index.device)[self.splits[split][0] + index]
         return stored.long() & 0xFFFF if stored.dtype == torch.int16 else stored.long()
 
 
 def open_corpus(name: str, sha256: str | None = None) -> Corpus:
-    """Open the corpus of this name, with this hash if one is given.
+    """Return the corpus of this name, and with this hash if it is given.
 
-    Raises CorpusError, which says how to get it, if it is missing, has another hash or cannot be read.
+    Raises CorpusError, which says what to do, if it is missing, has another hash or cannot be read.
     """
+    # The files of this name.
     folders = (data_folder(), _SHIPPED)
     candidates = [folder / f"{name}.{ending}" for folder in folders for ending in ("tokens", "txt")]
     present = [path for path in candidates if path.is_file()]
@@ -76,8 +77,10 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
         raise CorpusError(
             f"corpus {name!r}: there is no {folders[0] / name}.tokens; allowed: {', '.join(prepared)}"
             + (f"; did you mean {close}?" if close else "")
-            + f"; to download that of a sweep file: lengthwise data FILE --fetch; {DATA_VARIABLE} sets another folder"
+            + f"; download it with `lengthwise data FILE --fetch`, or set {DATA_VARIABLE} to its folder"
         )
+
+    # The first of them with this hash.
     try:
         hashes = {path: file_digest(path) for path in present}
     except OSError as error:
@@ -85,16 +88,19 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
     path = next((path for path in present if hashes[path] == sha256), present[0])
     if sha256 not in (None, hashes[path]):
         raise CorpusError(
-            f"{path}: another version of the corpus {name!r}: its SHA-256 is {hashes[path]}, not {sha256}; "
-            f"replace the file, or set {DATA_VARIABLE} to the folder of the right one"
+            f"{path}: another version of the corpus {name!r}: its SHA-256 is {hashes[path]}, not {sha256}; replace the "
+            f"file, or set {DATA_VARIABLE} to the folder of the right file"
         )
-    return _opened(name, path, hashes[path])
+    return _open(name, path, hashes[path])
 
 
 def write_corpus(
     path: Path, words: Sequence[str], splits: Mapping[str, NDArray[np.integer[Any]]], about: Mapping[str, Any]
 ) -> None:
-    """Write a corpus file: the name of every token, the ids of every split, and its source. Raises OSError."""
+    """Write a corpus file. Raises OSError.
+
+    words: the name of every token. splits: the ids of every split. about: the source, recorded in the file.
+    """
     dtype = next(name for name, most in (("<u1", 2**8), ("<u2", 2**16), ("<i4", 2**31)) if len(words) <= most)
     sizes = {split: len(splits[split]) for split in SPLITS}
     head = {"format": _FORMAT, "dtype": dtype, "splits": sizes, "about": dict(about), "words": list(words)}
@@ -104,30 +110,35 @@ def write_corpus(
 
 
 @lru_cache(maxsize=16)
-def _opened(name: str, path: Path, sha256: str) -> Corpus:
+def _open(name: str, path: Path, sha256: str) -> Corpus:
+    """Return the corpus of a file whose hash is known. Raises CorpusError."""
+    # A plain text: its bytes are the ids.
     if path.suffix == ".txt":
         size = path.stat().st_size
         ends = [size * sum(_SHARES[:k]) // sum(_SHARES) for k in range(len(_SHARES) + 1)]
         splits = dict(zip(SPLITS, pairwise(ends), strict=True))
-        return Corpus(name, path, sha256, _bytes(), splits, 0, "<u1")
+        return Corpus(name, path, sha256, _byte_names(), splits, 0, "<u1")
+
+    # A prepared corpus: its first line describes the rest.
     with path.open("rb") as file:
         line = file.readline()
     try:
         head = json.loads(line)
         if head["format"] != _FORMAT:
-            raise CorpusError(f"{path} has format {head['format']}; this version reads {_FORMAT}; prepare it again")
+            raise CorpusError(f"{path}: has format {head['format']}; allowed: {_FORMAT}; prepare it again")
         ends = np.cumsum([0, *(head["splits"][split] for split in SPLITS)]).tolist()
         splits = dict(zip(SPLITS, pairwise(ends), strict=True))
         corpus = Corpus(name, path, sha256, tuple(head["words"]), splits, len(line), head["dtype"])
         expected = len(line) + ends[-1] * np.dtype(corpus.dtype).itemsize
     except (ValueError, KeyError, TypeError) as error:
-        raise CorpusError(f"{path} is not a corpus: its first line cannot be read ({error})") from error
+        raise CorpusError(f"{path}: is not a corpus: its first line cannot be read ({error})") from error
     if path.stat().st_size != expected or corpus.dtype not in _TYPES:
-        raise CorpusError(f"{path} is damaged: it should have {expected} bytes; prepare it again")
+        raise CorpusError(f"{path}: is damaged: it should have {expected} bytes; prepare it again")
     return corpus
 
 
-def _bytes() -> tuple[str, ...]:
+def _byte_names() -> tuple[str, ...]:
+    """Return the text of every byte: printable characters, ␣ for a blank, ¶ for a line end, else <number>."""
     return tuple(chr(byte) if 32 < byte < 127 else {32: "␣", 10: "¶"}.get(byte, f"<{byte}>") for byte in range(256))
 
 

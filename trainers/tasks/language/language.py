@@ -24,7 +24,7 @@ from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
 class Language(Task):
     """The tokens of a window of a text in; out, at every position, the next token.
 
-    Length is the number of tokens of a window. Training windows start anywhere in the training text. The test text is
+    Length is the number of tokens of a window. Training windows start at random in the training text. The test text is
     split into windows that do not overlap; the validation text is evaluated in windows of the trained length.
 
     >>> task = Language(train_window=12, test_windows=(24,))
@@ -37,7 +37,7 @@ class Language(Task):
     corpus: str = setting(
         "paradise_lost", help="name of the text; `paradise_lost`, read byte by byte, is on every machine"
     )
-    sha256: str | None = setting(None, help="hash of its file; null: the hash of the file found when it is planned")
+    sha256: str | None = setting(None, help="hash of its file; null: the hash of the file when it is planned")
     train_window: int = setting(64, low=1, help="tokens of a training window")
     test_windows: tuple[int, ...] = setting((128, 256, 512), low=1, help="other lengths of test windows")
 
@@ -54,7 +54,7 @@ class Language(Task):
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """The one text."""
+        """The name of the corpus."""
         return (self.corpus,)
 
     def pin_data(self) -> Self:
@@ -67,7 +67,7 @@ class Language(Task):
             return self
 
     def data_problems(self) -> Iterator[Problem]:
-        """Yield why the corpus cannot be used."""
+        """Yield problems of the corpus: a missing or other file, and windows longer than a split."""
         try:
             corpus = open_corpus(self.corpus, self.sha256)
         except CorpusError as error:
@@ -94,24 +94,24 @@ class Language(Task):
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
-        """The window that is trained on."""
+        """The trained length of windows."""
         return (self.train_window,)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Windows that can be evaluated."""
+        """Lengths of windows that can be evaluated."""
         return tuple(sorted({self.train_window, *self.test_windows}))
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """The test text in all windows, and the validation text in the trained one."""
+        """The test text in windows of all lengths, and the validation text in windows of the trained length."""
         return (
             Distribution("test", self.lengths, self.trained_lengths),
             Distribution("validation", self.trained_lengths),
         )
 
     def windows(self, split: str, starts_SB: Tensor, length: int | None = None) -> Batch:
-        """Return windows of a split of the text that start at these places, by default of the trained length."""
+        """Return windows of a split of the text that start at these positions, by default of the trained length."""
         position = torch.arange((length or self.train_window) + 1, device=starts_SB.device)
         ids = self.text.ids(split, starts_SB[..., None] + position)
         return Batch(ids[..., :-1], ids[..., 1:])
@@ -121,9 +121,9 @@ class Language(Task):
         return self.windows("train", stream.integers(0, (rows,), self.text.size("train") - self.train_window))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """Yield the windows of the first part of the text, the same part at every length and for every seed.
+        """Yield the windows of the start of the text, the same tokens at every length and for every seed.
 
-        This part has as many tokens as `samples` windows of the shortest length, or is the whole text.
+        These are as many tokens as in `samples` windows of the shortest length, or all tokens.
         """
         for distribution in self.distributions:
             for length in (length for length in lengths if length in distribution.lengths):

@@ -1,1 +1,1 @@
-"""Othello: the next move of random games."""
+"""Othello: predicting the next move of random games."""

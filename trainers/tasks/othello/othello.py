@@ -34,9 +34,9 @@ class Othello(Task):
     train_moves: int = setting(30, low=2, help="trained on the first moves of each game")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next move, or the whole distribution")
 
-    # The metrics of `trainers.tasks.uniform` with the legal moves allowed, and `games`, the share not ended.
-    # invalid_mass is the probability of illegal moves and of the pad. Means are over games with a next move; NaN if
-    # there are none.
+    # The metrics of `trainers.tasks.uniform` with the legal moves allowed, and `games`, the share of games not ended.
+    # invalid_mass is the probability of illegal moves and of the pad. Means are over games with a next move; NaN
+    # without any.
     metrics: ClassVar[Mapping[str, str]] = {**uniform.METRICS, "games": "none"}
     headline = ("total_variation", "invalid_mass", "invalid_top1")
 
@@ -47,7 +47,7 @@ class Othello(Task):
 
     @property
     def geometry(self) -> Board:
-        """The board."""
+        """The geometry of the board."""
         return Board(self.board)
 
     @property
@@ -62,7 +62,7 @@ class Othello(Task):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers of moves after which there can be another move."""
+        """Numbers of moves that can be followed by another move."""
         return tuple(range(1, self.inputs - 1))
 
     def legal_squares(self, moves: list[int]) -> list[int]:
@@ -84,7 +84,7 @@ class Othello(Task):
         return [s for s in board.playable if int(legal >> s) & 1]
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Return moves as column and row, -- after the end; `soft` targets as the legal moves."""
+        """Return moves as text, column and row, -- after the end; for `soft` targets all legal moves."""
         playable = self.geometry.playable
         squares = [f"{'abcdefgh'[square % self.board]}{square // self.board + 1}" for square in playable]
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
@@ -113,7 +113,7 @@ class Othello(Task):
         return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """Yield one batch of whole games for all lengths; its targets are the legal moves as bits."""
+        """Yield a single batch of games for all lengths; its targets are the legal moves as bits."""
         tokens, legal = self.geometry.play(stream, samples, max(lengths) + 1)
         yield EvaluationBatch(Batch(tokens[..., :-1], legal[..., 1:]), lengths)
 

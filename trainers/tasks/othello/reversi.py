@@ -1,8 +1,8 @@
-"""Vectorised Othello on n x n boards: one int64 of bits for each side, any number of games at once.
+"""Vectorised Othello on n x n boards: the discs of a side are the bits of an int64, for any number of games at once.
 
 Square index = n * row + column. A bitboard has bit `square` set for a disc. Four upward directions and their opposites
-are trailing dimensions, so that legal moves of all games take a few dozen elementwise operations. `own` is the side to
-move.
+are trailing dimensions, so that legal moves of all games take a few dozen elementwise operations. `own` are the discs
+of the side to move, `other` of its opponent.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Board:
 
     @property  # not cached: a compiled step cannot enter the lock of cached_property
     def start(self) -> tuple[int, int]:
-        """Bits of black, who moves first, and white: black has the right diagonal of the centre."""
+        """The bits of black, who moves first, and of white: black has the right diagonal of the centre."""
         h, n = self.n // 2, self.n
         return (
             _signed(1 << (n * (h - 1) + h) | 1 << (n * h + h - 1)),
@@ -43,7 +43,7 @@ class Board:
 
     @cached_property
     def _steps(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Four distances in bits, and masks of the squares where a shift up (left) or down (right) may land.
+        """Four distances in bits, and masks of the squares where a shift up (left) or down (right) can land.
 
         The right shift of an int64 copies the sign bit to squares outside of the mask.
         """
@@ -98,10 +98,10 @@ class Board:
         return ((bits[..., None] >> square) & 1).bool()
 
     def play(self, stream: Stream, games: int, moves: int) -> tuple[Tensor, Tensor]:
-        """Play random games with moves uniform over the legal ones; return tokens and legal moves, (S, games, moves).
+        """Return the tokens and the legal moves of random games, int64 (S, games, moves) each.
 
-        Tokens are 0 after the end of a game. Legal moves are bits before each move, 0 after the end. A side that cannot
-        move passes; passes are not recorded.
+        Moves are uniform over the legal moves. Tokens are 0 after the end of a game. Legal moves are bits before each
+        move, 0 after the end. A side that cannot move passes; passes are not recorded.
         """
         device, seeds = stream.seeds_S.device, len(stream.seeds_S)
         steps, tables = self.directions(device), (constant(_IN_BYTE, device), constant(self._tokens, device))
@@ -130,9 +130,9 @@ class Board:
 
 
 def _choose_square(legal: Tensor, words: Tensor, in_byte: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Choose one of the legal squares (...) by words in [0, 2^32); return its token and bit, 0 if there is none.
+    """Return the token and the bit of a legal square (...), chosen by words in [0, 2^32); 0 without a legal square.
 
-    Its rank is words * count >> 32; its position is found by broadword selection (Vigna, "Broadword Implementation of
+    Its rank is words * count >> 32; its position follows by broadword selection (Vigna, "Broadword Implementation of
     Rank/Select Queries", WEA 2008, algorithm 2).
     """
     pairs = legal - ((legal >> 1) & _fill(0x55))
@@ -159,7 +159,7 @@ def _union(bits: Tensor) -> Tensor:
     return (bits[..., 0] | bits[..., 1]) | (bits[..., 2] | bits[..., 3])
 
 
-# At index 8 * byte + rank: the place of the set bit of this rank in the byte, 0 if there is none.
+# Entry 8 * byte + rank: the index of the set bit of this rank in the byte, 0 without such a bit.
 _IN_BYTE = tuple(
     ([place for place in range(8) if byte >> place & 1] + [0] * 8)[rank] for byte in range(256) for rank in range(8)
 )

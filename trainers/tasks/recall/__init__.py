@@ -1,1 +1,1 @@
-"""Recall tasks: flip-flop, copying, induction, instructions on strings."""
+"""Recall tasks: flip-flop, copying, induction and instructions on strings."""

@@ -55,10 +55,10 @@ class FlipFlop(Task):
     headline = ("accuracy", "read_error")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield a problem unless distances ascend."""
+        """Yield a problem if distances do not ascend."""
         if any(first >= second for first, second in pairwise(self.measured_distances)):
             yield self._problem(
-                "measured_distances", "do not ascend", "pairs between a read and its write, such as [1, 2, 4, 8]"
+                "measured_distances", "do not ascend", "ascending numbers of pairs, such as [1, 2, 4, 8]"
             )
 
     @property
@@ -83,7 +83,7 @@ class FlipFlop(Task):
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """As in training, with few writes, and with many writes."""
+        """Rows as in training, with few writes, and with many writes."""
         return tuple(
             Distribution(name, self.lengths, self.trained_lengths if name == "iid" else ()) for name in self._ignored
         )
@@ -93,8 +93,8 @@ class FlipFlop(Task):
         """Each metric and its better direction.
 
         accuracy: share of rows whose reads are all right. read_error: share of wrong reads of all rows together.
-        read_error_distance_k: of the reads whose write is k or more pairs back, but less than the next measured
-        distance; NaN if there are none.
+        read_error_distance_k: the same for reads whose write is at least k pairs back, but less than the next measured
+        distance; NaN without such reads.
         """
         distances = (f"{_DISTANCE}_{distance}" for distance in self.measured_distances)
         return {"accuracy": "maximize", "read_error": "minimize", **dict.fromkeys(distances, "minimize")}
@@ -105,7 +105,7 @@ class FlipFlop(Task):
         return {"iid": self.ignore, "sparse": self.sparse, "dense": self.dense}
 
     def batch_of(self, instructions_SBN: Tensor, bits_SBN: Tensor) -> Batch:
-        """Return rows of given instructions and bits; a bit after a read is replaced by the last written one."""
+        """Return rows of given instructions and bits; a bit after a read is replaced by the last written bit."""
         written = bits_SBN.gather(-1, last_writes(instructions_SBN))
         bits = ZERO + torch.where(instructions_SBN == READ, written, bits_SBN)
         targets = torch.where(instructions_SBN == READ, bits, IGNORED)
@@ -129,8 +129,8 @@ class FlipFlop(Task):
         counts = {"wrong": _count(wrong), "reads": _count(read)}
         distance = self._distances(batch.tokens).repeat_interleave(2, dim=-1) if self.measured_distances else read
         for low, high in pairwise((*self.measured_distances, self.positions)):
-            here = (distance >= low) & (distance < high)
-            counts |= {f"wrong_{low}": _count(wrong & here), f"reads_{low}": _count(read & here)}
+            in_range = (distance >= low) & (distance < high)
+            counts |= {f"wrong_{low}": _count(wrong & in_range), f"reads_{low}": _count(read & in_range)}
         return counts
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:

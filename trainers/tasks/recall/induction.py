@@ -1,4 +1,4 @@
-"""Induction: which token followed a token earlier (after arXiv:2503.23174, whose token layout is not published)."""
+"""Induction: recall which token followed a given token (after arXiv:2503.23174, whose layout is not published)."""
 
 import torch
 from torch import Tensor
@@ -44,12 +44,12 @@ class Induction(Strings):
             string = torch.where(position == answer_position[..., None], asked, elsewhere)
         return self.question_parts(string, count_SB, answer_position)
 
-    def question_parts(self, string_SBN: Tensor, count_SB: Tensor, at_SB: Tensor) -> tuple[list[Part], list[Part]]:
-        """Return the parts of prompts and answers that ask for the symbol at `at_SB`, before the last symbol."""
-        asked = string_SBN.gather(-1, at_SB[..., None])
+    def question_parts(self, string_SBN: Tensor, count_SB: Tensor, place_SB: Tensor) -> tuple[list[Part], list[Part]]:
+        """Return the parts of prompts and answers that ask for the symbol at `place_SB`, before the last symbol."""
+        asked = string_SBN.gather(-1, place_SB[..., None])
         position = torch.arange(string_SBN.shape[-1], device=string_SBN.device)
-        there = (string_SBN == asked) & (position < count_SB[..., None] - 1)
-        latest = torch.where(there, position, 0).amax(dim=-1, keepdim=True)
+        occurs = (string_SBN == asked) & (position < count_SB[..., None] - 1)
+        latest = torch.where(occurs, position, 0).amax(dim=-1, keepdim=True)
         answer = string_SBN.gather(-1, latest + 1)
         single = torch.ones_like(count_SB)
         prompt = [one_token(BEGIN, count_SB), (string_SBN, count_SB), one_token(SEPARATOR, count_SB), (asked, single)]

@@ -26,9 +26,9 @@ class MultiInstruction(Strings):
     """An instruction, a string and a separator in; out, the result of the instruction, and an end token.
 
     A substitute for the third task of arXiv:2503.23174, whose definition is not known. Instructions, equally likely:
-    copy (C), reverse (R), first (F), last (L), the k-th marked symbol (K, `marked + 1` symbols are marked), the one
-    after the marked symbol (S; one is marked, not the last), and the two ends swapped (X). Answers have no marks. If
-    there is no result, such as the first symbol of an empty string, the answer is the end token alone.
+    copy (C), reverse (R), first (F), last (L), the k-th marked symbol (K, `marked + 1` symbols are marked), the symbol
+    after the marked symbol (S; one is marked, not the last), and the two ends swapped (X). Answers have no marks.
+    Without a result, such as the first symbol of an empty string, the answer is the end token alone.
 
     >>> task, string, count = MultiInstruction(train_length=3), torch.tensor([[[14, 6, 4]]]), torch.tensor([[3]])
     >>> def example(name, places):
@@ -47,8 +47,8 @@ class MultiInstruction(Strings):
     )
     marked: int = setting(2, low=1, help="which marked symbol, counted from 1, the instruction K asks for")
 
-    # accuracy and token_accuracy over all instructions; accuracy_NAME: the share of rows of one instruction answered
-    # without a mistake, NaN if there are none.
+    # accuracy and token_accuracy over all instructions; accuracy_NAME: the share of rows of an instruction answered
+    # without a mistake, NaN without such rows.
     metrics: ClassVar[Mapping[str, str]] = {
         **Strings.metrics,
         **{f"accuracy_{name}": "maximize" for name in INSTRUCTIONS},
@@ -85,7 +85,11 @@ class MultiInstruction(Strings):
     def instruction_parts(
         self, which_SB: Tensor, string_SBN: Tensor, count_SB: Tensor, marked_SBK: Tensor
     ) -> tuple[list[Part], list[Part]]:
-        """Return the parts of prompts and answers of the given instructions; marked: places, N for none."""
+        """Return the parts of prompts and answers of the given instructions.
+
+        marked_SBK: the places of the marked symbols, N for unused entries.
+        """
+        # The places of the symbols in each instruction's answer, and how many are used.
         longest = string_SBN.shape[-1]
         marked = marked_SBK.sort(dim=-1).values
         missing = torch.full_like(marked[..., :1], longest)
@@ -102,11 +106,15 @@ class MultiInstruction(Strings):
             "successor_of_marked": (marked[..., :1] + 1 + start, (marked[..., 0] < last).long()),
             "swap_ends": (ends, count_SB),
         }
+
+        # Select the answer of each row's instruction.
         source, length = torch.zeros_like(string_SBN), torch.zeros_like(count_SB)
         for number, name in enumerate(INSTRUCTIONS):
-            here = which_SB == number
-            source = torch.where(here[..., None], answers[name][0], source)
-            length = torch.where(here, answers[name][1], length)
+            is_selected = which_SB == number
+            source = torch.where(is_selected[..., None], answers[name][0], source)
+            length = torch.where(is_selected, answers[name][1], length)
+
+        # The prompt has marks, the answer has none.
         answer = string_SBN.gather(-1, source.clamp(0, longest - 1))
         with_marks = string_SBN + self.symbols * (position == marked[..., None]).any(dim=-2)
         instruction = (self.outputs + self.symbols + which_SB)[..., None]

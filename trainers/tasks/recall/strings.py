@@ -1,6 +1,6 @@
 """The base of tasks on strings of random symbols: a prompt with a string, and an answer after it.
 
-Rows are padded on their right to the width of the longest, which follows from the settings.
+Rows are padded at their end to the width of the longest row, which follows from the settings.
 Shapes: S seeds, M members, B rows, N symbols of the longest string, T positions.
 """
 
@@ -22,7 +22,7 @@ from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 BEGIN, SEPARATOR, END, FIRST_SYMBOL = range(PAD + 1, PAD + 5)
-SITES = 8  # per draw of rows
+SITES = 8  # of random words, for each draw of rows
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -45,7 +45,7 @@ class Strings(Task):
     metrics: ClassVar[Mapping[str, str]] = {"accuracy": "maximize", "token_accuracy": "maximize"}
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems unless the ends of the buckets ascend."""
+        """Yield problems of `shortest`, and of ends of buckets that do not ascend."""
         if self.shortest > self.train_length:
             allowed = f"<= train_length ({self.train_length})"
             yield self._problem("shortest", f"{self.shortest} is more than train_length", allowed)
@@ -102,7 +102,7 @@ class Strings(Task):
             yield EvaluationBatch(batch, (length,))
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return whether each row has no mistake, and the number of right tokens of its answer, (M, B, 1)."""
+        """Return whether each row has no mistake, and the numbers of right tokens and of tokens, (M, B, 1)."""
         wrong = supervised.mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True).float()
         answer = (batch.targets != IGNORED).sum(dim=-1, keepdim=True).float()
         return {"right": (wrong == 0).float(), "tokens_right": answer - wrong, "tokens": answer}
@@ -113,7 +113,7 @@ class Strings(Task):
         return {"accuracy": rows["right"].mean(dim=1), "token_accuracy": tokens}
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Return tokens and targets of a row of the first seed as text, without the pads on the right."""
+        """Return tokens and targets of a row of the first seed as text, without pads."""
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
         end = max((position for position, token in enumerate(tokens) if token != PAD), default=0) + 1
         return [self.format_symbol(token) for token in tokens[:end]], [
@@ -127,7 +127,7 @@ class Strings(Task):
         return known.get(token) or (_LETTERS[number] if number < len(_LETTERS) else f"s{number}")
 
     def batch_of(self, prompt: Sequence[Part], answer: Sequence[Part], longest: int) -> Batch:
-        """Return rows (S, B, width) of the parts of prompts and answers; the last answer token is no input."""
+        """Return rows (S, B, width) of the parts of prompts and answers; the last token of an answer is no input."""
         width = self.width(longest)
         text = join_parts([*prompt, *answer], width + 1)
         first, answers = (torch.stack([count for _, count in part]).sum(dim=0)[..., None] for part in (prompt, answer))

@@ -25,8 +25,8 @@ from trainers.tensors.device_constants import constant
 
 
 @dataclass(frozen=True)
-class _Grown:
-    """Random words of seeds with both labels up to the length `longest_S1`, and only pairs of cycles above it."""
+class _StagedDraws:
+    """Random words of rows with both labels up to the length `longest_S1`, and only pairs of cycles above it."""
 
     draws: Draws
     longest_S1: Tensor
@@ -37,16 +37,16 @@ class _Grown:
 
 @register("task", "cycles")
 class Cycles(GraphTask):
-    """Edges and two nodes in; out, whether one cycle has both nodes (label 1), or two cycles have one each (label 0).
+    """Edges and two nodes in; out, whether both nodes are on a single cycle (label 1), or on two cycles (label 0).
 
-    Length: the number of nodes of the first node's cycle if there are two, or of steps between the nodes if there is
-    one. So the path to the second node, or back to the first one, has equally many steps in both cases, which are
-    equally frequent. Names of nodes are drawn without replacement.
+    Length: with two cycles, the number of nodes of the first node's cycle; with a single cycle, the number of steps
+    from the first node to the second. So the path to the second node, or back to the first, has the same number of
+    steps for both labels, which are equally frequent. Names of nodes are drawn without replacement.
 
     In an inductive scratchpad # follows each node; ~ is a masked target:
 
     >>> task, seed = Cycles(size=2, names=9), Stream(torch.tensor([2]), "data", torch.tensor(1))
-    >>> [" ".join(of[20:]) for of in task.format_row(task.sample(seed, 1)[0], 0)]
+    >>> [" ".join(symbols[20:]) for symbols in task.format_row(task.sample(seed, 1)[0], 0)]
     [': v007 # v007 # v003 # v003 # v002 ; 1', 'v007 # ~ ~ v003 # ~ ~ v002 ; 1 .']
     >>> task = Cycles(size=2, names=9, scratchpad="full")
     >>> " ".join(task.format_row(task.sample(seed, 1)[0], 0)[0])
@@ -74,7 +74,7 @@ class Cycles(GraphTask):
         if self.nodes is not None and self.nodes < max(self.lengths) + 2:
             message = f"{self.nodes} leaves the second cycle fewer than two nodes if the first has {max(self.lengths)}"
             yield self._problem("nodes", message, f">= {max(self.lengths) + 2}, or null")
-        yield from self.name_problems(self.nodes_of(max(self.lengths)))
+        yield from self.name_problems(self.count_nodes(max(self.lengths)))
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -91,13 +91,13 @@ class Cycles(GraphTask):
         """The length that each stage of a curriculum adds."""
         return self.trained_lengths
 
-    def nodes_of(self, length: int) -> int:
-        """Return the nodes of a graph of this length."""
+    def count_nodes(self, length: int) -> int:
+        """Return the number of nodes of a graph of this length."""
         return 2 * length if self.nodes is None else self.nodes
 
     def question_width(self, length: int) -> int:
         """Return the number of tokens of a question: four per edge, and four for the two nodes."""
-        return 4 * self.nodes_of(length) + 4
+        return 4 * self.count_nodes(length) + 4
 
     def state_widths(self, length: int) -> tuple[int, ...]:
         """Return the number of tokens of each state: a node and a mark; the last one also has the label."""
@@ -106,49 +106,52 @@ class Cycles(GraphTask):
         return (*[2] * length, 4)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Draw questions of given lengths with answers; takes three sites."""
+        """Return drawn questions of given lengths with answers; takes three sites."""
         label = draws.bits(site, tuple(length_SB.shape[1:])) >> 31
-        if isinstance(draws, _Grown):
+        if isinstance(draws, _StagedDraws):
             label = torch.where(length_SB > draws.longest_S1, 0, label)
-        return self.ask(draws, site + 1, length_SB, label, longest)
+        return self.draw_question(draws, site + 1, length_SB, label, longest)
 
-    def ask(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor, longest: int) -> Text:
-        """Draw questions of given lengths and labels with answers; takes two sites."""
-        most = self.nodes_of(longest)
+    def draw_question(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor, longest: int) -> Text:
+        """Return drawn questions of given lengths and labels with answers; takes two sites."""
+        # The cycles: the first node and the size of each node's cycle.
+        most = self.count_nodes(longest)
         nodes_SB = 2 * length_SB if self.nodes is None else torch.full_like(length_SB, self.nodes)
         length, label, nodes = (tensor[..., None] for tensor in (length_SB, label_SB, nodes_SB))
         node = torch.arange(most, device=length.device)
         second = (node >= length) & (label == 0)
         first = torch.where(second, length, 0)
         size = torch.where(label > 0, nodes, torch.where(second, (nodes - length).clamp(min=1), length))
-        graph = cycle_graph(
-            first, size, nodes_SB, torch.zeros_like(length_SB), length_SB
-        )  # with two cycles the target is the first node of the second
+        # With two cycles the target is the first node of the second.
+        graph = cycle_graph(first, size, nodes_SB, torch.zeros_like(length_SB), length_SB)
+
+        # Names, the path of the answer, and the edges in random order.
         name = draw_names(draws, site, length_SB.shape[1], most, self.names)
         step = torch.arange(longest + 1, device=length.device)
-        way = name.gather(-1, torch.where(label > 0, step.clamp(max=most - 1), step % length))
+        path = name.gather(-1, torch.where(label > 0, step.clamp(max=most - 1), step % length))
         question = graph.shuffled(draws, site + 1).question(name)
-        return write_answers(question, label_SB, way, length_SB, self.scratchpad)
+        return write_answers(question, label_SB, path, length_SB, self.scratchpad)
 
     def sample_staged(self, stream: Stream, rows: int, stage_S: Tensor) -> Batch:
-        """Return a training batch of seeds at different stages, int64 (S,), in one slice.
+        """Return a training batch for seeds at different stages, int64 (S,), in a single slice.
 
-        A stage has the lengths up to its own, or only its own with `forget`, and both labels equally often. Without
-        `grow_both` pairs of cycles have every length, and every combination of length and label is equally frequent.
+        A stage has the lengths of all stages up to it, with `forget` only the length that it adds, and both labels
+        equally often. Without `grow_both` pairs of cycles have every length, and every combination of length and label
+        is equally frequent.
         """
         laws = tuple(tuple(self._weight(stage, size) for size in self.stages) for stage in self.stages)
         part = Slice(0, 0, rows, self.stages, laws, stage_S)
         longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
-        return self.training_rows(part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
+        return self.training_rows(part, _StagedDraws(part.draws(stream, rows, self.fixed_set), longest_S1))
 
     def staged_problems(self) -> Iterator[Problem]:
-        """Yield a problem of several slices, because a batch of members at several stages has one width."""
+        """Yield a problem of several slices, because all rows of a batch with stages have the same width."""
         if self.slices > 1:
             message = f"{self.slices} slices have no effect: with a curriculum all rows are as wide as the longest"
             yield self._problem("slices", message, "1, or no training.curriculum")
 
     def _weight(self, stage: int, size: int) -> Fraction:
         """Return the weight of a length at the stage that adds the length `stage`."""
-        early, late = (1, 0) if self.forget or self.grow_both else (2, 1)  # later lengths have only one of two labels
+        early, late = (1, 0) if self.forget or self.grow_both else (2, 1)  # later lengths have only label 0
         weight = early if size == stage or (size < stage and not self.forget) else late
         return Fraction(weight * self.examples(size))

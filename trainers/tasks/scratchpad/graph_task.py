@@ -1,4 +1,4 @@
-"""The base of tasks on graphs: tokens, names of nodes, and the answer, whose last tokens are the label and end mark.
+"""The base of tasks on graphs: tokens, names of nodes, and answers, which end with the label and the end mark.
 
 An answer is `1 .` without a scratchpad, `a > b > c ; 1 .` with a full one, and `a # b # c ; 1 .` with an inductive one,
 where each node is a state. Shapes: S seeds, M members, B rows, P nodes of the longest path, K states, W tokens of a
@@ -18,7 +18,7 @@ from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
 
-_MARK, _LABEL = 1, 2  # numbers of fields
+_MARK, _LABEL = 1, 2  # indices of `state_fields`
 _ANSWER = 2  # tokens of the answer: the label and the end mark
 _TAIL = 4  # tokens of the last state: a node, ;, the label and the end mark
 
@@ -36,7 +36,7 @@ class GraphTask(ScratchpadTask):
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """All tokens as text; the first one is the pad."""
+        """All tokens as text; the first is the pad."""
         return vocabulary(self.names)
 
     @property
@@ -65,32 +65,36 @@ def write_answers(
 ) -> Text:
     """Return the text of questions with their labels and paths.
 
-    question: tokens and their number. nodes_SBP: nodes of the paths, of which steps + 1 are used. form: none, full or
-    inductive.
+    question: the tokens (S, B, Q) and their number (S, B). nodes_SBP: nodes of the paths, of which steps + 1 are used.
+    form: none, full or inductive.
     """
+    # Without a scratchpad: the label alone.
     label = DIGIT + label_SB[..., None]
     if form == "none":
         answer = torch.cat([label, torch.full_like(label, END)], dim=-1)[:, :, None]
         return Text(*question, answer, torch.full_like(label, 2))
+
     # Nodes with marks between them, `;`, the label and the end mark, and the field of each, (S, B, 2 P + 2).
     nodes, steps = nodes_SBP.shape[-1], steps_SB[..., None]
     position = torch.arange(2 * nodes + 2, device=label.device).expand(*label.shape[:2], -1)
     node = nodes_SBP.gather(-1, (position // 2).clamp(max=nodes - 1))
-    way = torch.where(position % 2 == 0, node, EDGE if form == "full" else STATE)
+    tokens = torch.where(position % 2 == 0, node, EDGE if form == "full" else STATE)
     fields = torch.where(position <= 2 * steps, position % 2, _MARK)
-    way = torch.where(position == 2 * steps + 1, SEPARATOR, way)
-    way = torch.where(position == 2 * steps + 2, label, way)
-    way = torch.where(position == 2 * steps + 3, END, way)
+    tokens = torch.where(position == 2 * steps + 1, SEPARATOR, tokens)
+    tokens = torch.where(position == 2 * steps + 2, label, tokens)
+    tokens = torch.where(position == 2 * steps + 3, END, tokens)
     fields = torch.where(position == 2 * steps + 2, _LABEL, fields)
+
+    # Cut into states: a node and its mark each, the last with the label and the end mark.
     number = torch.arange(nodes, device=label.device)
     length = torch.where(number < steps, 2, torch.where(number == steps, _TAIL, 0))
-    states, fields = (tensor.unfold(-1, _TAIL, 2).clone() for tensor in (way, fields))
+    states, fields = (tensor.unfold(-1, _TAIL, 2).clone() for tensor in (tokens, fields))
     used = torch.arange(_TAIL, device=label.device) < length[..., None]
     return Text(*question, torch.where(used, states, PAD), length, None, fields)
 
 
 def _read_label(text: Tensor) -> tuple[Tensor, Tensor]:
-    """Return whether an end mark follows another token, and the token before the first end mark, (M, B)."""
+    """Return whether a text has an end mark after another token, and the token before its first end mark, (M, B)."""
     position = torch.arange(text.shape[-1], device=text.device)
     first = torch.where(text == END, position, text.shape[-1]).amin(dim=-1)
     before = (first - 1).clamp(min=0)

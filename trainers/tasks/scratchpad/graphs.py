@@ -1,4 +1,4 @@
-"""Directed graphs as text: named nodes, edges in random order, and the question whether one node leads to another.
+"""Directed graphs as text: named nodes, edges in random order, and the question whether a node leads to another.
 
 An edge is `a > b ;` and the question `x ? y ;`, each word a token; so a graph of E edges has 4 E + 4 tokens. The label
 is 1 if there is a path from x to y, else 0 (Abbe et al., arXiv:2406.06467, in the layout of the authors' code).
@@ -24,9 +24,10 @@ _LARGEST = 2**32 - 1
 
 @dataclass(frozen=True)
 class Graph:
-    """Edges of each row from the node `tails` to the node `heads`, int64 (S, B, E), of which `edges` (S, B) are used.
+    """Directed edges of each row, and the nodes of its question; nodes are numbers from 0.
 
-    source, target: the nodes of the question, (S, B). Nodes are numbers from 0.
+    tails, heads: the nodes where edges begin and end, int64 (S, B, E), of which the first `edges` (S, B) are used.
+    source, target: the nodes of the question, (S, B).
     """
 
     tails: Tensor
@@ -44,7 +45,7 @@ class Graph:
         return replace(self, tails=self.tails.gather(-1, order), heads=self.heads.gather(-1, order))
 
     def question(self, name_SBN: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the tokens of the question, (S, B, 4 E + 4), with given names, and their number (S, B).
+        """Return the tokens of the question, (S, B, 4 E + 4), and their number (S, B); name_SBN: names of the nodes.
 
         >>> two, name = torch.tensor([[2]]), torch.tensor([[[20, 30]]])
         >>> Graph(torch.tensor([[[1, 0]]]), torch.tensor([[[0, 1]]]), two, two - 2, two - 1).question(name)[0].tolist()
@@ -62,7 +63,7 @@ class Graph:
 
 @lru_cache
 def vocabulary(names: int) -> tuple[str, ...]:
-    """Return special tokens, digits and names of nodes (v000 and so on), each sorted.
+    """Return all tokens as text: special tokens, digits and names of nodes (v000, ...), each group sorted.
 
     >>> words = vocabulary(1000)
     >>> len(words), words[PAD], words[DIGIT], words[FIRST_NAME], words[-1]
@@ -73,19 +74,19 @@ def vocabulary(names: int) -> tuple[str, ...]:
 
 
 def draw_names(draws: Draws, site: int, rows: int, nodes: int, names: int) -> Tensor:
-    """Draw distinct names for the nodes of each row, tokens (S, B, nodes); takes one site."""
+    """Return drawn distinct names for the nodes of each row, tokens (S, B, nodes); takes one site."""
     return FIRST_NAME + draw_distinct(draws, site, (rows, nodes), names)
 
 
 def draw_distinct(draws: Draws, site: int, shape: tuple[int, ...], high: int) -> Tensor:
-    """Draw integers below `high`, int64 (S, *shape), distinct in the last dimension; takes one site."""
+    """Return drawn integers below `high`, int64 (S, *shape), distinct in the last dimension; takes one site."""
     word = draws.bits(site, shape)
     flat = word.flatten(1, -2).transpose(1, 2).contiguous()
     return draw_prefixes(flat, high).reshape(word.shape)
 
 
 def cycle_graph(first_SBN: Tensor, size_SBN: Tensor, nodes_SB: Tensor, source_SB: Tensor, target_SB: Tensor) -> Graph:
-    """Return a graph of cycles, from the first node and the size of each node's cycle; its nodes are consecutive.
+    """Return a graph of cycles of consecutive nodes, given the first node and the size of each node's cycle.
 
     >>> first, size = torch.tensor([[[0, 0, 2, 2, 2]]]), torch.tensor([[[2, 2, 3, 3, 3]]])
     >>> cycle_graph(first, size, torch.tensor([[5]]), torch.tensor([[0]]), torch.tensor([[2]])).heads.tolist()

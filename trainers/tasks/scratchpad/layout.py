@@ -1,10 +1,10 @@
 """The row forms of a text in training and tests: full rows, rows with copies of states, or single transitions.
 
-A state of an inductive scratchpad depends only on the question and the previous state, at the same position ids each
-time (Abbe et al., arXiv:2406.06467, appendix C.2). Either a row has a copy of the previous state before each state, and
-groups that mask all others, or each transition from a state to the next one is a row.
-Shapes: S seeds, B rows, Q tokens of the longest question, K states at most, W tokens of the longest state, F places of
-which some are unused, T positions.
+A state of an inductive scratchpad depends only on the question and the previous state, always at the same position ids
+(Abbe et al., arXiv:2406.06467, appendix C.2). Either a row has a copy of the previous state before each state, and
+groups that mask all others, or each transition from a state to the next is a row.
+Shapes: S seeds, B rows, Q tokens of the longest question, K states at most, W tokens of the longest state, P tokens of
+a prompt, G tokens of an answer, T positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.batch import Batch
 
-COPY, GIVEN, ANSWER = range(3)  # use of a token: input only, question, or to be generated
+COPY, GIVEN, ANSWER = range(3)  # use of a token: only input, question, or generated
 NO_STATE = -1
 
 
 @dataclass(frozen=True)
 class Widths:
-    """Numbers of tokens of the longest row: in its question, its start mark (0 or 1) and each of its states."""
+    """Numbers of tokens of the longest row: of its question, its start mark (0 or 1) and each of its states."""
 
     question: int
     start: int
@@ -34,23 +34,23 @@ class Widths:
 
     @property
     def shared(self) -> int:
-        """Tokens visible to every state."""
+        """Number of tokens that are visible to every state."""
         return self.question + self.start
 
     @property
     def full(self) -> int:
-        """Tokens of a full row."""
+        """Number of tokens of a full row."""
         return self.shared + sum(self.states)
 
     @property
     def masked(self) -> int:
-        """Tokens of a row with copies."""
+        """Number of tokens of a row with copies."""
         copies = self.states[1:-1] if self.question == 0 else self.states[:-1]
         return self.full + sum(copies)
 
     @property
     def transition(self) -> int:
-        """Tokens of the longest row with one transition."""
+        """Number of tokens of the longest row with a single transition."""
         return self.shared + max(self.states[0], *map(sum, pairwise(self.states)), 0)
 
 
@@ -58,9 +58,9 @@ class Widths:
 class ScratchpadBatch(Batch):
     """Rows of a test with their prompts and answers.
 
-    prompt: tokens given to the model, (S, B, P). answer: the tokens after them without copies, then pads, (S, B, G).
-    field, state: the part of a state that each target belongs to, and the number of that state, (S, B, T); NOT_JUDGED
-    and NO_STATE for targets that are not scored.
+    prompt: tokens given to the model, (S, B, P). answer: the tokens after the prompt without copies, then pads,
+    (S, B, G). field, state: the index of the field of a state that each target belongs to, and the number of the state,
+    (S, B, T); NOT_JUDGED and NO_STATE for targets that are not scored.
     """
 
     prompt: Tensor
@@ -71,9 +71,10 @@ class ScratchpadBatch(Batch):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens and their attributes, all (S, B, ..., W): whether they are used, position id, use, group, state, field.
+    """Tokens and their attributes, (S, B, ..., W) each.
 
-    use: COPY, GIVEN or ANSWER.
+    used: whether the token is part of the text. id: position id. use: COPY, GIVEN or ANSWER. group: as in `Batch`.
+    state: number of the state. field: index of the field of the state.
     """
 
     token: Tensor
@@ -96,37 +97,40 @@ class Tokens:
         state: Tensor | int = NO_STATE,
         field: Tensor | int = NOT_JUDGED,
     ) -> Self:
-        """Use the first `count` (S, B, ...) tokens, with ids from `first`; attributes are broadcast to all tokens."""
+        """Return tokens of which the first `count` (S, B, ...) are used, with ids from `first` on.
+
+        Other attributes are broadcast to all tokens.
+        """
         fields = (_tensor(value, token).expand(token.shape) for value in (use, group, state, field))
         ids = first[..., None] + torch.arange(token.shape[-1], device=token.device)
         return cls(token, leading_mask(token.shape[-1], count), ids, *fields)
 
     def map_all(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """Apply a function to the tokens and all their attributes."""
+        """Return the result of a function on the tokens and on each of their attributes."""
         return replace(self, **{name: change(value) for name, value in vars(self).items()})
 
 
 class TokenRows:
-    """Concatenated tokens without the unused ones, (S, B, width)."""
+    """The used tokens of several parts, concatenated to rows (S, B, width)."""
 
     def __init__(self, parts: Sequence[Tokens], width: int) -> None:
         self._parts, self._width = parts, width
         self._places = packed_places(self._joined("used"), width)
 
     def tokens(self) -> Tensor:
-        """Return the tokens, with pads on the right."""
+        """Return the tokens, with pads at the end."""
         return self.fill("token", PAD)
 
-    def fill(self, name: str, of_pads: int) -> Tensor:
-        """Return an attribute of the tokens, with the value `of_pads` at the pads."""
-        return compact(self._joined(name), self._places, self._width, of_pads)
+    def fill(self, name: str, pad_value: int) -> Tensor:
+        """Return an attribute of the tokens, with `pad_value` at the pads."""
+        return compact(self._joined(name), self._places, self._width, pad_value)
 
     def _joined(self, name: str) -> Tensor:
         return torch.cat([getattr(part, name).flatten(2) for part in self._parts], dim=-1)
 
 
 def full_rows(text: Text, start: int | None, width: int, shift_SB: Tensor | None = None) -> TokenRows:
-    """Return full rows in reading order; the ids of states are increased by `shift` if it is given."""
+    """Return full rows in reading order; shift_SB: added to the position ids of states."""
     before = text.state_length.cumsum(dim=-1) - text.state_length
     begin = _begin(text, start) + (0 if shift_SB is None else shift_SB)
     return TokenRows([*_shared(text, start), _states(text, begin[..., None] + before)], width)
@@ -135,18 +139,21 @@ def full_rows(text: Text, start: int | None, width: int, shift_SB: Tensor | None
 def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: bool = True) -> TokenRows:
     """Return rows with a copy of each state before the next one.
 
-    If the question is the first state it has no copy, and the second state sees it only with `fix_first_state`; in the
-    authors' code it does not.
+    If the question is the first state it has no copy, and the second state sees it only with `fix_first_state`, which
+    the authors' code does not have.
     """
+    # The first state, which has no copy before it.
     begin, length = _begin(text, start)[..., None], text.state_length
-    alone = text.question.shape[-1] == 0
+    is_question_a_state = text.question.shape[-1] == 0
     states = _states(text, begin.expand(length.shape))
     first = states.map_all(lambda tensor: tensor[:, :, :1])
-    if alone and fix_first_state:
+    if is_question_a_state and fix_first_state:
         first = replace(first, group=torch.full_like(first.group, 2))
+
+    # A copy of each state, in the group of the state after it.
     copy, after = states.map_all(lambda tensor: tensor[:, :, :-1]), states.map_all(lambda tensor: tensor[:, :, 1:])
     copied = after.used.any(dim=-1, keepdim=True) & copy.used
-    if alone:
+    if is_question_a_state:
         copied = copied & (after.state > 1)
     copy = replace(copy, used=copied, use=torch.full_like(copy.use, COPY), group=after.group)
     after = replace(after, id=after.id + length[..., :-1, None])
@@ -155,9 +162,9 @@ def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: b
 
 
 def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor) -> TokenRows:
-    """Return rows of one transition each: the state of the given number, after the previous state if there is one.
+    """Return rows with a single transition each: the state with number `index_SB`, after the state before it.
 
-    The question and the start mark are trained only with the first state. A row without such a state is empty.
+    The question and the start mark are trained only with the first state. A row without this state is empty.
     """
     states = _states(text, _begin(text, start)[..., None].expand(text.state_length.shape))
     after = states.map_all(lambda tensor: _select_state(tensor, index_SB))
@@ -172,7 +179,7 @@ def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor)
 
 
 def make_batch(rows: TokenRows, *, loss_on_question: bool, ids: bool = False, groups: bool = False) -> Batch:
-    """Return the batch of rows: inputs are all tokens but the last, targets all but the first.
+    """Return the batch of rows: inputs are all tokens except the last, targets all except the first.
 
     ids, groups: whether the batch has them. Targets of copies are masked; those of the question have weight only with
     `loss_on_question`.
@@ -191,19 +198,22 @@ def make_test_batch(
     text: Text, start: int | None, widths: Widths, *, loss_on_question: bool, fix_first_state: bool | None
 ) -> ScratchpadBatch:
     """Return a test batch: rows with copies, or full rows if `fix_first_state` is None."""
+    # Rows, and the number of tokens after the prompt.
     prompt_length = widths.question if text.given is None else text.given
-    inductive = fix_first_state is not None
+    is_inductive = fix_first_state is not None
     if fix_first_state is None:
         rows, room = full_rows(text, start, widths.full), widths.full - prompt_length
     else:
         rows = masked_rows(text, start, widths.masked, fix_first_state=fix_first_state)
         room = widths.shared - prompt_length + len(widths.states) * max(widths.states)
-    batch = make_batch(rows, loss_on_question=loss_on_question, ids=inductive, groups=inductive)
+    batch = make_batch(rows, loss_on_question=loss_on_question, ids=is_inductive, groups=is_inductive)
+
+    # Prompt and answer, and the field and state of every generated target.
     tokens = full_rows(text, start, prompt_length + room).tokens()
     generated = rows.fill("use", COPY)[..., 1:] == ANSWER
     field, state = (
-        torch.where(generated, rows.fill(name, nowhere)[..., 1:], nowhere)
-        for name, nowhere in (("field", NOT_JUDGED), ("state", NO_STATE))
+        torch.where(generated, rows.fill(name, unscored)[..., 1:], unscored)
+        for name, unscored in (("field", NOT_JUDGED), ("state", NO_STATE))
     )
     prompt, answer = tokens[..., :prompt_length], tokens[..., prompt_length:]
     return ScratchpadBatch(**vars(batch), prompt=prompt, answer=answer, field=field, state=state)
@@ -226,7 +236,7 @@ def _shared(text: Text, start: int | None) -> list[Tokens]:
 
 
 def _states(text: Text, first_SBK: Tensor) -> Tokens:
-    """Return all states, (S, B, K, W), each in a group of its own."""
+    """Return all states, (S, B, K, W), each with a group of its own; first_SBK: position ids of their first tokens."""
     _, _, k, w = text.states.shape
     number, position = (torch.arange(size, device=first_SBK.device) for size in (k, w))
     asked = 0 if text.question.shape[-1] or text.given is None else text.given  # in the first state
@@ -238,10 +248,10 @@ def _states(text: Text, first_SBK: Tensor) -> Tokens:
     )
 
 
-def _select_state(of_SBKW: Tensor, index_SB: Tensor) -> Tensor:
-    """Select one state of each row, (S, B, W)."""
-    index = index_SB[..., None, None].expand(*index_SB.shape, 1, of_SBKW.shape[-1])
-    return of_SBKW.gather(2, index)[:, :, 0]
+def _select_state(values_SBKW: Tensor, index_SB: Tensor) -> Tensor:
+    """Return the values of a state of each row, (S, B, W)."""
+    index = index_SB[..., None, None].expand(*index_SB.shape, 1, values_SBKW.shape[-1])
+    return values_SBKW.gather(2, index)[:, :, 0]
 
 
 def _tensor(value: Tensor | int, like: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""The lengths of a training batch, drawn from a distribution, in slices that are each as wide as their longest row.
+"""The lengths of a training batch, drawn from a distribution, in slices as wide as their longest rows.
 
-A slice has a fixed share of the rows and the same share of the distribution's mass, so that a random row of the batch
-follows the distribution for any number of slices. Shapes: S seeds, B rows, L lengths.
+A slice has a fixed share of the rows and the same share of the distribution's mass, so a random row of the batch
+follows the distribution for any number of slices. Shapes: S seeds, B rows, E examples.
 """
 
 from collections.abc import Callable
@@ -18,16 +18,17 @@ from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.parts import draw_below
 from trainers.tensors.device_constants import constant
 
-LENGTH_SITES = 3  # per draw of lengths
+LENGTH_SITES = 3  # of random words, for each draw of lengths
 _WORDS = 2**32
 Law = tuple[tuple[int, int], ...]  # ascending lengths, each with its weight
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Some rows of a training batch, their ascending lengths, and the probability mass of each length in the slice.
+    """The rows first..last-1 of a training batch, their possible lengths, ascending, and the mass of each length.
 
-    laws: the masses at each stage of a curriculum; only one without stages. stage_S: the stage of each seed.
+    laws: for each stage of a curriculum, or a single time without stages, the probability mass of each length in the
+    slice. stage_S: the stage of each seed.
     """
 
     number: int
@@ -48,14 +49,14 @@ class Slice:
         return self.lengths[-1]
 
     def draws(self, stream: Stream, rows: int, fixed_set: int | None) -> Draws:
-        """Return its random words in a batch of `rows`; each slice has its own samples of a fixed set."""
+        """Return the source of its random words in a batch of `rows`; slices have different samples of a fixed set."""
         size = fixed_set and max(1, fixed_set * self.last // rows - fixed_set * self.first // rows)
         return training_draws(stream, self.rows, size)
 
     def draw_lengths(
         self, draws: Draws, site: int, rows: int, weight: Callable[[int], Fraction] = lambda length: Fraction(1)
     ) -> Tensor:
-        """Draw lengths with the mass of each multiplied by `weight`, int64 (S, rows)."""
+        """Return drawn lengths, int64 (S, rows), with the mass of each length multiplied by `weight`."""
         words, ends = draws.bits(site, (rows,)), []  # the upper bounds of the words of each length but the last
         for law in self.laws:
             weighted = [share * weight(length) for length, share in zip(self.lengths, law, strict=True)]
@@ -67,23 +68,23 @@ class Slice:
         return constant(self.lengths, words.device)[(words[..., None] >= bounds).sum(dim=-1)]
 
     def look_up(self, length: Tensor, value: Callable[[int], int]) -> Tensor:
-        """Return a number for each length."""
+        """Return `value` of each length, in the shape of `length`."""
         values = {known: value(known) for known in self.lengths}
         return constant(tuple(values.get(known, 0) for known in range(self.longest + 1)), length.device)[length]
 
     def draw_transitions(
         self, draws: Draws, site: int, transitions: Callable[[int], int]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw consecutive transitions of examples, each row distributed as a random transition.
+        """Return drawn examples whose consecutive transitions fill the rows, each distributed as a random transition.
 
-        Returns the lengths of the examples, int64 (S, E), and for each row the index of its example and the number of
-        its transition, (S, B). The first example starts at a random transition, and the last one is cut at the last
-        row.
+        The results are the lengths of the examples, int64 (S, E), and for each row the index of its example and the
+        number of its transition, (S, B). The first example starts at a random transition, and the last example is cut
+        at the last row.
         """
         fewest = min(map(transitions, self.lengths))
         first_S1 = self.draw_lengths(draws, site, 1)
-        further = (self.rows - 1) // fewest + 1
-        rest = self.draw_lengths(draws, site + 1, further, lambda length: Fraction(1, transitions(length)))
+        most_examples = (self.rows - 1) // fewest + 1
+        rest = self.draw_lengths(draws, site + 1, most_examples, lambda length: Fraction(1, transitions(length)))
         length_SE = torch.cat([first_S1, rest], dim=-1)
         counts = self.look_up(length_SE, transitions)
         ends = counts.cumsum(dim=-1)
@@ -94,9 +95,10 @@ class Slice:
 
 @lru_cache(maxsize=256)
 def split_batch(law: Law, rows: int, count: int) -> tuple[Slice, ...]:
-    """Return the non-empty slices of a batch of `rows`.
+    """Return the non-empty slices of a batch of `rows`, at most `count`.
 
-    >>> [(one.rows, one.lengths, [str(share) for share in one.laws[0]]) for one in split_batch(((1, 1), (2, 3)), 4, 2)]
+    >>> slices = split_batch(((1, 1), (2, 3)), 4, 2)
+    >>> [(part.rows, part.lengths, [str(share) for share in part.laws[0]]) for part in slices]
     [(2, (1, 2), ['1/4', '1/4']), (2, (2,), ['1/2'])]
     """
     total = sum(weight for _, weight in law)
@@ -104,11 +106,11 @@ def split_batch(law: Law, rows: int, count: int) -> tuple[Slice, ...]:
     slices = []
     for number, (first, last) in enumerate(pairwise(edges)):
         low, high, before = Fraction(first, rows), Fraction(last, rows), Fraction(0)
-        here = dict[int, Fraction]()
+        shares = dict[int, Fraction]()
         for length, weight in law:
             after = before + Fraction(weight, total)
             if (share := min(high, after) - max(low, before)) > 0:
-                here[length] = share
+                shares[length] = share
             before = after
-        slices.append(Slice(number, first, last, tuple(here), (tuple(here.values()),)))
+        slices.append(Slice(number, first, last, tuple(shares), (tuple(shares.values()),)))
     return tuple(slices)

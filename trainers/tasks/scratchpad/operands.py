@@ -17,18 +17,18 @@ from trainers.tensors.device_constants import constant
 PAD, MARK, END, START = " #.:"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _DIGITS = "0123456789"
-STOP = "$"  # marks the end of a number's digits
+STOP = "$"  # the mark that ends the digits of a number
 # The 51 characters of the authors' code, of which `!`, `,` and `?` never occur.
 CHARACTERS = (PAD, MARK, END, START, *sorted(f"!+,-=?[]_|{STOP}{_DIGITS}{_LETTERS}"))
 TOKEN = {character: number for number, character in enumerate(CHARACTERS)}
 FILLER = tuple(TOKEN[character] for character in sorted(STOP + _DIGITS + _LETTERS))
-NOWHERE = -1  # the source of a token that repeats no other
-OPERAND_SITES = 2  # per draw of operands
+NOWHERE = -1  # the source of a token that repeats no other token
+OPERAND_SITES = 2  # of random words, for each draw of operands
 
 
 @dataclass(frozen=True)
 class Operands:
-    """Numbers of `count` (S, B) digits each: digits units first, (S, B, D), 0 beyond.
+    """Two numbers of `count` (S, B) digits each: digits (S, B, D), units first, 0 after the last digit.
 
     total: the digits of the sum, (S, B, D + 1). carry: the carry out of each place, 0 or 1, (S, B, D + 1).
     """
@@ -41,7 +41,7 @@ class Operands:
 
     @property
     def canvas(self) -> int:
-        """Largest number of digits of a number."""
+        """The largest number of digits of a number."""
         return self.first.shape[-1]
 
     @property
@@ -51,14 +51,14 @@ class Operands:
 
 
 def add_numbers(first: Tensor, second: Tensor, count_SB: Tensor) -> Operands:
-    """Add numbers of `count` digits, units first, (S, B, D)."""
+    """Return two numbers of `count` digits, (S, B, D) with units first, and their sum."""
     sums = first + second
     carry = torch.nn.functional.pad(carries(sums).to(sums.dtype), (0, 1))
     return Operands(first, second, add(first, second), carry, count_SB)
 
 
 def draw_operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Operands:
-    """Draw pairs of numbers with the given number of digits and no leading zero.
+    """Return drawn pairs of numbers with `count_SB` digits and no leading zero.
 
     The draw of a row depends on the canvas, not on the numbers of digits of other rows.
     """
@@ -72,36 +72,36 @@ def draw_operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Ope
 
 
 def draw_filler(draws: Draws, site: int, rows: int, count: int) -> Tensor:
-    """Draw tokens of the filler's alphabet, (S, rows, count)."""
+    """Return drawn tokens of filler, (S, rows, count)."""
     index = draw_below(draws, site, (rows, count), len(FILLER))
     return constant(FILLER, index.device)[index]
 
 
-def tokens(text: str) -> Tensor:
+def encode_text(text: str) -> Tensor:
     """Return the tokens of a text, (characters,)."""
     return torch.tensor([TOKEN[character] for character in text])
 
 
-def written(text: str, like: Tensor) -> Tensor:
-    """Return the same text in every row, (..., characters), with the leading shape of `like` (..., K)."""
+def repeat_text(text: str, like: Tensor) -> Tensor:
+    """Return the tokens of a text in every row, (..., characters), with the leading shape of `like` (..., K)."""
     return constant(tuple(TOKEN[character] for character in text), like.device).expand(*like.shape[:-1], len(text))
 
 
-def windows(total_SBD: Tensor, initial_SBA: Tensor, many: int) -> Tensor:
-    """Return the initial text after pushing in 1, 2, ... `many` digits on its left, (S, B, many, A)."""
-    pushed = torch.cat([TOKEN["0"] + total_SBD[..., :many].flip(-1), initial_SBA], dim=-1)
-    return pushed.unfold(-1, initial_SBA.shape[-1], 1)[:, :, :many].flip(2)
+def push_digits(total_SBD: Tensor, initial_SBA: Tensor, count: int) -> Tensor:
+    """Return the initial window after pushing in the first 1, 2, ... `count` digits on its left, (S, B, count, A)."""
+    pushed = torch.cat([TOKEN["0"] + total_SBD[..., :count].flip(-1), initial_SBA], dim=-1)
+    return pushed.unfold(-1, initial_SBA.shape[-1], 1)[:, :, :count].flip(2)
 
 
-def sum_alone(question_SBQ: Tensor, numbers: Operands, many_SB: Tensor, longest: int) -> Text:
-    """Return the text of a question whose answer is `many` digits of the sum, at most longest + 1, and the end mark."""
-    position, last = torch.arange(longest + 2, device=many_SB.device), many_SB[..., None] - 1
-    places = (last - position).clamp(0, numbers.canvas).expand(*many_SB.shape, longest + 2)
+def write_sum(question_SBQ: Tensor, numbers: Operands, count_SB: Tensor, longest: int) -> Text:
+    """Return the text of questions answered by `count_SB` digits of the sum, at most longest + 1, and an end mark."""
+    position, last = torch.arange(longest + 2, device=count_SB.device), count_SB[..., None] - 1
+    places = (last - position).clamp(0, numbers.canvas).expand(*count_SB.shape, longest + 2)
     digits = TOKEN["0"] + torch.gather(numbers.total, -1, places)
     answer = torch.where(position <= last, digits, torch.where(position == last + 1, TOKEN[END], TOKEN[PAD]))
     return Text(
         question=question_SBQ,
-        question_length=torch.full_like(many_SB, question_SBQ.shape[-1]),
+        question_length=torch.full_like(count_SB, question_SBQ.shape[-1]),
         states=answer[..., None, :],
-        state_length=many_SB[..., None] + 1,
+        state_length=count_SB[..., None] + 1,
     )

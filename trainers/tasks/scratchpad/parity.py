@@ -20,25 +20,25 @@ from trainers.tensors.device_constants import constant
 # The 23 characters of the authors' code, of which `$`, `;`, `?` and `|` never occur; sorted, the pad first.
 SYMBOLS = (" ", *sorted("#.:$,;=?[]_|0123456789"))
 NUMBER = {symbol: number for number, symbol in enumerate(SYMBOLS)}
-ZERO = NUMBER["0"]  # the digits follow each other
+ZERO = NUMBER["0"]  # the other digits follow it
 STATE_WIDTH = 8
 
 
 @register("task", "parity")
 class Parity(ScratchpadTask):
-    """A canvas with some bits in; out, for each bit, its place, the bit and the parity so far.
+    """A canvas with bits in some cells in; out, for each bit, its place, the bit and the parity so far.
 
-    Length is the number of bits. They are at random places, and `_` is everywhere else. A state is [place]bit,parity;
-    the last one has the width of the canvas and no bit. Without a scratchpad the answer is the parity. # ends a state,
-    . the answer, and ~ is a masked target; inductive rows have copies:
+    Length is the number of bits. They are at random places, and the other cells are `_`. A state is [place]bit,parity;
+    the last state has the width of the canvas as its place and no bit. Without a scratchpad the answer is the parity. #
+    ends a state, . the answer, and ~ is a masked target; inductive rows have copies:
 
     >>> task = Parity(canvas=6, train_bits=3, scratchpad="full")
-    >>> text = task.written(torch.tensor([[[0, 1, 3]]]), torch.tensor([[[1, 1, 1]]]), torch.tensor([[3]]))
+    >>> text = task.write_text(torch.tensor([[[0, 1, 3]]]), torch.tensor([[[1, 1, 1]]]), torch.tensor([[3]]))
     >>> "".join(task.format_row(task.test_batch(text, 3), 0)[0])
     '11_1__=:[00]1,1#[01]1,0#[03]1,1#[06]_,1'
     >>> task = Parity(canvas=6, train_bits=3)
-    >>> text = task.written(torch.tensor([[[0, 3]]]), torch.tensor([[[1, 1]]]), torch.tensor([[2]]))
-    >>> ["".join(of) for of in task.format_row(task.test_batch(text, 2), 0)]
+    >>> text = task.write_text(torch.tensor([[[0, 3]]]), torch.tensor([[[1, 1]]]), torch.tensor([[2]]))
+    >>> ["".join(symbols) for symbols in task.format_row(task.test_batch(text, 2), 0)]
     ['1__1__=:[00]1,1#[00]1,1#[03]1,0#[03]1,0#[06]_,0', '__1__=:[00]1,1#~~~~~~~~[03]1,0#~~~~~~~~[06]_,0.']
     """
 
@@ -74,19 +74,20 @@ class Parity(ScratchpadTask):
         return self.canvas + 1
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """Return the number of tokens of each state: one state for each bit, and the last one."""
+        """Return the number of tokens of each state: a state for each bit, and the last state."""
         return (2,) if self.scratchpad == NONE else (STATE_WIDTH,) * (length + 1)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Draw rows with these numbers of bits; takes two sites."""
+        """Return drawn rows with these numbers of bits; takes two sites."""
         rows = length_SB.shape[1]
         cells = argsort_smallest(draws.bits(site, (rows, self.canvas)), longest)
         used = torch.arange(longest, device=cells.device) < length_SB[..., None]
         places = torch.where(used, cells, self.canvas).sort(dim=-1).values
-        return self.written(places, draws.bits(site + 1, (rows, longest)) >> 31, length_SB)
+        return self.write_text(places, draws.bits(site + 1, (rows, longest)) >> 31, length_SB)
 
-    def written(self, places_SBN: Tensor, bits_SBN: Tensor, length_SB: Tensor) -> Text:
+    def write_text(self, places_SBN: Tensor, bits_SBN: Tensor, length_SB: Tensor) -> Text:
         """Return rows of given bits at given ascending places, of which `length` are used."""
+        # The canvas, and the parity after each bit.
         number = torch.arange(places_SBN.shape[-1] + 1, device=length_SB.device)
         count = length_SB[..., None]
         used = number < count
@@ -96,7 +97,7 @@ class Parity(ScratchpadTask):
         canvas = torch.full_like(places[..., :1], NUMBER["_"]).expand(*places.shape[:-1], self.canvas + 1)
         canvas = canvas.scatter(-1, places, torch.where(used, ZERO + bits, NUMBER["="]))
 
-        # States: one for each bit, or the answer alone.
+        # States: a state for each bit, or the answer alone.
         length = torch.where(number <= count, STATE_WIDTH, 0)
         last = number == count
         if self.scratchpad == NONE:
@@ -127,10 +128,11 @@ class HalfParity(ScratchpadTask):
     scratchpad the answer is the parity of the first half.
 
     >>> task = HalfParity(size=2)
-    >>> ["".join(of) for of in task.format_row(task.test_batch(task.written(torch.tensor([[[1, 0, 0, 0]]])), 1), 0)]
+    >>> text = task.write_text(torch.tensor([[[1, 0, 0, 0]]]))
+    >>> ["".join(symbols) for symbols in task.format_row(task.test_batch(text, 1), 0)]
     ['1000=11', '000=11.']
     >>> task = HalfParity(size=2, scratchpad="none")
-    >>> "".join(task.format_row(task.test_batch(task.written(torch.tensor([[[1, 1, 0, 0]]])), 1), 0)[1])
+    >>> "".join(task.format_row(task.test_batch(task.write_text(torch.tensor([[[1, 1, 0, 0]]])), 1), 0)[1])
     '100=0.'
     """
 
@@ -149,10 +151,10 @@ class HalfParity(ScratchpadTask):
         return (2,) if self.scratchpad == NONE else (self.size + 1,)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Draw rows of random bits; takes one site."""
-        return self.written(draws.bits(site, (length_SB.shape[1], 2 * self.size)) >> 31)
+        """Return drawn rows of random bits; takes one site."""
+        return self.write_text(draws.bits(site, (length_SB.shape[1], 2 * self.size)) >> 31)
 
-    def written(self, bits_SBN: Tensor) -> Text:
+    def write_text(self, bits_SBN: Tensor) -> Text:
         """Return rows of given bits."""
         equals, end = (torch.full_like(bits_SBN[..., :1], NUMBER[symbol]) for symbol in "=.")
         question = torch.cat([ZERO + bits_SBN, equals], dim=-1)

@@ -5,7 +5,7 @@ one has a pair at the given distance; its first pair by node number is used, as 
 arXiv:2406.06467. Names are assigned at random, so node numbers carry no information.
 
 Shapes must not depend on the draw, so TRIES graphs are drawn at once and the first with such a pair is used; a row
-without one gets `planted_graph`. Otherwise this is exactly rejection sampling. With 24 nodes and edges a graph has a
+without such a graph gets `planted_graph`. Otherwise this is rejection sampling. With 24 nodes and edges a graph has a
 pair at distance 4 with probability 0.95 (of 20,000 graphs; 0.999 at distance 3, 1 below and for unconnected pairs), so
 one row in 2 * 10^10 at this distance is planted.
 Shapes: S seeds, B rows, C drawn graphs, N nodes, E edges.
@@ -22,12 +22,12 @@ TRIES = 8
 
 
 def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edges: int, farthest: int) -> Graph:
-    """Draw graphs with a pair of nodes at distance `wanted`, at most `farthest`, 0 for no path; takes one site.
+    """Return drawn graphs with a pair of nodes at distance `wanted_SB`, 0 for no path; takes one site.
 
-    Raises the ValueError of `planted_graph`.
+    farthest: the largest distance. Raises ValueError if no such graph exists.
     """
-    rows = wanted_SB.shape[1]
     # Draw TRIES graphs, and find the first pair at this distance in each.
+    rows = wanted_SB.shape[1]
     number = draw_distinct(draws, site, (rows, TRIES, edges), nodes * (nodes - 1))
     tails = number // (nodes - 1)
     heads = number % (nodes - 1)
@@ -51,7 +51,7 @@ def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edg
 
 
 def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, farthest: int) -> Tensor:
-    """Return N a + b of the first pair of nodes (a, b) at distance `wanted` (...), 0 for no path; N^2 if there is none.
+    """Return N a + b for the first pair of nodes (a, b) at distance `wanted` (...), 0 for no path; N^2 without a pair.
 
     tails, heads: nodes of the edges, (..., E). Distances follow from powers of the adjacency matrix.
 
@@ -59,6 +59,7 @@ def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, fa
     >>> [int(find_first_pair(*line, torch.tensor(wanted), 4, 3)) for wanted in (0, 1, 2, 3)]
     [4, 1, 2, 3]
     """
+    # Pairs at distance 0 < d <= farthest: reached in d steps and not in d - 1.
     shape = (*tails.shape[:-1], nodes * nodes)
     step = torch.zeros(shape, device=tails.device).scatter_(-1, tails * nodes + heads, 1.0)
     step = step.reshape(*shape[:-1], nodes, nodes) + torch.eye(nodes, device=tails.device)
@@ -70,6 +71,8 @@ def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, fa
         is_match = torch.where(wanted == distance, reached & ~before, is_match)
         if distance < farthest:
             before, reached = reached, torch.matmul(reached.float(), step) > 0.0
+
+    # Pairs without a path: not reached in any number of steps.
     steps = farthest
     while steps < nodes - 1:
         reached, steps = torch.matmul(reached.float(), reached.float()) > 0.0, 2 * steps
@@ -91,7 +94,7 @@ def planted_graph(nodes: int, edges: int, farthest: int) -> tuple[tuple[int, int
     possible = [*line, *back, *away]
     if not farthest < nodes - 1 or not farthest <= edges <= len(possible):
         raise ValueError(
-            f"{edges} edges of {nodes} nodes with distances up to {farthest}; allowed: at least {farthest + 2} nodes, "
+            f"{edges} edges of {nodes} nodes with distances up to {farthest}; allowed: at least {farthest + 2} nodes "
             f"and {farthest} to {len(possible)} edges"
         )
     return tuple(possible[:edges])

@@ -21,9 +21,9 @@ from trainers.tasks.scratchpad.operands import (
     TOKEN,
     Operands,
     draw_filler,
-    sum_alone,
-    windows,
-    written,
+    push_digits,
+    repeat_text,
+    write_sum,
 )
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.sums import Sums
@@ -44,14 +44,14 @@ LARGEST_CANVAS = 49  # its 99 cells have numbers of two digits
 class RandomSpaceAddition(Sums):
     """Two numbers at random places of a canvas in; out, for each pair of digits, places, carry and the sum so far.
 
-    First the model invents `$` and filler as a window, into which each new digit is pushed. A sum with one more digit
-    than the numbers has a state for it, with the place of the plus sign. A full scratchpad has the same text. Without a
-    scratchpad the answer is the sum. Neither is in the paper.
+    First the model invents a window of `$` and filler, into which each new digit is pushed. A sum with one more digit
+    than the numbers has a state for this digit, with the place of the plus sign. A full scratchpad has the same text;
+    without a scratchpad the answer is the sum. Neither is in the paper.
 
-    >>> from trainers.tasks.scratchpad.operands import add_numbers, tokens
+    >>> from trainers.tasks.scratchpad.operands import add_numbers, encode_text
     >>> task = RandomSpaceAddition(canvas=3, train_digits=2, test_digits=(), scratchpad="full")
     >>> numbers = add_numbers(*torch.tensor([[[[7, 5, 0]]], [[[8, 4, 0]]]]), torch.tensor([[2]]))  # 57 + 48
-    >>> places, initial = torch.tensor([[[1, 2, 3, 5, 6, 7, 7]]]), tokens("$keam")[None, None]
+    >>> places, initial = torch.tensor([[[1, 2, 3, 5, 6, 7, 7]]]), encode_text("$keam")[None, None]
     >>> text = make_states(numbers, places, initial, 2)
     >>> "".join(task.format_row(task.test_batch(text, 2), 0)[0])
     '_57+_48=$keam:[02]7[06]8c1r5$kea#[01]5[05]4c1r05$ke#[-1]_[03]_c0r105$k'
@@ -62,7 +62,7 @@ class RandomSpaceAddition(Sums):
     state_fields = FIELDS
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield a problem of a canvas whose places need more than two digits, and the problems of all sums."""
+        """Yield a problem of a canvas whose places need more than two digits, and problems of all sums."""
         if self.canvas > LARGEST_CANVAS:
             message = f"its {2 * self.canvas + 1} cells need numbers of more than two digits"
             yield self._problem("canvas", message, f"<= {LARGEST_CANVAS}")
@@ -70,7 +70,7 @@ class RandomSpaceAddition(Sums):
 
     @property
     def start(self) -> str | None:
-        """The token between filler and states."""
+        """The token between filler and states; None without a scratchpad."""
         return None if self.scratchpad == NONE else START
 
     @property
@@ -79,14 +79,14 @@ class RandomSpaceAddition(Sums):
         return self.canvas + 2
 
     def question_width(self, length: int) -> int:
-        """Return the number of tokens of canvas and equals sign and, with states, of `$` and filler."""
+        """Return the number of tokens of the canvas and the equals sign, and with states of `$` and filler."""
         return 2 * self.canvas + 2 + (0 if self.scratchpad == NONE else self.filler_width)
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """Return the number of tokens of each state: one for each digit, and one for the carry out of the last."""
+        """Return the number of tokens of each state: a state for each digit, and for the last carry."""
         return (length + 2,) if self.scratchpad == NONE else (len(_PARTS) + self.canvas + 2,) * (length + 1)
 
-    def written(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
+    def write_text(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
         """Return the text of given numbers, at random places and with random filler."""
         rows, cells = numbers.count.shape[1], 2 * self.canvas + 1
         order = draws.bits(site, (rows, cells)).argsort(dim=-1, stable=True).argsort(dim=-1)
@@ -94,9 +94,9 @@ class RandomSpaceAddition(Sums):
         places = torch.where(is_used, torch.arange(cells, device=is_used.device), cells).sort(dim=-1).values
         if self.scratchpad == NONE:
             question = make_question(numbers, places)
-            return sum_alone(question, numbers, numbers.count + numbers.longer, longest)
+            return write_sum(question, numbers, numbers.count + numbers.longer, longest)
         filler = draw_filler(draws, site + 1, rows, self.canvas + 1)
-        return make_states(numbers, places, torch.cat([written(STOP, filler), filler], dim=-1), longest)
+        return make_states(numbers, places, torch.cat([repeat_text(STOP, filler), filler], dim=-1), longest)
 
     def sources(self, longest: int) -> tuple[int, ...]:
         """Return, for each token of the answer to `longest` digits, the index of the token it repeats, or NOWHERE."""
@@ -108,9 +108,9 @@ class RandomSpaceAddition(Sums):
 
 
 def make_question(numbers: Operands, place_SBC: Tensor) -> Tensor:
-    """Return the canvas with the characters of `a+b` at the first 2 count + 1 of the given ascending places, and `=`.
+    """Return the canvas with the characters of `a+b` at the first 2 count + 1 of the given places, and `=`.
 
-    place: the number of cells, 2 canvas + 1, where there is no character, (S, B, 2 canvas + 1).
+    place_SBC: the cells of the characters, ascending, then 2 canvas + 1 for unused entries, (S, B, 2 canvas + 1).
     """
     canvas = numbers.canvas
     count, column = numbers.count[..., None], torch.arange(2 * canvas + 1, device=place_SBC.device)
@@ -121,7 +121,7 @@ def make_question(numbers: Operands, place_SBC: Tensor) -> Tensor:
     characters = torch.where(column == count, TOKEN["+"], TOKEN["0"] + torch.where(column < count, first, second))
     blank = torch.full((*place_SBC.shape[:-1], 2 * canvas + 2), TOKEN["_"], device=place_SBC.device)
     cells = blank.scatter(-1, place_SBC, characters)[..., :-1]  # the last cell takes unused characters
-    return torch.cat([cells, written("=", cells)], dim=-1)
+    return torch.cat([cells, repeat_text("=", cells)], dim=-1)
 
 
 def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longest: int) -> Text:
@@ -135,30 +135,30 @@ def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longe
     # Digits, places and carry of every state.
     total, count = longest + 1, numbers.count[..., None]
     state = torch.arange(total, device=count.device)
-    over = state >= count  # the carry has become a digit: `[-1]_[place of +]_`
+    is_carry = state >= count  # the state of the last carry: `[-1]_[place of +]_`
     first, second = (
-        torch.where(over, TOKEN["_"], TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1))[..., :total])[..., None]
+        torch.where(is_carry, TOKEN["_"], TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1))[..., :total])[..., None]
         for digits in (numbers.first, numbers.second)
     )
     places = (torch.gather(place_SBC, -1, (end - state).clamp(min=0)) for end in (count - 1, 2 * count))
     place_a, place_b = (TOKEN["0"] + torch.stack([position // 10, position % 10], dim=-1) for position in places)
-    place_a = torch.where(over[..., None], written("-1", place_a), place_a)
+    place_a = torch.where(is_carry[..., None], repeat_text("-1", place_a), place_a)
     carry = TOKEN["0"] + numbers.carry[..., :total, None]
 
     # The tokens of a state, joined.
-    opening, closing, c, r = (written(mark, first) for mark in "[]cr")
-    window = windows(numbers.total, initial_SBA, total)
+    opening, closing, c, r = (repeat_text(mark, first) for mark in "[]cr")
+    window = push_digits(numbers.total, initial_SBA, total)
     last = state == count + numbers.longer[..., None] - 1
     mark = torch.where(last, TOKEN[END], TOKEN[MARK])[..., None]
     parts = (opening, place_a, closing, first, opening, place_b, closing, second, c, carry, r, window, mark)
-    states, here = torch.cat(parts, dim=-1), state < count + numbers.longer[..., None]
+    states, is_used = torch.cat(parts, dim=-1), state < count + numbers.longer[..., None]
     width = states.shape[-1]
     fields = (*_PARTS, *[_WINDOW] * (width - len(_PARTS) - 1), _FORM)
     return Text(
         question=shared,
         question_length=torch.full_like(numbers.count, shared.shape[-1]),
-        states=torch.where(here[..., None], states, TOKEN[PAD]),
-        state_length=torch.where(here, width, 0),
+        states=torch.where(is_used[..., None], states, TOKEN[PAD]),
+        state_length=torch.where(is_used, width, 0),
         given=question.shape[-1],
-        field=constant(fields, here.device).expand(states.shape),
+        field=constant(fields, is_used.device).expand(states.shape),
     )

@@ -32,21 +32,21 @@ class Reachability(GraphTask):
 
     A graph has `edges` distinct edges, all graphs equally likely. Half of the questions have label 0: no path. The
     shortest path of the others has 1 to `farthest` steps, equally often; length is this number. At each length half of
-    the test questions have label 0, so the mean over lengths is the accuracy as in training.
+    the test questions have label 0, so the mean over lengths is the accuracy in training.
 
-    If none of eight graphs has a pair at the distance of a row, the row gets a fixed one (`planted_graph`). So sizes
-    should be such that pairs at `farthest` are common: 95 % of graphs with 24 nodes and edges have one at distance 4,
-    and 8 % of those with 12 nodes and 6 edges, half of whose rows are then the same graph.
+    If none of eight graphs has a pair at the distance of a row, the row gets a fixed graph (`planted_graph`). So choose
+    sizes for which pairs at `farthest` are common: 95 % of graphs with 24 nodes and edges have a pair at distance 4,
+    but only 8 % of graphs with 12 nodes and 6 edges, so that half of the rows would be the same graph.
 
-    A second distribution, `cycles`, has as many nodes and edges, but the degrees of nodes carry no information: at
-    distance d there are two cycles of d nodes, each with one of the two (label 0), or one of 2 d nodes with both. The
-    other nodes form equal cycles.
+    A second distribution, `cycles`, has the same numbers of nodes and edges, but the degrees of nodes carry no
+    information: at distance d the two nodes are on two cycles of d nodes (label 0), or on a cycle of 2 d nodes
+    (label 1). The other nodes form equal cycles.
 
     >>> task = Reachability(nodes=4, edges=3, farthest=2, probes=(), other_cycles=(), names=9)
     >>> batch = task.sample(Stream(torch.tensor([2]), "data", torch.tensor(1)), 1)[0]
     >>> " ".join(task.format_row(batch, 0)[0])
     'v000 > v003 ; v002 > v000 ; v006 > v002 ; v002 ? v003 ; 1'
-    >>> Reachability().cycles_of(3)
+    >>> Reachability().cycle_sizes(3)
     ((3, 3, 6, 6, 6), (6, 6, 6, 6))
     """
 
@@ -61,6 +61,7 @@ class Reachability(GraphTask):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of graphs that do not exist, and of too few names."""
+        # Random graphs.
         yield from super().cross_checks()
         yield from self.name_problems(self.nodes)
         try:
@@ -68,6 +69,8 @@ class Reachability(GraphTask):
         except ValueError as error:
             sizes, _, allowed = str(error).partition("; allowed: ")
             yield self._problem("edges", f"there are no graphs of {sizes}", allowed)
+
+        # Graphs of cycles.
         if self.probes and self.nodes != self.edges:
             message = f"{self.edges} edges do not make cycles of all {self.nodes} nodes"
             yield self._problem("edges", message, f"{self.nodes}, or probes: []")
@@ -78,10 +81,8 @@ class Reachability(GraphTask):
         for distance, count in zip(self.probes, self.other_cycles, strict=True):
             nodes = self.nodes - 2 * distance
             if nodes != 0 if count == 0 else nodes < 2 * count or nodes % count:
-                message = (
-                    f"{count} equal cycles cannot have the {max(nodes, 0)} nodes that are left at distance {distance}"
-                )
-                allowed = "divisors of the number of nodes left, with cycles of 2 nodes or more"
+                message = f"{count} equal cycles cannot have the {max(nodes, 0)} other nodes at distance {distance}"
+                allowed = "divisors of the number of other nodes, with cycles of 2 nodes or more"
                 yield self._problem("other_cycles", message, allowed)
 
     @property
@@ -91,12 +92,12 @@ class Reachability(GraphTask):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Distances that can be evaluated, in one distribution or the other."""
+        """Distances that can be evaluated, in either distribution."""
         return tuple(sorted({*self.trained_lengths, *self.probes}))
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """Random graphs as in training; graphs of cycles."""
+        """Random graphs as in training, and graphs of cycles."""
         random = Distribution("random", self.trained_lengths, self.trained_lengths)
         return (random, Distribution(CYCLES, tuple(sorted(self.probes)))) if self.probes else (random,)
 
@@ -110,11 +111,11 @@ class Reachability(GraphTask):
         }
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return shares of rows, and of those of each label, (M, 1)."""
+        """Return shares of right rows, of all rows and of the rows of each label, (M, 1)."""
         return {**super().reduce(rows, batch, lengths), **{name: rows[name].nanmean(dim=1) for name in _BY_LABEL}}
 
-    def cycles_of(self, distance: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the sizes of the cycles of a probe, for labels 0 and 1; the first cycle has the first node."""
+    def cycle_sizes(self, distance: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the sizes of the cycles of a probe for label 0 and for label 1; the first cycle has the first node."""
         count = self.other_cycles[self.probes.index(distance)]
         lengths = ((self.nodes - 2 * distance) // count,) * count if count else ()
         return (distance, distance, *lengths), (2 * distance, *lengths)
@@ -128,19 +129,19 @@ class Reachability(GraphTask):
         return (2,)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Draw questions on random graphs, half of them at these distances; takes three sites."""
+        """Return drawn questions on random graphs, half of them at these distances; takes three sites."""
         label = draws.bits(site, tuple(length_SB.shape[1:])) >> 31
-        return self.ask(draws, site + 1, length_SB, label)
+        return self.draw_question(draws, site + 1, length_SB, label)
 
-    def ask(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor) -> Text:
-        """Draw questions on random graphs with these labels; takes two sites."""
+    def draw_question(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor) -> Text:
+        """Return drawn questions on random graphs with these labels; takes two sites."""
         graph = draw_at_distance(draws, site, length_SB * label_SB, self.nodes, self.edges, self.farthest)
         return self._write(draws, site + 1, graph, label_SB)
 
-    def probe_text(self, draws: Draws, site: int, length: int, label_SB: Tensor) -> Text:
-        """Draw questions on graphs of cycles with these labels; takes two sites."""
+    def draw_probe(self, draws: Draws, site: int, length: int, label_SB: Tensor) -> Text:
+        """Return drawn questions on graphs of cycles with these labels; takes two sites."""
         device, is_one = label_SB.device, label_SB[..., None] > 0
-        (first_0, size_0), (first_1, size_1) = map(_cycle_of_nodes, self.cycles_of(length))
+        (first_0, size_0), (first_1, size_1) = map(_cycle_of_nodes, self.cycle_sizes(length))
         first = torch.where(is_one, constant(first_1, device), constant(first_0, device))
         size = torch.where(is_one, constant(size_1, device), constant(size_0, device))
         nodes = torch.full_like(label_SB, self.nodes)
@@ -160,9 +161,9 @@ class Reachability(GraphTask):
                 if length in distribution.lengths:
                     site = SITES * (2 * length + number)
                     if distribution.name == CYCLES:
-                        text = self.probe_text(stream, site, length, label)
+                        text = self.draw_probe(stream, site, length, label)
                     else:
-                        text = self.ask(stream, site, torch.full_like(label, length), label)
+                        text = self.draw_question(stream, site, torch.full_like(label, length), label)
                     yield EvaluationBatch(self.test_batch(text, length), (length,), distribution.name)
 
 

@@ -32,15 +32,15 @@ from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 NONE, FULL, INDUCTIVE = "none", "full", "inductive"  # kinds of scratchpads
 MASK, SPLIT, TRANSITION = "mask", "split", "transition"  # forms of rows, beside FULL
-SITES = 64  # of random words that a draw of rows may take
+SITES = 64  # of random words, for each draw of rows
 _TRANSITION_SITE, _SHIFT_SITE, TEXT_SITE = range(LENGTH_SITES, LENGTH_SITES + 3)
 
 
 class ScratchpadTask(Task):
-    """A question, then states that end with a mark, the last one with the end mark; a subclass defines length.
+    """A question, then states that end with a mark, the last state with the end mark; a subclass defines length.
 
-    A test of one length has rows of that length only. A model is given the question and generates the rest; with an
-    inductive scratchpad each state from the question and the previous state.
+    A test at a length has only rows of this length. A model gets the question and generates the rest; with an inductive
+    scratchpad it generates each state from the question and the previous state.
     """
 
     scratchpad: str = setting(
@@ -64,17 +64,17 @@ class ScratchpadTask(Task):
 
     mark: ClassVar[str] = "#"  # the token that ends a state
     end: ClassVar[str] = "."  # the token that ends an answer
-    state_fields: ClassVar[tuple[str, ...]] = ()  # parts of a state that have their own metrics, by number
+    state_fields: ClassVar[tuple[str, ...]] = ()  # names of the parts of a state that have metrics, by index
     generation_metrics: ClassVar[tuple[str, ...]] = ("exact_match",)  # of generated answers
 
     @property
     @abstractmethod
     def vocabulary(self) -> tuple[str, ...]:
-        """All tokens as text; the first one is the pad."""
+        """All tokens as text; the first is the pad."""
 
     @abstractmethod
     def question_width(self, length: int) -> int:
-        """Return the number of tokens of the longest question of this length, without start mark; all states see it."""
+        """Return the number of tokens of the longest question of this length, without the start mark."""
 
     @abstractmethod
     def state_widths(self, length: int) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ class ScratchpadTask(Task):
 
     @property
     def start(self) -> str | None:
-        """The token between the question and the first state, which is part of the answer; None without one."""
+        """The token between the question and the first state, which is part of the answer; None for no such token."""
         return None
 
     @property
@@ -92,7 +92,7 @@ class ScratchpadTask(Task):
 
     @abstractmethod
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Draw rows of these lengths, at most `longest`, which determines the shapes.
+        """Return drawn rows of these lengths, at most `longest`, which determines the shapes.
 
         Random words come from `draws` at up to SITES - TEXT_SITE sites from `site` on.
         """
@@ -106,7 +106,7 @@ class ScratchpadTask(Task):
         return {"exact_match": (written_MBG == batch.answer).all(dim=-1)}
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of settings that need another kind of scratchpad."""
+        """Yield problems of settings that do not go with the kind of scratchpad."""
         if self.random_offsets and self.scratchpad != FULL:
             message = f"the scratchpad is {self.scratchpad}"
             yield self._problem("random_offsets", message, f"false, or scratchpad: {FULL}")
@@ -121,34 +121,34 @@ class ScratchpadTask(Task):
 
     @property
     def positions(self) -> int:
-        """Positions of the longest row in training and tests."""
+        """Number of positions of the longest row in training and tests."""
         tested = MASK if self.scratchpad == INDUCTIVE else FULL
         return max(self.train_positions, *(self.width_of(length, tested) - 1 for length in self.lengths))
 
     @property
     def position_ids(self) -> int:
-        """Upper bound of position ids: of the question and two states, or of full rows."""
+        """Upper bound of position ids: for the question and two states, or for full rows."""
         if self.scratchpad != INDUCTIVE:
             return self.positions
         return max(widths.shared + 2 * max(widths.states) for widths in map(self.widths, self.lengths))
 
     @property
     def has_groups(self) -> bool:
-        """Whether groups mask other states: with an inductive scratchpad, at least in tests."""
+        """Whether groups mask other states: with an inductive scratchpad, always in tests."""
         return self.scratchpad == INDUCTIVE
 
     @property
     def train_positions(self) -> int:
-        """Positions of the longest training row."""
+        """Number of positions of the longest training row."""
         return max(self.width_of(length, self.form) - 1 for length in self.trained_lengths)
 
     @property
     def passes(self) -> float:
-        """Cost of a test in passes over its true tokens: one such pass, plus generation with a KV cache."""
+        """The cost of a test in passes over its true tokens: one such pass, plus generation with a KV cache."""
         return self._passes(cached=True, cost=lambda context: 1.0)
 
     def passes_with(self, model: EvaluatedModel) -> float:
-        """Return the passes for a model, from its operations and its KV cache."""
+        """Return `passes` for a model, from its operations and its KV cache."""
         cached = model.supports_masked_cache if self.scratchpad == INDUCTIVE else model.cache_size_per_token > 0
         return self._passes(cached, cost=lambda context: model.operations(self, 1, context) / context)
 
@@ -160,15 +160,15 @@ class ScratchpadTask(Task):
     def metrics(self) -> Mapping[str, str]:
         """Each metric and its better direction.
 
-        Of generated answers: `generation_metrics`. Of the next token after true ones: token_accuracy, state_accuracy
-        (states without a mistake), field_<name> (tokens of one part of a state), state_loss and, if the question is
-        trained, question_loss (with the start mark; mostly noise). steps_to_<metric>: the step of the first evaluation
-        that solved a length.
+        Of generated answers: `generation_metrics`. Of next-token predictions on true rows: token_accuracy,
+        state_accuracy (states without a mistake), field_<name> (tokens of a part of a state), state_loss and, if the
+        question is trained, question_loss (with the start mark; mostly noise). steps_to_<metric>: the step of the first
+        evaluation that solved a length.
         """
-        read = ("token_accuracy", "state_accuracy", *(f"field_{name}" for name in self.fields))
-        best = dict.fromkeys((*self.generation_metrics, *read), "maximize")
+        accuracies = ("token_accuracy", "state_accuracy", *(f"field_{name}" for name in self.fields))
+        scores = dict.fromkeys((*self.generation_metrics, *accuracies), "maximize")
         losses = ("state_loss", "question_loss") if self.loss_on_question else ("state_loss",)
-        return best | dict.fromkeys([*(f"steps_to_{name}" for name in self.generation_metrics), *losses], "minimize")
+        return scores | dict.fromkeys([*(f"steps_to_{name}" for name in self.generation_metrics), *losses], "minimize")
 
     @property
     def headline(self) -> tuple[str, ...]:
@@ -189,13 +189,14 @@ class ScratchpadTask(Task):
         return Widths(self.question_width(length), int(self.start is not None), self.state_widths(length))
 
     def sample(self, stream: Stream, rows: int) -> tuple[Batch, ...]:
-        """Return a training batch for every seed of the stream, in slices of one width each."""
+        """Return a training batch for every seed of the stream, in slices that each have a width."""
         law = tuple((length, self.length_weight(length) * self.examples(length)) for length in self.trained_lengths)
         slices = split_batch(law, rows, self.slices)
         return tuple(self.training_rows(part, part.draws(stream, rows, self.fixed_set)) for part in slices)
 
     def training_rows(self, part: Slice, draws: Draws) -> Batch:
-        """Return the rows of one slice of a training batch, in the form of the task."""
+        """Return the rows of a slice of a training batch, in the form of the task."""
+        # Consecutive transitions of examples.
         site, start = SITES * part.number, self.start_token
         width = max(self.width_of(length, self.form) for length in part.lengths)
         on_question = self.loss_on_question
@@ -203,6 +204,8 @@ class ScratchpadTask(Task):
             length_SE, example_SB, index_SB = part.draw_transitions(draws, site, self.transitions)
             text = self.text(draws, site + TEXT_SITE, length_SE, part.longest).select_rows(example_SB)
             return layout.make_batch(layout.transition_rows(text, start, width, index_SB), loss_on_question=on_question)
+
+        # A random transition of each example, or full rows with or without masked states.
         length_SB = part.draw_lengths(draws, site, part.rows)
         text = self.text(draws, site + TEXT_SITE, length_SB, part.longest)
         if self.form == TRANSITION:
@@ -214,13 +217,15 @@ class ScratchpadTask(Task):
             return layout.make_batch(rows, loss_on_question=on_question, ids=True, groups=True)
         if not self.random_offsets:
             return layout.make_batch(layout.full_rows(text, start, width), loss_on_question=on_question)
+
+        # Full rows whose states have random position offsets.
         tokens = text.question_length + text.state_length.sum(dim=-1)
         step = min(self.state_widths(self.trained_lengths[0]))  # offsets are multiples that keep all ids in range
         free = self.positions + 1 - int(start is not None) - tokens
         shift = step * draw_below(draws, site + _SHIFT_SITE, (part.rows,), free // step + 1)
         batch = layout.make_batch(layout.full_rows(text, start, width, shift), loss_on_question=on_question, ids=True)
         assert batch.ids is not None
-        return replace(batch, ids=batch.ids.clamp(max=self.positions - 1))  # the last token's, which is no input
+        return replace(batch, ids=batch.ids.clamp(max=self.positions - 1))  # only the last token, which is no input
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield a batch of every length."""
@@ -231,14 +236,17 @@ class ScratchpadTask(Task):
             yield EvaluationBatch(self.test_batch(text, length), (length,))
 
     def test_batch(self, text: Text, length: int) -> ScratchpadBatch:
-        """Return the test batch of a text of one length."""
-        fix = self.fix_first_state if self.scratchpad == INDUCTIVE else None
+        """Return the test batch of a text whose rows have this length."""
         return layout.make_test_batch(
-            text, self.start_token, self.widths(length), loss_on_question=self.loss_on_question, fix_first_state=fix
+            text,
+            self.start_token,
+            self.widths(length),
+            loss_on_question=self.loss_on_question,
+            fix_first_state=self.fix_first_state if self.scratchpad == INDUCTIVE else None,
         )
 
     def score_batch(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return the scores of generated answers, and of the next token after each true token."""
+        """Return the scores of generated answers, and of next-token predictions on true rows."""
         assert isinstance(batch, ScratchpadBatch)
         written = self._generate(forward, batch, lengths, self.decoding)
         right = {name: value[..., None] for name, value in self.score_generated(written, batch).items()}
@@ -258,7 +266,7 @@ class ScratchpadTask(Task):
         return self._read_answers(batch.answer)
 
     def answer_mask(self, text: Tensor) -> Tensor:
-        """Return which tokens of texts (..., G) are the answer: the last state, with the end mark; none without it."""
+        """Return which tokens of texts (..., G) are the answer: the last state with the end mark; none without it."""
         is_end, index = text == self.token(self.end), torch.arange(text.shape[-1], device=text.device)
         is_mark = (text == self.token(self.mark)) & (is_end.cumsum(dim=-1) == 0)
         last_mark = torch.where(is_mark, index, -1).amax(dim=-1, keepdim=True)
@@ -281,27 +289,27 @@ class ScratchpadTask(Task):
         return forward.generate_by_state(batch.prompt, decoding, **sizes, mark=self.token(self.mark), draws=draws)
 
     def _read_answers(self, text: Tensor) -> Tensor:
-        """Return the answers of texts (..., G) at the start of rows of G tokens, then pads."""
+        """Return the answers of texts (..., G) at the start of rows of G tokens, followed by pads."""
         width = text.shape[-1]
         return compact(text, packed_places(self.answer_mask(text), width), width)
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return the counts and summed losses of tokens, states and fields, (M, B, 1); see `scores.counts`."""
+        """Return the counts and summed losses of tokens, states and fields, (M, B, 1); see `scores.count_right`."""
         assert isinstance(batch, ScratchpadBatch)
         states = len(self.state_widths(lengths[0]))
-        return scores.counts(logits_MBTV, batch, self.fields, states, questions=self.loss_on_question)
+        return scores.count_right(logits_MBTV, batch, self.fields, states, questions=self.loss_on_question)
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return shares of rows, tokens and states, and mean losses, (M, 1)."""
         right = {name: rows[name].float().mean(dim=1) for name in self.generation_metrics if name in rows}
-        return {**right, **scores.shares(rows)}
+        return {**right, **scores.reduce_counts(rows)}
 
     def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
         """Return the step at which each of `generation_metrics` was first solved; infinite until then."""
         return {f"steps_to_{name}": steps_to(history, name, self.solved) for name in self.generation_metrics}
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Return tokens and targets of a row of the first seed as text, without right pads; ~ is a masked target."""
+        """Return tokens and targets of a row of the first seed as text, without pads; ~ is a masked target."""
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
         end = max((position for position, token in enumerate(tokens) if token != PAD), default=0) + 1
         shown = ["~" if target == supervised.IGNORED else self.vocabulary[target] for target in targets[:end]]
@@ -314,7 +322,7 @@ class ScratchpadTask(Task):
 
     @property
     def start_token(self) -> int | None:
-        """The id of the start mark, None without one."""
+        """The id of the start mark, None without a start mark."""
         return None if self.start is None else self.token(self.start)
 
     def transitions(self, length: int) -> int:
@@ -322,10 +330,10 @@ class ScratchpadTask(Task):
         return len(self.state_widths(length))
 
     def width_of(self, length: int, form: str) -> int:
-        """Return the tokens of the longest row of this length and form, including the last one, which is no input."""
+        """Return the number of tokens of the longest row of this length and form, with the last, which is no input."""
         widths = self.widths(length)
         return {FULL: widths.full, MASK: widths.masked}.get(form, widths.transition)
 
     def examples(self, length: int) -> int:
-        """Return the number of rows of an example of this length: its transitions, or one."""
+        """Return the number of training rows of an example of this length: its transitions, or 1."""
         return self.transitions(length) if self.form in (SPLIT, TRANSITION) else 1

@@ -18,9 +18,9 @@ from trainers.tasks.scratchpad.operands import (
     TOKEN,
     Operands,
     draw_filler,
-    sum_alone,
-    windows,
-    written,
+    push_digits,
+    repeat_text,
+    write_sum,
 )
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.sums import Sums
@@ -34,15 +34,15 @@ FIELDS = ("form", "first", "second", "digit", "window", "carry")
 class ShiftAddition(Sums):
     """Two numbers after filler in; out, in steps, both with their last digit moved to the front, and the sum so far.
 
-    The question is the first state, which the model completes with a window of `$` and filler that it invents. The
-    answer, after the last state, is the last carry, even if 0, and the window. A full scratchpad has the same text.
-    Without a scratchpad the answer is the sum, including the last carry. Neither is in the paper.
+    The question is the first state, which the model completes with a window of `$` and invented filler. The answer,
+    after the last state, is the last carry, even if it is 0, and the window. A full scratchpad has the same text;
+    without a scratchpad the answer is the sum, including the last carry. Neither is in the paper.
 
-    >>> from trainers.tasks.scratchpad.operands import add_numbers, tokens
+    >>> from trainers.tasks.scratchpad.operands import add_numbers, encode_text
     >>> task = ShiftAddition(canvas=2, train_digits=1, test_digits=())
     >>> numbers = add_numbers(*torch.tensor([[[[9, 0]]], [[[4, 0]]]]), torch.tensor([[1]]))
-    >>> text = make_states(numbers, tokens("p-w-lh")[None, None], 1)
-    >>> ["".join(of) for of in task.format_row(task.test_batch(text, 1), 0)]
+    >>> text = make_states(numbers, encode_text("p-w-lh")[None, None], 1)
+    >>> ["".join(symbols) for symbols in task.format_row(task.test_batch(text, 1), 0)]
     ['p$9+w$4=$lh|0#9p$+4w$=3$l|1#9p$+4w$=3$l|1#13$l', '$9+w$4=$lh|0#9p$+4w$=3$l|1#~~~~~~~~~~~~~~13$l.']
     """
 
@@ -60,16 +60,16 @@ class ShiftAddition(Sums):
         return 2 * self.canvas + 4 if self.scratchpad == NONE else 0
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """Return the number of tokens of each state: the first, one for each digit, and the answer."""
+        """Return the number of tokens of each state: the first state, a state for each digit, and the answer."""
         if self.scratchpad == NONE:
             return (length + 2,)
         return (*[3 * self.canvas + 8] * (length + 1), self.canvas + 3)
 
-    def written(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
+    def write_text(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
         """Return the text of given numbers, with random filler for the first number, the second and their sum."""
         filler = draw_filler(draws, site, numbers.count.shape[1], 3 * self.canvas)
         if self.scratchpad == NONE:
-            return sum_alone(make_question(numbers, filler), numbers, numbers.count + 1, longest)
+            return write_sum(make_question(numbers, filler), numbers, numbers.count + 1, longest)
         return make_states(numbers, filler, longest)
 
     def sources(self, longest: int) -> tuple[int, ...]:
@@ -87,34 +87,34 @@ class ShiftAddition(Sums):
 def make_question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
     """Return `a+b=` with filler and `$` before both numbers, (S, B, 2 canvas + 4)."""
     first, second = _padded(numbers, filler_SBF)
-    return torch.cat([first, written("+", first), second, written("=", first)], dim=-1)
+    return torch.cat([first, repeat_text("+", first), second, repeat_text("=", first)], dim=-1)
 
 
 def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
-    """Return the states of numbers of at most `longest` digits; the first one begins with the question."""
+    """Return the text of numbers of at most `longest` digits; the first state begins with the question."""
     canvas, total = numbers.canvas, longest + 2
     count, third = numbers.count[..., None], filler_SBF[..., 2 * canvas :]
     first, second = _padded(numbers, filler_SBF)
 
-    # States: the numbers rotated on, the window of the sum, and the carry.
-    initial = torch.cat([written(STOP, third), third], dim=-1)
-    window = torch.cat([initial[..., None, :], windows(numbers.total, initial, longest + 1)], dim=-2)
+    # States: the rotated numbers, the window of the sum, and the carry.
+    initial = torch.cat([repeat_text(STOP, third), third], dim=-1)
+    window = torch.cat([initial[..., None, :], push_digits(numbers.total, initial, longest + 1)], dim=-2)
     carry = TOKEN["0"] + torch.nn.functional.pad(numbers.carry[..., : longest + 1], (1, 0))[..., None]
     parts = (
         _rotated(first, total),
-        written("+", carry),
+        repeat_text("+", carry),
         _rotated(second, total),
-        written("=", carry),
+        repeat_text("=", carry),
         window,
-        written("|", carry),
+        repeat_text("|", carry),
         carry,
-        written(MARK, carry),
+        repeat_text(MARK, carry),
     )
     states = torch.cat(parts, dim=-1)
     width = states.shape[-1]
 
-    # The last state ends the text with the carry and the window of the one before.
-    tail = torch.cat([carry, window, written(END, carry)], dim=-1).roll(1, dims=-2)  # of the previous state
+    # The last state ends the text with the carry and the window of the state before it.
+    tail = torch.cat([carry, window, repeat_text(END, carry)], dim=-1).roll(1, dims=-2)
     tail = torch.nn.functional.pad(tail, (0, width - tail.shape[-1]), value=TOKEN[PAD])
     state = torch.arange(total, device=count.device)
     length = torch.where(state <= count, width, torch.where(state == count + 1, canvas + 3, 0))
@@ -148,7 +148,7 @@ def _padded(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _rotated(number_SBA: Tensor, count: int) -> Tensor:
-    """Return a number rotated right by 0, 1, ... many - 1 tokens, (S, B, many, A)."""
+    """Return numbers rotated right by 0, 1, ... count - 1 tokens, (S, B, count, A)."""
     width = number_SBA.shape[-1]
     turns = -(-(count - 1) // width)
     repeated = torch.cat([number_SBA] * (turns + 1), dim=-1)
@@ -156,7 +156,7 @@ def _rotated(number_SBA: Tensor, count: int) -> Tensor:
 
 
 def _fields(canvas: int) -> tuple[tuple[int, ...], ...]:
-    """Return the field of each token of the first state, whose filler is not scored, of others, and of the answer."""
+    """Return the field of each token of the first state (filler is not scored), of other states, and of the answer."""
     form, first, second, digit, window, carry = range(len(FIELDS))
     numbers, after = (*[first] * (canvas + 1), form, *[second] * (canvas + 1), form), (form, carry, form)
     initially = (*numbers, form, *[NOT_JUDGED] * canvas, *after)

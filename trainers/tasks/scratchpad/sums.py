@@ -37,14 +37,15 @@ from trainers.tensors.device_constants import constant
 class SumBatch(ScratchpadBatch):
     """A test batch of sums.
 
-    source: the index of the token that each token of an answer repeats, (S, B, G); itself for new filler, or NOWHERE.
+    source: for each token of an answer the index of the token that it repeats, (S, B, G): its own index for new filler,
+    NOWHERE for other tokens.
     """
 
     source: Tensor
 
 
 class Sums(ScratchpadTask):
-    """Two numbers of equally many digits in a canvas; out, the states of their addition, the last with the sum.
+    """Two numbers of equally many digits in a canvas in; out, the states of their addition, the last with the sum.
 
     Length is the number of digits of each number. Training has s digits with a probability proportional to s.
     """
@@ -55,20 +56,20 @@ class Sums(ScratchpadTask):
     greedy_states: bool = setting(False, help="sample only the filler, and take the likeliest states; not in the paper")
 
     vocabulary = CHARACTERS
-    # exact_match: the whole answer is right, given the model's own filler. sum: the end mark is at the right place
+    # exact_match: the full answer is right, given the model's own filler. sum: the end mark is at the right place
     # after the right sum, whatever the states are.
     generation_metrics = ("exact_match", "sum")
-    headline = ("sum", "exact_match", "state_accuracy")  # first the one of the paper
+    headline = ("sum", "exact_match", "state_accuracy")  # the first is the metric of the paper
 
     @abstractmethod
-    def written(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
+    def write_text(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
         """Return the text of given numbers; takes two sites for places and filler."""
 
     @abstractmethod
     def sources(self, longest: int) -> tuple[int, ...]:
-        """Return, for each token of the answer to numbers of `longest` digits, the index of the token it repeats.
+        """Return, for each token of the answer to numbers of `longest` digits, the index of the token that it repeats.
 
-        New filler repeats itself; NOWHERE marks a token that repeats none.
+        New filler repeats itself; NOWHERE marks a token that repeats no token.
         """
 
     @property
@@ -111,11 +112,11 @@ class Sums(ScratchpadTask):
         return length
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Draw rows of these lengths; a row's random numbers do not depend on the longest row."""
-        return self.written(draw_operands(draws, site, length_SB, self.canvas), draws, site + OPERAND_SITES, longest)
+        """Return drawn rows of these lengths; the random numbers of a row do not depend on the longest row."""
+        return self.write_text(draw_operands(draws, site, length_SB, self.canvas), draws, site + OPERAND_SITES, longest)
 
     def test_batch(self, text: Text, length: int) -> SumBatch:
-        """Return the test batch of a text of one length."""
+        """Return the test batch of a text whose rows have this length, with the sources of its tokens."""
         batch = super().test_batch(text, length)
         sources = () if self.scratchpad == NONE else self.sources(length)
         sources = (*sources, *[NOWHERE] * (batch.answer.shape[-1] - len(sources)))
@@ -133,9 +134,9 @@ class Sums(ScratchpadTask):
         return {"exact_match": exact, "sum": exact if self.scratchpad == NONE else self._sum_right(written_MBG, answer)}
 
     def answer_mask(self, text: Tensor) -> Tensor:
-        """Return which tokens of texts (..., G) are the answer: of the last state the sum, with its `$` if it has one.
+        """Return which tokens of texts (..., G) are the answer: the sum in the last state, with its `$` if it has one.
 
-        The filler behind it was invented by the model.
+        The filler after it was invented by the model.
         """
         last, index = super().answer_mask(text), torch.arange(text.shape[-1], device=text.device)
         if self.scratchpad == NONE:

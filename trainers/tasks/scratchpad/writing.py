@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable
 from trainers.tasks.scratchpad.layout import Widths
 
 
-def count_passes(every: Iterable[Widths], *, by_state: bool, cached: bool, cost: Callable[[int], float]) -> float:
-    """Return the cost of tests with these widths, in passes over their rows: one with the true tokens, and generation.
+def count_passes(tests: Iterable[Widths], *, by_state: bool, cached: bool, cost: Callable[[int], float]) -> float:
+    """Return the cost of tests with these widths, in passes over their rows: a pass over true tokens, and generation.
 
-    cached: whether there is a KV cache. cost: the cost of one token in a pass over so many tokens. A prompt longer
-    than its question counts as the question alone, so without a KV cache the result is slightly too high.
+    by_state: whether states are generated one by one. cached: whether the model has a KV cache. cost: number of tokens
+    in a pass -> cost of each. A prompt longer than its question counts as the question alone, so without a KV cache the
+    result is slightly too high.
     """
     generated = read = 0.0
-    for widths in every:
+    for widths in tests:
         row = (widths.masked if by_state else widths.full) - 1
         read += row * cost(row)
         if by_state:
@@ -27,6 +28,6 @@ def count_passes(every: Iterable[Widths], *, by_state: bool, cached: bool, cost:
             generated += (once if cached else (widths.start + states * width) * context) * cost(context)
         elif cached:  # each token but the last passes once
             generated += row * cost(row)
-        else:  # each one passes with all tokens before it
+        else:  # each token passes together with all tokens before it
             generated += sum(before * cost(before) for before in range(max(widths.question, 1), widths.full))
     return 1.0 + generated / read

@@ -16,7 +16,7 @@ from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digits import cascade_length
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
-from trainers.tasks.fixed_set import FixedSet, _scaled, visited_samples
+from trainers.tasks.fixed_set import FixedSet, _scale, visited_samples
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 
@@ -345,7 +345,7 @@ def test_an_order_of_very_many_samples_stays_among_them(size: int) -> None:
     assert 0 <= int(order.min()) and int(order.max()) < size
     assert len(order.unique()) == order.numel(), "no sample comes twice in an epoch"
     words = torch.tensor([0, 1, 2**16, 2**31, 2**32 - 1])
-    assert _scaled(words, size).tolist() == [word * size >> 32 for word in words.tolist()]
+    assert _scale(words, size).tolist() == [word * size >> 32 for word in words.tolist()]
 
 
 @pytest.mark.parametrize("name", ["addition", "product"])

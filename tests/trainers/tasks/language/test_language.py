@@ -146,7 +146,7 @@ def test_what_is_wrong_with_a_text_is_said(texts, tmp_path: Path) -> None:
         open_corpus("small")
     head = json.loads(whole.splitlines()[0])
     path.write_bytes(json.dumps({**head, "format": 2}).encode() + b"\n")
-    with pytest.raises(CorpusError, match="has format 2; this version reads 1"):
+    with pytest.raises(CorpusError, match="has format 2; allowed: 1"):
         open_corpus("small")
 
 

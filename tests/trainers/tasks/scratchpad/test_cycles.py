@@ -110,7 +110,7 @@ def test_who_reads_the_question_knows_the_answer_at_every_length(case: str, form
         labels = Counter[str]()
         for row in range(200):
             question = words(task, test.batch.prompt[0, row])
-            labels[checked(task, question, length, task.nodes_of(length))] += 1
+            labels[checked(task, question, length, task.count_nodes(length))] += 1
             assert words(task, test.batch.answer[0, row]) == answer(question, form)
         assert 70 < labels["1"] < 130
         scores = task.reduce(task.score_batch(solver(task), test.batch, test.lengths), test.batch, test.lengths)
@@ -129,7 +129,7 @@ def test_training_rows_read_back_state_by_state(case: str, form: str) -> None:
             cut = row.index("?") + 3
             edges, source, target = read(row[:cut])
             length = distances(edges, source).get(target) or len(distances(edges, source))
-            label = checked(task, row[:cut], length, task.nodes_of(length))
+            label = checked(task, row[:cut], length, task.count_nodes(length))
             assert row[-1] == label
             if form != "none":
                 nodes = [word for word in row[cut:] if word.startswith("v")]

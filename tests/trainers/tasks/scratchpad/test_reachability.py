@@ -111,5 +111,5 @@ def test_metrics_of_both_distributions_are_recorded(member) -> None:
 
 
 def test_probes_may_use_all_nodes_or_be_none() -> None:
-    assert task_of(**{**SMALL, "probes": [4], "other_cycles": [0]}).cycles_of(4) == ((4, 4), (8,))
+    assert task_of(**{**SMALL, "probes": [4], "other_cycles": [0]}).cycle_sizes(4) == ((4, 4), (8,))
     assert [one.name for one in task_of(**{**SMALL, "probes": [], "other_cycles": []}).distributions] == ["random"]

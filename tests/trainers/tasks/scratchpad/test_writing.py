@@ -32,7 +32,7 @@ class Counting(Decoder):
 class Forgetful(Counting):
     """Keeps nothing of them."""
 
-    supports_masked_cache = _caches = False
+    supports_masked_cache = _has_cache = False
 
 
 def tasks() -> dict[str, ScratchpadTask]:
