@@ -1,4 +1,4 @@
-"""Checks of tasks, metrics, models, positions, optimizers, losses, averages and schedules, in some steps.
+"""Checks of registered classes: a few training steps and an evaluation of a small model.
 
 `python -m trainers.check my_tasks` checks the classes that the module my_tasks (in the current folder, or installed)
 registers, and runs the examples of their docstrings. `lengthwise validate` and `run` call `check_task`,
@@ -24,7 +24,7 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, place_in_user_code
 from trainers.evaluation.evaluate import check_lengths, evaluate
 from trainers.optimization.optimizer import Optimizer
-from trainers.packs.batches import same_batches
+from trainers.packs.batches import are_equal_batches
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings import registry
@@ -35,27 +35,27 @@ from trainers.training.step import compute_gradients, sample_batches, step_once
 
 ROUNDING = 2**8  # tolerance for another order of sums, in units in the last place of a gradient's norm
 ROWS = 4
-_MIXED = 1e-3  # of the norm of the weights, which rounding does not move so far in two steps
+_LARGE_CHANGE = 1e-3  # share of the norm of the weights; rounding moves them less in two steps
 SMALL: dict[str, Any] = {  # the configuration in which a class is checked
     "task": {"name": "set_complement", "vocabulary": 6, "train_length": 4},
     "model": {"name": "decoder", "layers": 2, "width": 8, "heads": 2},
     "training": {"steps": 2, "batch_size": ROWS, "learning_rate": 0.01},
 }
-LABELLED: dict[str, Any] = {"name": "copy_string", "train_length": 4, "test_lengths": [8]}  # targets are token ids
+METRIC_TASK: dict[str, Any] = {"name": "copy_string", "train_length": 4, "test_lengths": [8]}  # targets are token ids
 
 
 def check_task(task: Task, lengths: Sequence[int] = ()) -> list[str]:
-    """Return the problems of a task; if its batches have none, those of a step and an evaluation of a small model.
+    """Return the problems of a task's batches; without any, the problems of a step and an evaluation on the task.
 
-    lengths: those that are evaluated, by default all. An exception of the task's code is a problem, too.
+    lengths: the evaluated lengths, by default all. An exception of the task's code is a problem, too.
     """
     return _collect(_task_problems(task, tuple(sorted({*(lengths or task.lengths)}))))
 
 
 def check_model(sections: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the model of plain sections, in a small step and an evaluation.
+    """Return the problems of the model of these sections of a sweep file, in a small step and an evaluation.
 
-    A member that cannot be built from these sections is a problem, and so is an exception of the model's code.
+    A member that cannot be built from the sections is a problem, and so is an exception of the model's code.
     """
     return _collect(_model_problems(sections))
 
@@ -66,9 +66,9 @@ def check_optimizer(optimizer: Optimizer) -> list[str]:
 
 
 def check_metrics(member: MemberConfig) -> list[tuple[str, str]]:
-    """Return (label, problem) of the metrics of `evaluation.metrics`, each evaluated alone at its two shortest lengths.
+    """Return the (label, problem) pairs of `evaluation.metrics`, each metric evaluated at its two shortest lengths.
 
-    An exception of their code is a problem.
+    An exception of a metric's code is a problem, too.
     """
     return [
         (label, problem) for label in member.evaluation.added for problem in _collect(_metric_problems(member, label))
@@ -76,12 +76,15 @@ def check_metrics(member: MemberConfig) -> list[tuple[str, str]]:
 
 
 def check_class(kind: str, name: str) -> list[str]:
-    """Return the problems of one registered class, one sentence each."""
+    """Return the problems of a registered class, a sentence for each."""
+    # The class itself, and the examples of its docstring.
     try:
         cls = registry.lookup(kind, name)
     except ConfigError as error:
         return [problem.message for problem in error.problems]
     problems = _failed_examples(cls)
+
+    # Tasks, models, positions and metrics in a small configuration.
     if kind == "task":
         try:
             task = registry.build("task", {"name": name, **cls.trial_settings})
@@ -89,13 +92,16 @@ def check_class(kind: str, name: str) -> list[str]:
             return [*problems, f"has required settings without trial_settings, so it was not tested: {error}"]
         return problems + check_task(task)
     if kind in ("model", "position"):
-        settings = {"name": name} | {item.name: SMALL["model"][item.name] for item in _sized_fields(cls)}
+        sizes = [item.name for item in settings_fields(cls) if item.name in SMALL["model"]]
+        settings = {"name": name} | {size: SMALL["model"][size] for size in sizes}
         model = settings if kind == "model" else {**SMALL["model"], "position": name}
         return problems + check_model({**SMALL, "task": cls.trial_task or SMALL["task"], "model": model})
     if kind == "metric" and _has_defaults(kind, name):
         evaluation = {"metrics": {f"{name}_": {"kind": name}}}
-        sections = {**SMALL, "task": cls.trial_task or LABELLED, "evaluation": evaluation}
+        sections = {**SMALL, "task": cls.trial_task or METRIC_TASK, "evaluation": evaluation}
         return problems + [problem for _, problem in check_metrics(MemberConfig.from_dict(sections))]
+
+    # Parts of training, if they have no required settings.
     if kind == "optimizer" and _has_defaults(kind, name):
         return problems + check_optimizer(registry.build(kind, {"name": name}))
     if kind == "loss" and _has_defaults(kind, name):
@@ -104,10 +110,6 @@ def check_class(kind: str, name: str) -> list[str]:
         setting = {"averages": {"raw": {}, name: {"kind": name}}} if kind == "average" else {"schedule": name}
         return problems + check_model({**SMALL, "training": {**SMALL["training"], **setting}})
     return problems
-
-
-def _sized_fields(cls: type[Any]) -> list[Any]:
-    return [item for item in settings_fields(cls) if item.name in SMALL["model"]]
 
 
 def _has_defaults(kind: str, name: str) -> bool:
@@ -120,7 +122,7 @@ def _has_defaults(kind: str, name: str) -> bool:
 
 
 def _failed_examples(cls: type[Any]) -> list[str]:
-    """Return one problem if examples of the docstring fail, with the output of doctest."""
+    """Return a problem with the output of doctest if examples of the docstring fail, else an empty list."""
     variables = {**vars(sys.modules[cls.__module__]), "torch": torch}
     runner, output = doctest.DocTestRunner(verbose=False), io.StringIO()
     with contextlib.redirect_stdout(output):
@@ -130,7 +132,7 @@ def _failed_examples(cls: type[Any]) -> list[str]:
 
 
 def _collect(problems: Iterable[str]) -> list[str]:
-    """Return problems without repetitions; an exception while they are found is a problem, with its line of code."""
+    """Return problems without repetitions; an exception of the iteration is a problem, with its line of code."""
     collected: dict[str, None] = {}
     try:
         for problem in problems:
@@ -139,15 +141,15 @@ def _collect(problems: Iterable[str]) -> list[str]:
         raise
     except BaseException as error:  # also SystemExit, which would end the check without a word
         text = (str(error).strip().splitlines() or [""])[-1]
-        collected[f"{type(error).__name__} when it was tried: {text}{place_in_user_code(error)}"] = None
+        collected[f"raises {type(error).__name__}: {text}{place_in_user_code(error)}"] = None
     return list(collected)
 
 
-# What is checked ------------------------------------------------------------------------------------------------------
+# Checks of each kind --------------------------------------------------------------------------------------------------
 
 
 def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
-    # Declarations first: batches of a task that contradicts itself say nothing.
+    # Declarations first: if they contradict each other, batches need not be tried.
     if problems := list(_declaration_problems(task)):
         yield from problems
         return
@@ -162,7 +164,7 @@ def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
     for test in tests:
         check_lengths(task, test, lengths)
 
-    # A small model: generating long texts takes seconds, so such a task is evaluated at its shortest length.
+    # A small model. Generating long texts takes seconds, so such a task is evaluated at its shortest length only.
     if not problems:
         lengths = (min(lengths),) if task.passes > 1 else lengths
         model = registry.build("model", {**SMALL["model"], "name": "decoder" if task.causal else "encoder"})
@@ -195,12 +197,12 @@ def _optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
         step_once(alone, other)
     if int(state.failed_at.max()) >= 0:
         yield "its weights or its state are not finite after two steps"
-    elif bool((state.theta[1] - other.theta[0]).norm() > _MIXED * state.theta[1].norm()):
+    elif bool((state.theta[1] - other.theta[0]).norm() > _LARGE_CHANGE * state.theta[1].norm()):
         yield "its update depends on the other members of its pack"
 
 
 def _metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
-    """Yield a value of members that depends on the pack; an exception of the metric's code is raised."""
+    """Yield a problem if a member's value depends on its pack."""
     alone = {label: member.evaluation.added[label]}
     shortest = {length for metric in member.metrics.values() if metric.base == label for length in metric.lengths[:2]}
     lengths = tuple(sorted(shortest or member.evaluated_lengths[:1]))
@@ -214,7 +216,7 @@ def _metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
 
 
 def _reduce(member: MemberConfig) -> MemberConfig:
-    """Return a member with few training rows, evaluated with few samples of two lengths, that is not compiled."""
+    """Return a member with few training rows, few samples at two evaluated lengths, and no compilation."""
     rows = min(ROWS, member.training.batch_size)
     ends = (member.evaluated_lengths[0], member.evaluated_lengths[-1])
     accumulation = min(member.training.accumulation, rows)
@@ -235,10 +237,10 @@ def _step_problems(member: MemberConfig) -> Iterator[str]:
 
 
 def _mixes_members(pack: Pack, state: State) -> bool:
-    """Return whether initial weights, loss or gradient of a member alone and in its pack differ beyond rounding.
+    """Return whether a member's initial weights, loss or gradient differ from those in its pack by more than rounding.
 
-    Both are computed in the dtype of the weights, with the weights of `state`. Optimizer updates are not compared,
-    because AdamW amplifies gradients that are only rounding errors, such as that of the key bias.
+    Loss and gradient are computed in the dtype of the weights, at the weights of `state`. Optimizer updates are not
+    compared, because AdamW amplifies gradients that are only rounding errors, such as the gradient of the key bias.
     """
     alone = Pack(pack.members[-1:], pack.device)
     results = list[tuple[Tensor, ...]]()
@@ -250,26 +252,28 @@ def _mixes_members(pack: Pack, state: State) -> bool:
         gradient, loss_M = compute_gradients(member, theta, batches, state.step + 1)
         results.append((State.initial(member).theta[-1], loss_M[-1], gradient[-1]))
     rounding = ROUNDING * torch.finfo(pack.dtype).eps
-    return any(bool((mine - both).norm() > rounding * mine.norm()) for mine, both in zip(*results, strict=True))
+    return any(bool((lone - packed).norm() > rounding * lone.norm()) for lone, packed in zip(*results, strict=True))
 
 
 def _declaration_problems(task: Task) -> Iterator[str]:
     if unknown := set(task.headline) - set(task.metrics):
-        yield f"headline names {', '.join(sorted(unknown))}, which are no metrics"
+        yield f"headline: {', '.join(sorted(unknown))} is not a metric; allowed: {', '.join(task.metrics)}"
     if task.samples_answers and task.passes <= 1:
-        yield f"its models generate texts for sample_answers, but passes is {task.passes:g}; allowed: more than 1"
+        yield f"passes is {task.passes:g}, but sample_answers generates texts; allowed: more than 1"
     if absent := set(task.trained_lengths) - set(task.lengths):
-        yield f"trained lengths {sorted(absent)} are not among its lengths"
-    if absent := {length for distribution in task.distributions for length in distribution.lengths} ^ set(task.lengths):
-        yield f"lengths {sorted(absent)} are not those of its distributions together"
+        yield f"trained_lengths: {sorted(absent)} are not among `lengths`"
+    lengths = {length for distribution in task.distributions for length in distribution.lengths}
+    if absent := lengths ^ set(task.lengths):
+        yield f"lengths: {sorted(absent)} are either in `lengths` or in a distribution; allowed: in both"
     if absent := set(task.stages) - set(task.distributions[0].trained_lengths):
-        yield f"stages add lengths {sorted(absent)}, which are not among its trained lengths"
-    if len({distribution.name for distribution in task.distributions}) < len(task.distributions):
-        yield f"distributions share a name: {', '.join(repr(one.name) for one in task.distributions)}"
+        yield f"stages: {sorted(absent)} are not among the trained lengths"
+    names = [distribution.name for distribution in task.distributions]
+    if len({*names}) < len(names):
+        yield f"distributions: names repeat: {', '.join(map(repr, names))}"
 
 
 def _missing_lengths(task: Task, tests: Sequence[EvaluationBatch], lengths: Sequence[int]) -> Iterator[str]:
-    """Yield lengths that no evaluation batch measures; `check_lengths` refuses those that it should not measure."""
+    """Yield a problem for each distribution with lengths that no evaluation batch measures."""
     first = task.distributions[0].name
     for distribution in task.distributions:
         measured = {n for test in tests if (test.distribution or first) == distribution.name for n in test.lengths}
@@ -290,24 +294,24 @@ class _RecordingStream(Stream):
 
 
 def _draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[str]:
-    """Yield problems of training batches that are not a function of the stream (and the stage) of one seed."""
+    """Yield problems of training batches that depend on more than the stream (and the stage) of a seed."""
     recording = _RecordingStream(torch.tensor([3]), "data", torch.tensor(1))
     task.training_batches(recording, ROWS, None if stages is None else torch.tensor(stages[:1]))
     for site, count in sorted(Counter(recording.sites).items()):
         if count > 1:
             yield (
-                f"a training batch is drawn with {count} draws at site {site}, which return the same random numbers; "
-                "give each draw its own site, the first argument"
+                f"a training batch makes {count} draws at site {site}, which return the same numbers; give each draw a "
+                "site of its own, the first argument"
             )
     both, alone = _train_batches(task, [3, 5], stages), _train_batches(task, [5], stages and stages[1:])
-    if not same_batches(both, _train_batches(task, [3, 5], stages)):
-        yield "the same stream gives another batch the second time: random numbers must come from the stream alone"
-    if not same_batches([batch.slice_seeds(1, 2) for batch in both], alone):
+    if not are_equal_batches(both, _train_batches(task, [3, 5], stages)):
+        yield "the same stream gives another batch in a second call; allowed: random numbers from the stream alone"
+    if not are_equal_batches([batch.slice_seeds(1, 2) for batch in both], alone):
         yield f"the batch of a seed depends on the other seeds {'and stages ' if stages else ''}of the pack"
     if sum(batch.tokens.shape[1] for batch in both) != ROWS or any(len(batch.tokens) != 2 for batch in both):
         shapes = ", ".join(str(tuple(batch.tokens.shape)) for batch in both)
         method = "sample_staged" if stages else "sample"
-        yield f"asked for {ROWS} rows of 2 seeds, {method} gives tokens of shape {shapes}: rows must add up to {ROWS}"
+        yield f"{method}: {ROWS} rows of 2 seeds have tokens of shape {shapes}; allowed: {ROWS} rows in all"
 
 
 def _train_batches(task: Task, seeds: Sequence[int], stages: Sequence[int] | None = None) -> tuple[Batch, ...]:
@@ -316,9 +320,9 @@ def _train_batches(task: Task, seeds: Sequence[int], stages: Sequence[int] | Non
 
 
 def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[str]:
-    """Yield problems of rows whose tokens, widths or groups contradict the task's declarations."""
+    """Yield problems of rows whose tokens, widths, lengths or groups contradict the task's declarations."""
     if any(int(batch.tokens.max()) >= task.inputs or int(batch.tokens.min()) < 0 for batch in batches):
-        yield f"{kind} tokens are not in 0..{task.inputs - 1}, as declared by `inputs`"
+        yield f"{kind} tokens are not in 0..{task.inputs - 1}; `inputs` is {task.inputs}"
     if (widest := max((batch.tokens.shape[2] for batch in batches), default=0)) > task.positions:
         yield f"{kind} rows have up to {widest} tokens, but `positions` is {task.positions}"
     for batch in batches:
@@ -336,6 +340,7 @@ def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[s
 
 def main(modules: Sequence[str]) -> int:
     """Check the classes that these modules register; return 0 if all are good, 1 if not, 2 for bad input."""
+    # Import the modules.
     if not modules or any(module.startswith("-") for module in modules):
         print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
         return 2
@@ -351,8 +356,10 @@ def main(modules: Sequence[str]) -> int:
             return 2
     new = [(kind, name) for kind in registry.KINDS for name in sorted(set(registry.classes(kind)) - before[kind])]
     if not new:
-        print(f"{', '.join(modules)}: registers nothing", file=sys.stderr)
+        print(f"{', '.join(modules)}: registers no class", file=sys.stderr)
         return 2
+
+    # Check each class that they registered.
     problems = {(kind, name): check_class(kind, name) for kind, name in new}
     for (kind, name), wrong in problems.items():
         print(f"{kind} {name}: " + ("\n  ".join(["", *wrong]) if wrong else "good"))

@@ -21,7 +21,7 @@ from search_spaces.grammar.problems import ENGINE_SECTIONS
 from trainers.check import check_metrics, check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
 from trainers.config.recorded import corrections, recorded_member
-from trainers.config.slots import Slot, single_problems, slot_of
+from trainers.config.slots import Slot, find_slot, single_problems
 from trainers.errors import ConfigError, Problem
 from trainers.evaluation.weights import averages_kept
 from trainers.metrics.recorded import recorded_metrics
@@ -30,7 +30,7 @@ from trainers.settings import registry
 from trainers.settings.fields import Settings, technical_keys
 from trainers.settings.identity import identity
 from trainers.settings.parts import walk_parts
-from trainers.training.compiling import rough_seconds
+from trainers.training.compiling import estimate_seconds
 from trainers.training.cost import Cost, estimate, one_thread, trained_bytes
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Engine:
 
     def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
         """Return the field that a dotted key sets."""
-        return slot_of(sections, key)
+        return find_slot(sections, key)
 
     # Before a sweep starts --------------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class Engine:
 
     def rough_seconds(self, member: MemberConfig) -> float:
         """Return a rough estimate by operations."""
-        return rough_seconds(member)
+        return estimate_seconds(member)
 
     # Comparisons ------------------------------------------------------------------------------------------------------
 

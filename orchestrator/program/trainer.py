@@ -22,7 +22,7 @@ from orchestrator.program.files import find_files
 from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings, dotted_keys
 from orchestrator.program.run import run_member, search_path
 from search_spaces.grammar.problems import PROGRAM_SECTIONS, lookup
-from trainers.config.slots import single_problems, slot_of
+from trainers.config.slots import find_slot, single_problems
 from trainers.errors import ConfigError, Problem, nearest
 from trainers.tasks.metrics import RecordedMetric
 
@@ -79,7 +79,7 @@ class ProgramTrainer:
 
     def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
         """Return the field that a dotted key sets, None for keys of `config`."""
-        return slot_of(sections, key, ProgramMember)
+        return find_slot(sections, key, ProgramMember)
 
     def problems_here(self, members: Iterable[ProgramMember]) -> list[Problem]:
         """Return nothing: files and commands are checked by `try_out`."""

@@ -157,13 +157,13 @@ def _with_steps(spec: SweepSpec, steps: int, subject: str, labels: Sequence[str]
 
 def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configuration, device: str) -> None:
     """Raise UserError if the training of a configuration is not the beginning of that with more steps."""
-    from trainers.training.earlier import step_dependence
+    from trainers.training.earlier import explain_step_dependence
 
     was, steps = rebuild_member(old), new.member(0).training.steps
     subject = f"{state.folder}: --steps {steps}: {label(old.number)}"
     if steps <= was.training.steps:
         raise UserError(f"{subject} has {was.training.steps} steps already; allowed: more than that")
-    if reasons := list(step_dependence(was, replace(new.member(0), seed=was.seed), device)):
+    if reasons := list(explain_step_dependence(was, replace(new.member(0), seed=was.seed), device)):
         raise UserError(f"{subject} cannot be trained further: {'; '.join(reasons)}; {_rerun_hint(steps)}")
 
 

@@ -126,8 +126,8 @@ def random_numbers(device: str, size: Size) -> Iterator[Case]:
             (fused.words(few, step, 2, site, count), reference.words(few, step, 2, site, count)) for site in (0, 1, 7)
         ] + [(fused.some_words(few, step, 2, 3, count, part), reference.some_words(few, step, 2, 3, count, part))]
         return {
-            "note": fused.outcome.failure,
-            "good": all(torch.equal(*pair) for pair in pairs) and fused.outcome.failure is None,
+            "note": fused.state.failure,
+            "good": all(torch.equal(*pair) for pair in pairs) and fused.state.failure is None,
         }
 
     draws = ((1001, 4, 1), (2**26, 4, 1), (4000, 1, 1), (1002, 4, 4))

@@ -144,4 +144,4 @@ def test_the_checks_know_sampled_answers() -> None:
 def test_nothing_waits_for_sampled_answers() -> None:
     pack = pack_of(STATES)
     state = State.initial(pack)
-    assert waits(lambda: evaluate(pack, state)) <= {"_derive"}
+    assert waits(lambda: evaluate(pack, state)) <= {"_derive_metrics"}

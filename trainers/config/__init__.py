@@ -1,1 +1,1 @@
-"""What a member is made of: typed settings, names to classes, MemberConfig."""
+"""MemberConfig, the configuration of a member, with its sections and their checks."""

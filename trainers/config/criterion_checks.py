@@ -18,14 +18,14 @@ if TYPE_CHECKING:  # configurations are read without torch
 def criterion_problems(
     criteria: Mapping[str, Criterion], task: Task, model: Model, averages: Collection[str], every: int | None
 ) -> Iterator[Problem]:
-    """Yield the problems of criteria by name (`stop`, `curriculum`), with keys dotted from the top of a member.
+    """Yield problems of the criteria `stop` and `curriculum`, given by name; keys are dotted from the top of a member.
 
-    averages: the labels of the weight averages. every: steps between evaluations, None if there is only the last.
+    averages: the labels of the weight averages. every: steps between evaluations, None for a single one at the end.
     """
     for name, criterion in criteria.items():
         key = f"training.{name}"
         if every is None:
-            yield Problem(key="evaluation.every", message=_none_in_time(name), allowed="a number of steps")
+            yield Problem(key="evaluation.every", message=_too_late(name), allowed="a number of steps")
         yield from (problem.under(key) for problem in _name_problems(criterion, task, model, averages))
         if not task.distributions[0].trained_lengths:
             message = f"the task {task.name} has no trained lengths to validate at"
@@ -35,19 +35,19 @@ def criterion_problems(
             yield Problem(key=key, message=message, allowed="null, or a file of validation rows in `task.validation`")
     if len({criterion.samples for criterion in criteria.values()}) > 1:
         samples, other = criteria["curriculum"].samples, criteria["stop"].samples
-        message = f"{samples} samples, but training.stop has {other}, and both use the same inputs"
+        message = f"{samples} samples, but training.stop has {other}; both use the same inputs"
         yield Problem(key="training.curriculum.samples", given=samples, message=message, allowed=str(other))
 
 
 def late_evaluation_problems(criteria: Collection[str], every: int | None, steps: int) -> Iterator[Problem]:
-    """Yield why criteria would have no effect: the first evaluation comes after the last step."""
+    """Yield a problem for each criterion without effect, because the first evaluation is after the last step."""
     for name in criteria if every is not None and every >= steps else ():
         allowed = f"less than training.steps ({steps})"
-        yield Problem(key="evaluation.every", given=every, message=_none_in_time(name), allowed=allowed)
+        yield Problem(key="evaluation.every", given=every, message=_too_late(name), allowed=allowed)
 
 
-def _none_in_time(name: str) -> str:
-    return f"training.{name} needs evaluations during training, but the only one is after the last step"
+def _too_late(name: str) -> str:
+    return f"training.{name} needs evaluations during training, and the only evaluation is after the last step"
 
 
 def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
@@ -66,7 +66,7 @@ def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
 
 
 def ineffective_stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
-    """Yield why a curriculum would change nothing, and which settings of the task it would ignore."""
+    """Yield a problem if a curriculum has no effect, and one for each task setting that it would ignore."""
     if len(task.stages) == 1:
         message = (
             f"{curriculum.name} has no effect: the task {task.name} has a single stage, of length {task.stages[0]}"

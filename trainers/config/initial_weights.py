@@ -1,4 +1,4 @@
-"""The weights that members start from in place of drawn ones: a file for all seeds, or a file for each."""
+"""Stored weights that members start from instead of drawn ones: a file for all seeds, or a file for each seed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:  # configurations are read without torch
     from trainers.models.model import Model
     from trainers.tasks.task import Task
 
-_NAMED, _SHAPES = 5, 3  # names and shapes in a message; the others are counted
+_MAX_NAMES, _MAX_SHAPES = 5, 3  # listed in a message; the others are counted
 _RAW = "raw"
 
 
 class InitialWeights(Settings):
-    """Weights to start from: `file` has the tensors of one member, by the names of the model's parameters.
+    """Weights to start from: `file` has the tensors of a member by the names of the model's parameters.
 
-    A file that lengthwise kept has them for each weight average. `{"0": "a.pt", "1": "b.pt"}` is a file for each seed.
+    A file written by lengthwise has these tensors for each weight average. `{"0": "a.pt", "1": "b.pt"}` gives a file
+    for each seed.
     """
 
     file: str | dict[str, str] = setting(
@@ -48,7 +49,7 @@ class InitialWeights(Settings):
     source: str | None = setting(None, pinned_by="sha256", technical=True, help="what tables call these weights")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of seeds that are no numbers, and of hashes that are none or do not belong to the files."""
+        """Yield problems of seeds that are not numbers, and of hashes that are invalid or do not match the files."""
         if isinstance(self.file, dict):
             for seed in [seed for seed in self.file if not re.fullmatch(r"0|[1-9][0-9]*", seed)]:
                 yield Problem(key="file", given=seed, message=f"{seed!r} is not a seed", allowed="numbers as keys")
@@ -64,7 +65,7 @@ class InitialWeights(Settings):
 
     @property
     def _files(self) -> dict[str, str]:
-        """The files by seed; "" for all seeds."""
+        """The files by seed; a file for all seeds has the key ""."""
         return self.file if isinstance(self.file, dict) else {"": self.file}
 
     def pin_data(self) -> Self:
@@ -78,11 +79,11 @@ class InitialWeights(Settings):
         return replace(self, sha256=hashes if isinstance(self.file, dict) else hashes[""])
 
     def problems(self, model: Model, task: Task, seeds: Collection[int]) -> Iterator[Problem]:
-        """Yield why members with these seeds cannot start: files that are missing, changed, or do not fit the model."""
+        """Yield problems of members with these seeds: files that are missing, have changed, or do not fit the model."""
         if isinstance(self.file, dict) and (lacking := [seed for seed in seeds if str(seed) not in self.file]):
             message = f"{self.source or 'file'} has no weights of {_count_seeds(lacking)}"
-            instead = f"one seed's weights for all (`seeds: {next(iter(self.file), 0)}` beside `sweep`, or one `file`)"
-            yield Problem(key="", message=message, allowed=f"{_count_seeds(self.file)}; or {instead}")
+            instead = f"one seed's weights for all: `seeds: {next(iter(self.file), 0)}` beside `sweep`, or one `file`"
+            yield Problem(key="", message=message, allowed=f"{_count_seeds(self.file)}, or {instead}")
             return
         for seed in seeds if isinstance(self.file, dict) else [*seeds][:1]:
             try:
@@ -90,22 +91,23 @@ class InitialWeights(Settings):
             except WeightsError as error:
                 key = "average" if isinstance(error, _NoAverageError) else "file"
                 yield Problem(key="" if isinstance(error, _MisfitError) else key, message=str(error))
-                return  # those of other seeds are alike
+                return  # the problems of other seeds are alike
 
     def describe_partial(self, model: Model, task: Task, seed: int) -> str | None:
-        """Return how many parameters are taken and which are drawn, None if all are. Raises WeightsError."""
+        """Return as text which parameters are not read from the file; None if all are. Raises WeightsError."""
         fit = self._match(seed, model, task)
         if not fit.differs:
             return None
         total = len(model.parameters(task))
-        unused = f"; unused in the file: {_first(fit.unused)}" if fit.unused else ""
-        drawn = _first([*fit.missing, *fit.misshapen])
+        unused = f"; unused in the file: {_list_names(fit.unused)}" if fit.unused else ""
+        drawn = _list_names([*fit.missing, *fit.misshapen])
         return f"{len(fit.names)} of {total} parameters start from {fit.path.name}; drawn: {drawn or 'none'}{unused}"
 
     def read(self, model: Model, task: Task, seed: int) -> dict[str, Tensor]:
-        """Return the tensors of a member by the names of its parameters, on the CPU.
+        """Return the stored tensors of a member by the names of its parameters, on the CPU.
 
-        Without `strict` some may be missing. Raises WeightsError for a file that is missing, changed or does not fit.
+        Without `strict` some parameters may be missing. Raises WeightsError for a file that is missing, has changed or
+        does not fit.
         """
         from trainers.files.tensor_file import read_tensors
 
@@ -114,12 +116,12 @@ class InitialWeights(Settings):
         return {name: tensors[stored] for name, stored in fit.names.items()}
 
     def _match(self, seed: int, model: Model, task: Task) -> _Fit:
-        """Return which tensor of the file each parameter takes. Raises WeightsError if that is not allowed."""
-        from trainers.files.tensor_file import tensor_shapes
+        """Return which tensor of the file each parameter takes. Raises WeightsError if they do not match."""
+        from trainers.files.tensor_file import read_shapes
 
         path = self._open(seed)
-        shapes, is_kept = tensor_shapes(path)
-        stored = self._stored_names(path, shapes, is_kept)
+        shapes, is_ours = read_shapes(path)
+        stored = self._stored_names(path, shapes, is_ours)
         wanted = {parameter.name: parameter.shape for parameter in model.parameters(task)}
         others = {name: other for name, other in model.other_tensors(task).items() if name in stored}
 
@@ -138,7 +140,7 @@ class InitialWeights(Settings):
                 fit.names[name] = stored[name]
         fit.unused += [name for name in stored if name not in wanted and name not in others]
         if self.strict:
-            fit.unused += _differing(path, stored, others)
+            fit.unused += _find_differing(path, stored, others)
         if self.strict and fit.differs:
             raise _MisfitError(fit.describe())
         if not fit.names:
@@ -146,27 +148,28 @@ class InitialWeights(Settings):
         return fit
 
     def _open(self, seed: int) -> Path:
-        """Return the path of the file of a seed. Raises WeightsError if it is missing or changed."""
+        """Return the path of the file of a seed. Raises WeightsError if it is missing or has changed."""
         key = str(seed) if isinstance(self.file, dict) else ""
         if key not in self._files:
-            raise WeightsError(f"there are no weights to start from for seed {seed}; allowed: {', '.join(self._files)}")
+            raise WeightsError(f"no weights to start from for seed {seed}; allowed: seeds {', '.join(self._files)}")
         path = _find(self._files[key])
         try:
             sha256 = file_digest(path)
         except OSError as error:
             raise WeightsError(
-                f"{path}: the weights to start from cannot be read: {error.strerror}; on other machines a file of this "
-                "name in the data folder (LENGTHWISE_DATA) is read, too"
+                f"{path}: the weights to start from cannot be read: {error.strerror}; a file of this name in the data "
+                "folder (LENGTHWISE_DATA) is read, too"
             ) from error
         wanted = self.sha256[key] if isinstance(self.sha256, dict) else self.sha256
         if wanted not in (None, sha256):
             raise WeightsError(f"{path}: its SHA-256 is {sha256}, not {wanted}: put the file back, or run a new sweep")
         return path
 
-    def _stored_names(self, path: Path, shapes: Mapping[str, object], is_kept: bool) -> dict[str, str]:
-        """Return the name in the file of every tensor of the average, by its name after `rename`."""
+    def _stored_names(self, path: Path, shapes: Mapping[str, object], is_ours: bool) -> dict[str, str]:
+        """Return the tensors of the average in a file: name after `rename` -> name in the file. Raises WeightsError."""
+        # The tensors of the average; a file that lengthwise wrote has `<average>/<parameter>`.
         names = {name: name for name in shapes}
-        if is_kept:
+        if is_ours:
             average = self.average or _RAW
             labels = list(dict.fromkeys(name.partition("/")[0] for name in shapes))
             if average not in labels:
@@ -175,7 +178,9 @@ class InitialWeights(Settings):
                 raise _NoAverageError(message + (f"; did you mean {close}?" if close else ""))
             names = {name.partition("/")[2]: name for name in shapes if name.partition("/")[0] == average}
         elif self.average is not None:
-            raise _NoAverageError(f"{path}: is not a file that lengthwise kept, so it has no averages; allowed: null")
+            raise _NoAverageError(f"{path}: has no averages, because lengthwise did not write it; allowed: null")
+
+        # Apply the first rule of `rename` that matches a name.
         rules = [(_pattern(old), new) for old, new in (self.rename or {}).items()]
         renamed: dict[str, str] = {}
         for name, stored in names.items():
@@ -200,10 +205,14 @@ class _MisfitError(WeightsError):
 
 @dataclass
 class _Fit:
-    """The tensor of a file that each parameter takes, by name, and the names that do not fit."""
+    """How a file fits a model.
+
+    source: the file as messages name it. names: parameter -> tensor in the file. missing: parameters without a tensor.
+    misshapen: parameter -> shape in the file, shape in the model. unused: tensors without a parameter.
+    """
 
     path: Path
-    source: str  # what messages call the file
+    source: str
     names: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     misshapen: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
@@ -211,22 +220,22 @@ class _Fit:
 
     @property
     def differs(self) -> bool:
-        """Whether the file and the model do not have the same tensors."""
+        """Whether the tensors of the file and of the model differ in name or shape."""
         return bool(self.missing or self.misshapen or self.unused)
 
     def describe(self) -> str:
-        """Return the mismatch in a line, with the nearest name and the allowed names."""
-        parts = [f"has no tensor {_first(self.missing)}"] if self.missing else []
-        parts += [f"has {_first(self.unused)}, unknown to the model"] if self.unused else []
+        """Return the differences as a line of text, with the allowed and the nearest name."""
+        parts = [f"has no tensor {_list_names(self.missing)}"] if self.missing else []
+        parts += [f"has {_list_names(self.unused)}, unknown to the model"] if self.unused else []
         shapes = [f"{name} of shape {stored}, not {wanted}" for name, (stored, wanted) in self.misshapen.items()]
-        parts += [f"has {_first(shapes, _SHAPES)}"] if shapes else []
+        parts += [f"has {_list_names(shapes, _MAX_SHAPES)}"] if shapes else []
         pairs = ((name, nearest(name, self.unused)) for name in self.missing)
         close = next((f"; did you mean rename: {{{other}: {name}}}?" for name, other in pairs if other), "")
         return f"{self.source}: {'; '.join(parts)}; allowed: the model's names and shapes, or strict: false{close}"
 
 
 def _find(file: str) -> Path:
-    """Return the path of a file, or if that is missing, of the file of this name in the data folder, if it has one."""
+    """Return the path of a file; if it is missing, the path of a file of the same name in the data folder."""
     path = Path(file)
     if not path.is_file():
         with suppress(CorpusError):
@@ -235,27 +244,29 @@ def _find(file: str) -> Path:
     return path
 
 
-def _differing(path: Path, stored: Mapping[str, str], parameters: Mapping[str, Tensor | str]) -> list[str]:
-    """Return the names in the file, besides parameters, whose tensors differ from the model's."""
+def _find_differing(path: Path, stored: Mapping[str, str], others: Mapping[str, Tensor | str]) -> list[str]:
+    """Return the names of buffers and tied parameters (`Model.other_tensors`) whose stored tensors differ."""
     import torch
 
     from trainers.files.tensor_file import read_tensors
 
-    tensors = read_tensors(path) if parameters else {}
-    wanted = {name: tensors[stored[other]] if isinstance(other, str) else other for name, other in parameters.items()}
+    tensors = read_tensors(path) if others else {}
+    wanted = {name: tensors[stored[other]] if isinstance(other, str) else other for name, other in others.items()}
     return [name for name, tensor in wanted.items() if not torch.equal(tensors[stored[name]].to(tensor.dtype), tensor)]
 
 
 def _pattern(name: str) -> re.Pattern[str]:
+    """Return the pattern of a name in which * stands for any text."""
     return re.compile("(.*?)".join(map(re.escape, name.split("*"))))
 
 
 def _count_seeds(seeds: Collection[int | str]) -> str:
     """Return seeds with their noun: _count_seeds([2, 3]) -> "seeds 2, 3"."""
-    return f"seed{'s' * (len(seeds) != 1)} {_first([*map(str, seeds)])}"
+    return f"seed{'s' * (len(seeds) != 1)} {_list_names([*map(str, seeds)])}"
 
 
-def _first(names: Collection[str], limit: int = _NAMED) -> str:
+def _list_names(names: Collection[str], limit: int = _MAX_NAMES) -> str:
+    """Return the first names as text, and how many more there are."""
     listed = [*names]
     omitted = f" and {len(listed) - limit} more" if len(listed) > limit else ""
     return ", ".join(listed[:limit]) + omitted

@@ -1,4 +1,4 @@
-"""MemberConfig: everything that one trained model depends on."""
+"""MemberConfig: all values that the result of a trained model depends on."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class TrainingConfig(Settings):
     )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of too many slices, of bfloat16 products with float64, and of the reserved label `raw`."""
+        """Yield problems of more slices than rows, of bfloat16 products with float64, and of the label `raw`."""
         if self.accumulation > self.batch_size:
             allowed = f"<= batch_size ({self.batch_size})"
             message = f"a batch of {self.batch_size} rows cannot have {self.accumulation} slices"
@@ -106,7 +106,7 @@ class TrainingConfig(Settings):
             yield Problem(key="averages.raw.kind", given=kind, message=message, allowed=allowed)
 
     def unused_keys(self) -> Iterator[str]:
-        """Yield each key of AdamW's that is set although the optimizer does not use it."""
+        """Yield the keys of AdamW (betas, epsilon) that are set although the optimizer does not use them."""
         for item in settings_fields(type(self)):
             is_set = item.name in ("betas", "epsilon") and getattr(self, item.name) != item.default
             if is_set and item.name not in self.optimizer.training_keys:
@@ -125,7 +125,7 @@ class EvaluationConfig(Settings):
     )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of lengths that are neither `all` nor a list of distinct lengths, and of labels."""
+        """Yield problems of invalid labels, and of lengths that are neither `all` nor a list of distinct lengths."""
         for label in (label for label in self.added if not re.fullmatch(r"\w[\w-]*", label)):
             message = f"{label!r} cannot name a metric"
             yield Problem(key="metrics", given=label, message=message, allowed="letters, digits, _ and -")
@@ -162,10 +162,10 @@ class MemberConfig(Settings):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, recorded: bool = False) -> Self:
-        """Build from the plain sections `task model training evaluation seed`, as returned by `to_dict`.
+        """Build a member from the plain sections `task model training evaluation seed`, as returned by `to_dict`.
 
-        `recorded` sections were trained before, and are checked less strictly. Raises ConfigError with one problem per
-        fault, its key dotted from the top (`training.learning_rate`).
+        recorded: whether the configuration was trained before; then newer checks are skipped. Raises ConfigError with a
+        problem for each fault, its key dotted from the top (`training.learning_rate`).
         """
         member = cls.from_mapping(data)
         if problems := list(member._problems_between()) or ([] if recorded else list(member._problems_of_new())):
@@ -173,7 +173,7 @@ class MemberConfig(Settings):
         return member
 
     def _problems_of_new(self) -> Iterator[Problem]:
-        """Yield problems for which only a new member is refused; a recorded one was trained with them."""
+        """Yield problems that reject a new member; recorded members were trained in spite of them."""
         yield from late_evaluation_problems(self.criteria, self.evaluation.every, self.training.steps)
         if self.training.curriculum is not None:
             yield from ineffective_stage_problems(self.training.curriculum, self.task)
@@ -186,14 +186,15 @@ class MemberConfig(Settings):
                 yield problem.under(f"training.averages.{label}")
 
     def _parameters(self) -> Sequence[Parameter]:
-        """Return the model's parameters; none if the user's own code raises, which a trial will report."""
+        """Return the model's parameters; none if the user's code raises an error, which a trial will report."""
         try:
             return self.model.parameters(self.task)
         except Exception:
             return ()
 
     def _problems_between(self) -> Iterator[Problem]:
-        # Training against its own steps and the loss of the task.
+        """Yield problems of combinations of sections."""
+        # The schedule against the steps, and terms of the loss against a loss of the task.
         for problem in self.training.schedule.step_problems(self.training.steps):
             yield problem.under("training.schedule")
         for name in ("label_smoothing", "z_loss") if self.task.has_own_loss else ():
@@ -201,7 +202,7 @@ class MemberConfig(Settings):
                 message = f"the task {self.task.name} has a loss of its own"
                 yield Problem(key=f"training.{name}", given=given, message=message, allowed="null")
 
-        # What the model can do: the task, token groups, compilation, bfloat16.
+        # The model against the task, token groups, compilation and bfloat16.
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
         if self.task.has_groups and not self.model.supports_groups:
@@ -246,7 +247,7 @@ class MemberConfig(Settings):
                 )
 
     def _one_length_problems(self) -> Iterator[Problem]:
-        """Yield why batches cannot have one length, or steps with such batches another setting."""
+        """Yield why batches of one length are impossible, or do not go with another setting."""
         key, task = "training.one_length_per_batch", self.task
         if not task.draws_rows:
             message = f"the task {task.name} does not draw rows of a given length"
@@ -258,7 +259,7 @@ class MemberConfig(Settings):
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
 
     def _metric_problems(self, label: str, metric: Metric) -> Iterator[Problem]:
-        """Yield problems of a metric apart from the task: its label, its direction, its demands on the task."""
+        """Yield problems of a metric apart from the task: of its label, of its direction, and with the task."""
         if label in {**self.task.metrics, **self.model.metrics}:
             message = f"the task {self.task.name} or the model {self.model.name} has a metric named {label}"
             yield Problem(key="", given=label, message=message, allowed=f"another label: {{kind: {metric.name}}}")
@@ -274,12 +275,12 @@ class MemberConfig(Settings):
 
     @property
     def every(self) -> int | None:
-        """The steps between evaluations, None: only at the end."""
+        """The steps between evaluations; None for a single evaluation at the end."""
         return self.evaluation.every
 
     @property
     def evaluation_passes(self) -> float:
-        """Cost of an evaluation in passes over its rows, with the answers that metrics sample.
+        """The cost of an evaluation in passes over its rows, including answers sampled for metrics.
 
         Metrics with the same draws and temperature share their answers.
         """
@@ -294,9 +295,9 @@ class MemberConfig(Settings):
         return {name: criterion for name, criterion in both.items() if criterion is not None}
 
     def pin_data(self) -> Self:
-        """Return this member with the hashes of its task's data and of the weights it starts from in the settings.
+        """Return this member with the hashes of its data files and initial weights in the settings.
 
-        What is not on this machine is left as it is.
+        Settings of files that are missing on this machine stay unchanged.
         """
         member, initial = replace(self, task=self.task.pin_data()), self.training.initial
         if initial is None or (pinned := initial.pin_data()) is initial:
@@ -304,13 +305,13 @@ class MemberConfig(Settings):
         return replace(member, training=replace(self.training, initial=pinned))
 
     def start_problems(self, seeds: Collection[int]) -> Iterator[Problem]:
-        """Yield why members of this configuration with these seeds have no weights to start from on this machine."""
+        """Yield problems of the stored weights that members with these seeds start from, on this machine."""
         if (initial := self.training.initial) is not None and self._parameters():
             for problem in initial.problems(self.model, self.task, seeds):
                 yield problem.under("training.initial")
 
     def describe_partial_start(self) -> str | None:
-        """Return how many parameters start from stored weights, if it is neither all nor none; None if unknown."""
+        """Return as text which parameters are not read from stored weights; None if all or none are, or if unknown."""
         if (initial := self.training.initial) is None or not self._parameters():
             return None
         try:
@@ -319,9 +320,9 @@ class MemberConfig(Settings):
             return None
 
     def evaluated_at(self, lengths: Sequence[int]) -> Self:
-        """Return this member evaluated at other lengths, perhaps some that its task only draws when asked for.
+        """Return this member evaluated at other lengths, also beyond `lengths` of a task whose `draw_rows` draws them.
 
-        Raises ConfigError if task or model refuse them.
+        Raises ConfigError if the task or the model does not allow them.
         """
         try:
             evaluation = replace(self.evaluation, lengths=tuple(lengths))
@@ -334,12 +335,12 @@ class MemberConfig(Settings):
 
     @cached_property
     def config_id(self) -> str:
-        """Hash of all values but the seed that are not `absent`, 12 hexadecimal digits."""
+        """The hash of all values except the seed and `absent` values, 12 hexadecimal digits."""
         return digest({key: value for key, value in identity(self).items() if key != "seed"})
 
     @cached_property
     def structural_key(self) -> str:
-        """Hash of the values that members of a pack must share, 12 hexadecimal digits."""
+        """The hash of the values that members of a pack must share, 12 hexadecimal digits."""
         return digest(structure(self))
 
     @cached_property

@@ -1,7 +1,7 @@
 """Recorded configurations, perhaps written by an older version.
 
-Fields that are newer than a record get their `absent` value, not today's default. Only classes with another `revision`
-compute other results now; `corrections` lists them.
+Fields that are newer than a record get their `absent` value, not the current default. Only classes whose `revision` has
+changed compute other results now; `corrections` lists them.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
 
 
 def corrections(resolved: Mapping[str, Any]) -> list[str]:
-    """Return one sentence for each class of a recorded configuration whose revision has changed."""
+    """Return a sentence for each class of a recorded configuration whose revision has changed."""
     sentences = []
     for part in _complete_parts(resolved):
         then, current = part.values.get("revision", 1), revision_of(part.cls)
@@ -37,7 +37,7 @@ def corrections(resolved: Mapping[str, Any]) -> list[str]:
 
 
 def _complete_parts(resolved: Mapping[str, Any]) -> list[Part]:
-    """Return every part of a recorded configuration, with missing fields set to their `absent` values."""
+    """Return every settings class of a recorded configuration, with missing fields set to their `absent` values."""
     parts, problems = list[Part](), list[Problem]()
     for part in walk_parts(MemberConfig, resolved, problems):
         for name, value in absent_values(part.cls).items():

@@ -1,7 +1,6 @@
 """The field that a dotted key sets, and problems of single values, without building a configuration.
 
-Only `MemberConfig.from_dict` checks combinations of values. The problems found here do not depend on other values, as
-long as these name the same classes.
+Combinations of values are checked by `MemberConfig.from_dict`.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from trainers.settings.values import convert_value, field_choices
 
 @dataclass(frozen=True)
 class Slot:
-    """One field of a settings class."""
+    """A field of a settings class."""
 
     cls: type[Any]
     item: Field[Any]
@@ -27,7 +26,7 @@ class Slot:
         """Return the problems of a value for this field."""
         return check_value(self.cls, self.item, value)[1]
 
-    def takes(self, value: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         """Return whether the field accepts values of this type, ignoring bounds and choices."""
         try:
             convert_value(type_hints(self.cls)[self.item.name], value)
@@ -47,19 +46,19 @@ class Slot:
 
     @property
     def bounds(self) -> Mapping[str, float | None]:
-        """`low` and `high`, inclusive, `above` and `below`, exclusive; None means no bound."""
+        """The bounds `low` and `high` (inclusive), `above` and `below` (exclusive); None means no bound."""
         bounds: Mapping[str, float | None] = self.item.metadata["bounds"]
         return bounds
 
 
-def slot_of(sections: Mapping[str, Any], key: str, cls: type[Settings] = MemberConfig) -> Slot | None:
-    """Return the field of `cls` that a dotted key sets; None if there is none, or if it is nested.
+def find_slot(sections: Mapping[str, Any], key: str, cls: type[Settings] = MemberConfig) -> Slot | None:
+    """Return the field that a dotted key sets in `cls`; None for an unknown key or a nested field.
 
-    slot_of({"model": {"name": "encoder"}, ...}, "model.heads") -> the field `heads` of Encoder
+    find_slot({"model": {"name": "encoder"}, ...}, "model.heads") -> the field `heads` of Encoder
     """
-    above, _, name = key.rpartition(".")
+    parent, _, name = key.rpartition(".")
     for part in walk_parts(cls, sections, []):
-        if part.key == above != "":
+        if part.key == parent != "":
             for item in settings_fields(part.cls):
                 if item.name == name and not is_nested(item):
                     return Slot(part.cls, item)

@@ -1,4 +1,4 @@
-"""The metrics apart from the task at one evaluation: those of `evaluation.metrics`, and what modules record.
+"""The metrics apart from the task at an evaluation: metrics of `evaluation.metrics`, and values recorded by modules.
 
 Shapes: M members, B rows, T positions, V output tokens, L lengths.
 """
@@ -23,25 +23,25 @@ from trainers.tensors.device_constants import constant
 
 @dataclass(frozen=True)
 class AddedMetrics:
-    """Metrics apart from the task, by label, after `step` training steps, int64 ()."""
+    """Metrics apart from the task, by label. step: training steps so far, int64 ()."""
 
     metrics: Mapping[str, Metric]
     step: Tensor
 
     @classmethod
-    def of(cls, pack: Pack, step: Tensor) -> Self:
-        """Return those of `evaluation.metrics`, and those that are recorded by the model."""
-        return cls({**cls.of_model(pack, step).metrics, **pack.evaluation.added}, step)
+    def from_pack(cls, pack: Pack, step: Tensor) -> Self:
+        """Return the metrics recorded by the model, and the metrics of `evaluation.metrics`."""
+        return cls({**cls.from_model(pack, step).metrics, **pack.evaluation.added}, step)
 
     @classmethod
-    def of_model(cls, pack: Pack, step: Tensor) -> Self:
-        """Return those that are recorded by the model."""
+    def from_model(cls, pack: Pack, step: Tensor) -> Self:
+        """Return the metrics recorded by the model."""
         return cls({name: RecordedValue(value=name) for name in pack.model.recorded_metrics}, step)
 
-    def measured_on(self, pack: Pack, test: EvaluationBatch) -> "AddedMetrics":
-        """Return those that are defined at a length of the batch."""
-        metrics = {label: metric for label, metric in self.metrics.items() if self._defined(pack, test, label)}
-        return AddedMetrics(metrics, self.step)
+    def select_measured(self, pack: Pack, test: EvaluationBatch) -> Self:
+        """Return the metrics that are defined at a length of the batch."""
+        metrics = {label: metric for label, metric in self.metrics.items() if self._defined_lengths(pack, test, label)}
+        return replace(self, metrics=metrics)
 
     def score_rows(
         self,
@@ -51,14 +51,14 @@ class AddedMetrics:
         piece: Batch,
         logits: Tensor | None,
     ) -> dict[str, Tensor]:
-        """Return the scores of some rows of a batch by label; logits: (M, B, T, V), None if they were not computed.
+        """Return the scores of some rows of a batch by label: (M, B, L), or (M, B, ...) for a metric with `reduce`.
 
-        Raises ValueError for scores that are not (M, B, L), or with another `reduce` not (M, B, ...).
+        logits: (M, B, T, V), None if they were not computed. Raises ValueError for scores of another shape.
         """
 
         def sample(draws: int, temperature: float) -> Tensor:
-            again = replace(forward)  # the same draws may be sampled by the task, and with other settings
-            return pack.task.sample_answers(again, piece, test.lengths, draws, temperature)
+            fresh = replace(forward)  # without the draws that the task or other metrics have sampled
+            return pack.task.sample_answers(fresh, piece, test.lengths, draws, temperature)
 
         evaluated = EvaluatedBatch(
             batch=piece,
@@ -73,32 +73,32 @@ class AddedMetrics:
         )
         scores = {label: metric.score_rows(evaluated) for label, metric in self.metrics.items()}
         for label, metric in self.metrics.items():
-            _refuse_other_scores(metric, scores[label], (*piece.tokens.shape[:2], len(test.lengths)))
+            _check_scores(metric, scores[label], (*piece.tokens.shape[:2], len(test.lengths)))
         return scores
 
     def reduce(self, pack: Pack, test: EvaluationBatch, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return each metric, (M, L), NaN where it is not defined. Raises ValueError for one of another shape."""
+        """Return each metric, (M, L), NaN at lengths where it is not defined. Raises ValueError for another shape."""
         values = dict[str, Tensor]()
         for label, metric in self.metrics.items():
             value = metric.reduce(rows[label], test.lengths)
             if value.shape != (shape := (len(rows[label]), len(test.lengths))):
                 raise ValueError(
-                    f"metric {label} has the shape {tuple(value.shape)} for {shape[0]} members and lengths "
+                    f"metric {label}: reduce returns the shape {tuple(value.shape)} for {shape[0]} members and lengths "
                     f"{list(test.lengths)}; allowed: (M, L) = {shape}{_describe_place(metric.reduce)}"
                 )
-            known = self._defined(pack, test, label)
-            mask = constant(tuple(length in known for length in test.lengths), value.device, torch.bool)
+            defined = self._defined_lengths(pack, test, label)
+            mask = constant(tuple(length in defined for length in test.lengths), value.device, torch.bool)
             values[label] = torch.where(mask, value, torch.nan)
         return values
 
-    def _defined(self, pack: Pack, test: EvaluationBatch, label: str) -> set[int]:
+    def _defined_lengths(self, pack: Pack, test: EvaluationBatch, label: str) -> set[int]:
         """Return the lengths of a batch at which a metric is defined."""
         recorded = pack.metrics[pack.task.recorded_name(label, test.distribution)]
         return {*test.lengths}.intersection(recorded.lengths)
 
 
-def _refuse_other_scores(metric: Metric, scores: object, shape: tuple[int, int, int]) -> None:
-    """Raise ValueError for invalid results of `score_rows`; `shape` is (M, B, L)."""
+def _check_scores(metric: Metric, scores: object, shape: tuple[int, int, int]) -> None:
+    """Raise ValueError for an invalid result of `score_rows`; `shape` is (M, B, L)."""
     if type(metric).reduce is not Metric.reduce:
         is_allowed, wanted = isinstance(scores, Tensor) and scores.shape[:2] == shape[:2], f"(M, B, ...) = {shape[:2]}"
     else:

@@ -1,7 +1,7 @@
-"""Attention weights of every layer and head of one trained member, for one input of an evaluation.
+"""Attention weights of every layer and head of a trained member, for an input of its evaluation.
 
-The input is an evaluated row, with the same random numbers as in the evaluation. If the task generates texts, it is
-the row with the true tokens. Shapes: H heads, T positions.
+The random numbers are the same as in the evaluation. If the task generates texts, the input has the true tokens.
+Shapes: H heads, T positions.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from trainers.tensors.noise import Noise
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InputAttention:
-    """One input and the attention weights (H, T, T), queries by keys, of each layer.
+    """An input and the attention weights (H, T, T), queries by keys, of each layer.
 
     tokens: the T tokens as text. distribution: its name, "" if the task has only one. row: its index among the rows
     evaluated at this length.
@@ -43,14 +43,15 @@ def compute_input_attention(
     distribution: str | None = None,
     row: int = 0,
 ) -> InputAttention:
-    """Compute the attention weights of row `row` of a member's evaluation at `length`, on the CPU without autocast.
+    """Return the attention weights of row `row` of a member's evaluation at `length`, on the CPU without autocast.
 
-    weights: arrays by parameter name. distribution: by default the trained one. Raises ConfigError for a length,
-    distribution or row that was not evaluated, with the argument as key, and with the key `model.name` for a model
-    without attention weights.
+    weights: arrays by parameter name. distribution: by default the distribution that is trained on. Raises ConfigError
+    for a length, distribution or row that was not evaluated (the key is the argument), and for a model without
+    attention weights (the key is `model.name`).
     """
+    # The evaluated batch with this length.
     name = member.task.distributions[0].name if distribution is None else distribution
-    if problem := _problem(member, name, length):
+    if problem := _find_problem(member, name, length):
         raise ConfigError([problem])
     pack = Pack([member], torch.device("cpu"))
     first, tests = member.task.distributions[0].name, evaluation_inputs(pack)
@@ -59,6 +60,8 @@ def compute_input_attention(
     if not 0 <= row < rows:
         allowed = f"0..{rows - 1}, the rows evaluated at length {length}"
         raise ConfigError([Problem(key="row", given=row, message=f"there is no row {row}", allowed=allowed)])
+
+    # A pass over its row, with the noise of this row in the batch.
     views = {key: torch.as_tensor(value)[None] for key, value in weights.items()}
     index = torch.zeros(1, dtype=torch.int64)
     noise = Noise(evaluation_stream(pack, "dropout"), index, training=False, first=row, total=rows)
@@ -67,20 +70,22 @@ def compute_input_attention(
         given = member.model.name
         message = f"{given} has no attention weights"
         raise ConfigError([Problem(key="model.name", given=given, message=message)])
-    tokens = _words(member.task, test, row, length)
+
+    # Cut the padding, and longer lengths of the same row.
+    tokens = _format_tokens(member.task, test, row, length)
     cut = tuple(layer[0, 0, :, : len(tokens), : len(tokens)].numpy() for layer in layers)
     return InputAttention(distribution=name, length=length, row=row, tokens=tokens, layers=cut)
 
 
-def _problem(member: MemberConfig, name: str, length: int) -> Problem | None:
+def _find_problem(member: MemberConfig, name: str, length: int) -> Problem | None:
     """Return why a distribution or length was not evaluated, None if it was."""
     distributions = {distribution.name: distribution for distribution in member.task.distributions}
     if name not in distributions:
         allowed = (
             ", ".join(map(repr, distributions)) if len(distributions) > 1 else "no name, since this task has only one"
         )
-        message, near = f"the task has no distribution {name!r}", nearest(name, distributions)
-        return Problem(key="distribution", given=name, message=message, allowed=allowed, nearest=near)
+        message, close = f"the task has no distribution {name!r}", nearest(name, distributions)
+        return Problem(key="distribution", given=name, message=message, allowed=allowed, nearest=close)
     evaluated = [length for length in member.evaluated_lengths if length in distributions[name].lengths]
     if length not in evaluated:
         message = f"{length} was not evaluated" + (f" in {name}" if name else "")
@@ -88,10 +93,10 @@ def _problem(member: MemberConfig, name: str, length: int) -> Problem | None:
     return None
 
 
-def _words(task: Task, test: EvaluationBatch, row: int, length: int) -> tuple[str, ...]:
-    """Return the tokens of a row as text, up to `length` if the row measures several lengths."""
-    without = replace(test.batch, targets=torch.zeros_like(test.batch.tokens))  # test targets may not be token ids
-    words, _ = task.format_row(without, row)
+def _format_tokens(task: Task, test: EvaluationBatch, row: int, length: int) -> tuple[str, ...]:
+    """Return the tokens of a row as text, only the first `length` if the row measures several lengths."""
+    batch = replace(test.batch, targets=torch.zeros_like(test.batch.tokens))  # test targets may not be token ids
+    words, _ = task.format_row(batch, row)
     if len(words) > test.batch.tokens.shape[-1]:
         words = [str(token) for token in test.batch.tokens[0, row].tolist()]
     return tuple(words[:length] if len(test.lengths) > 1 else words)

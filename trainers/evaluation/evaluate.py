@@ -1,4 +1,4 @@
-"""Curves over lengths for every member and every weight average in one call.
+"""Curves over lengths for every member and every weight average of a pack.
 
 A batch is evaluated in pieces of some members and some rows; only the scores of the rows are stored.
 Shapes: M members, A averages, K metrics, L lengths.
@@ -24,11 +24,11 @@ from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant
 from trainers.tensors.noise import Noise
 
-LOGITS_PER_PASS = 2**19  # of several members together on a CPU: 2 MiB in float32, about the size of a cache
+LOGITS_PER_PASS = 2**19  # of several members together on a CPU: 2 MiB in float32, about the size of a CPU cache
 LOGITS_PER_MEMBER = 2**26  # of one member in a piece of its rows
-PAIRS_PER_MEMBER = 2**27  # of positions: attention scores of one head, 512 MiB in float32
-SCORES_PER_PASS = 2**20  # attention scores of a layer on a CPU: 4 MiB in float32, which stay in the cache
-SCORES_ON_GPU = 2**28  # the same on a GPU, of which encodings hold up to eight at once: 8 GiB
+PAIRS_PER_MEMBER = 2**27  # pairs of positions: attention scores of one head, 512 MiB in float32
+SCORES_PER_PASS = 2**20  # attention scores of a layer on a CPU: 4 MiB in float32, which stay in the CPU cache
+SCORES_ON_GPU = 2**28  # attention scores of a layer on a GPU; encodings hold up to eight such tensors: 8 GiB
 OPERATIONS_PER_MEMBER = 1e12  # so that activations of large models fit beside their training state
 
 
@@ -39,21 +39,21 @@ def evaluate(
     """Return metric names (K) and values (M, A, K, L) of the current weights; NaN for failed members.
 
     The inputs come from each seed's eval stream and are the same at every evaluation. history: the earlier evaluations,
-    ascending. beat: called after every piece. Raises ValueError for a batch of an unknown distribution or length, a
-    metric that is undeclared or missing, and one with two batches at the same length.
+    ascending. beat: called after every piece. Raises ValueError for a batch of an unknown distribution or length, for
+    an undeclared or missing metric, and for a metric with two batches at the same length.
     """
     names, noise = tuple(pack.metrics), evaluation_stream(pack, "dropout")
     weights = tuple(average_weights(pack, state).values())
-    added = AddedMetrics.of(pack, state.step)
-    values, filled = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat, added)
+    added = AddedMetrics.from_pack(pack, state.step)
+    values, filled = _measure_curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat, added)
     measured = {name for name, _ in filled}
     for distribution in pack.task.distributions:
-        derived = _derive(pack, state, history, distribution, values)
+        derived = _derive_metrics(pack, state, history, distribution, values)
         measured |= {pack.task.recorded_name(name, distribution.name) for name in derived}
     declared = {name for name, metric in pack.metrics.items() if metric.lengths and metric.base in pack.task.metrics}
     if missing := sorted(declared - measured):
         raise ValueError(
-            f"{pack.task.name} declares {', '.join(missing)}, but neither reduce nor derive_metrics returns it"
+            f"{pack.task.name}: neither reduce nor derive_metrics returns the declared metrics {', '.join(missing)}"
         )
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
     return names, values
@@ -61,25 +61,26 @@ def evaluate(
 
 @torch.no_grad()
 def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, ...], NDArray[np.float32]]:
-    """Return metric names (K) and values (M, A, K, L) of given weights (M, P), one tensor for each of A averages.
+    """Return metric names (K) and values (M, A, K, L) of given weights (M, P), a tensor for each of A averages.
 
-    The inputs are those of `evaluate`. Metrics derived from earlier evaluations are left out.
+    The inputs are the same as in `evaluate`. Metrics derived from earlier evaluations are left out.
     """
     derived = pack.task.derived_metrics
     names = tuple(name for name, metric in pack.metrics.items() if metric.base not in derived)
     noise = evaluation_stream(pack, "dropout")
     steps = torch.full((), pack.training.steps, dtype=torch.int64, device=pack.device)
-    added = AddedMetrics.of(pack, steps)
-    values, _ = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, lambda: None, added)
+    added = AddedMetrics.from_pack(pack, steps)
+    inputs = evaluation_inputs(pack)
+    values, _ = _measure_curves(pack, weights, inputs, noise, names, pack.lengths, lambda: None, added)
     return names, values
 
 
 @torch.no_grad()
 def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) -> Validation | None:
-    """Return the scores for early stopping and the curriculum, of the current weights; None if the pack has neither.
+    """Return the scores of the current weights for early stopping and curricula; None if the pack has neither.
 
     The inputs come from each seed's validation stream and are the same at every evaluation. Raises ValueError if the
-    task does not return a metric for them, and the errors of `evaluate` for its batches.
+    task does not return a needed metric, and the errors of `evaluate`.
     """
     if not pack.criteria:
         return None
@@ -90,16 +91,16 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
     noise = replace(inputs, step=torch.ones_like(inputs.step))  # the inputs are drawn at step 0
     weights = collect_weights(pack, state)
     averages = tuple(weights[label] for label in labels)
-    of_model = AddedMetrics.of_model(pack, state.step)
-    values, filled = _curves(pack, averages, validation_inputs(pack), noise, names, lengths, beat, of_model)
+    added = AddedMetrics.from_model(pack, state.step)
+    values, filled = _measure_curves(pack, averages, validation_inputs(pack), noise, names, lengths, beat, added)
     if missing := [name for name in names if name not in {name for name, _ in filled}]:
-        raise ValueError(f"{pack.task.name} returns no {', '.join(missing)} for its validation batches")
+        raise ValueError(f"{pack.task.name}: no {', '.join(missing)} is returned for validation batches")
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
     scores = [values[:, labels.index(label), names.index(name)] for name, label in decided]
     return Validation(decided=decided, lengths=lengths, values_MDL=np.stack(scores, axis=1))
 
 
-def _curves(
+def _measure_curves(
     pack: Pack,
     weights: Sequence[Tensor],
     tests: Iterable[EvaluationBatch],
@@ -109,28 +110,28 @@ def _curves(
     beat: Callable[[], None],
     added: AddedMetrics,
 ) -> tuple[NDArray[np.float32], set[tuple[str, int]]]:
-    """Return metrics (M, A, K, L) of the weights (M, P) of some averages, and the (metric, length) pairs measured."""
-    row_of, column_of = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
+    """Return metrics (M, A, K, L) of the weights (M, P) of A averages, and the measured (metric, length) pairs."""
+    rows_by_name, columns_by_length = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
     shape = (len(weights) * len(pack), len(names), len(lengths))
     values = torch.full(shape, torch.nan, device=pack.device)
     filled = set[tuple[str, int]]()
     for test in tests:
         check_lengths(pack.task, test, lengths)
-        columns = constant(tuple(column_of[length] for length in test.lengths), pack.device)
-        rows, count = count_at_once(pack, test.batch)
+        columns = constant(tuple(columns_by_length[length] for length in test.lengths), pack.device)
+        rows, count = choose_piece_sizes(pack, test.batch)
         for first in range(0, len(values), count):
-            some = range(first, min(first + count, len(values)))
-            scores = _scores(pack, weights, test, some, rows, noise, beat, added)
+            member_rows = range(first, min(first + count, len(values)))
+            scores = _score_members(pack, weights, test, member_rows, rows, noise, beat, added)
             if first == 0:
                 _check_scores(pack, test, scores, filled)
             for name, value in scores.items():
-                if (k := row_of.get(pack.task.recorded_name(name, test.distribution))) is not None:
-                    values[some.start : some.stop, k].index_copy_(1, columns, value.float())
+                if (k := rows_by_name.get(pack.task.recorded_name(name, test.distribution))) is not None:
+                    values[member_rows.start : member_rows.stop, k].index_copy_(1, columns, value.float())
     return values.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), filled
 
 
 def check_lengths(task: Task, test: EvaluationBatch, lengths: Sequence[int]) -> None:
-    """Raise ValueError for a batch of an unknown distribution, or of lengths that are not asked for or not its own."""
+    """Raise ValueError for a batch of an unknown distribution, or with a length outside of it or of `lengths`."""
     distributions = {distribution.name: distribution for distribution in task.distributions}
     distribution = distributions.get(test.distribution or task.distributions[0].name)
     if distribution is None:
@@ -142,23 +143,23 @@ def check_lengths(task: Task, test: EvaluationBatch, lengths: Sequence[int]) -> 
 
 
 def _check_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], filled: set[tuple[str, int]]) -> None:
+    """Add the (metric, length) pairs of a batch to `filled`. Raises ValueError for undeclared or repeated metrics."""
     for name in scores:
         recorded = pack.task.recorded_name(name, test.distribution)
         if recorded not in pack.metrics:
             declared = ", ".join([*pack.task.metrics, *pack.model.metrics])
-            where = f"{pack.task.name} or its model"
-            raise ValueError(f"{where} returns the undeclared metric {name}; declared: {declared}")
+            raise ValueError(f"{pack.task.name} or its model: undeclared metric {name}; declared: {declared}")
         new = {(recorded, length) for length in test.lengths}
         if name in {**pack.task.metrics, **pack.evaluation.added} and new & filled:
             lengths = sorted(length for _, length in new & filled)
             raise ValueError(
-                f"{pack.task.name} returns {name} at lengths {lengths} for two batches, and the second would replace "
-                "the first; yield all rows of a length as one batch, which is evaluated in pieces if it is large"
+                f"{pack.task.name}: two batches have {name} at lengths {lengths}; allowed: one batch with all rows of "
+                "a length, evaluated in pieces if it is large"
             )
         filled |= new
 
 
-def _scores(
+def _score_members(
     pack: Pack,
     averages: Sequence[Tensor],
     test: EvaluationBatch,
@@ -170,7 +171,7 @@ def _scores(
 ) -> dict[str, Tensor]:
     """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows` rows.
 
-    `member_rows` numbers all members with the first average, then all with the second and so on.
+    member_rows: which members, numbered from the first average's M members to the last average's.
     """
     # The weights of these members, from one average or several.
     slices = [
@@ -187,15 +188,15 @@ def _scores(
 
     # Score the batch in pieces: metrics of the task, of the model, and added ones, from one pass if possible.
     total = batch.tokens.shape[1]
-    added = added.measured_on(pack, test)
-    records = bool(pack.model.metrics or added.metrics)
+    added = added.select_measured(pack, test)
+    is_recording = bool(pack.model.metrics or added.metrics)
     task_rows, model_rows, added_rows = (list[Mapping[str, Tensor]]() for _ in range(3))
     for first in range(0, total, rows):
         piece = batch if rows >= total else batch.slice_rows(first, min(first + rows, total))
         drawn = Noise(noise, index, training=False, first=first, total=total)
-        forward = Forward(pack.model, weights, pack.form, drawn, pack.training.compute_dtype, beat, records)
+        forward = Forward(pack.model, weights, pack.form, drawn, pack.training.compute_dtype, beat, is_recording)
         logits = None
-        if added.metrics and type(pack.task).score_batch is Task.score_batch:  # one pass serves all
+        if added.metrics and type(pack.task).score_batch is Task.score_batch:  # the added metrics use the same logits
             logits = forward(piece)
             task_rows.append(pack.task.score_rows(logits, piece, test.lengths))
         else:
@@ -204,46 +205,49 @@ def _scores(
         if added.metrics:
             added_rows.append(added.score_rows(pack, test, forward, piece, logits))
         beat()
-    scores = pack.task.reduce(_join(task_rows), batch, test.lengths)
-    of_model = pack.model.reduce(_join(model_rows), weights, test.lengths)
-    return {**scores, **of_model, **added.reduce(pack, test, _join(added_rows or [{}]))}
+    task_scores = pack.task.reduce(_join_rows(task_rows), batch, test.lengths)
+    model_scores = pack.model.reduce(_join_rows(model_rows), weights, test.lengths)
+    return {**task_scores, **model_scores, **added.reduce(pack, test, _join_rows(added_rows or [{}]))}
 
 
-def _join(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+def _join_rows(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
     return pieces[0] if len(pieces) == 1 else {name: torch.cat([p[name] for p in pieces], dim=1) for name in pieces[0]}
 
 
-def count_at_once(pack: Pack, batch: Batch) -> tuple[int, int]:
-    """Return how many rows of a batch, and how many members on so many rows, are evaluated together.
+def choose_piece_sizes(pack: Pack, batch: Batch) -> tuple[int, int]:
+    """Return how many rows of a batch are evaluated at once, and how many members together on these rows.
 
-    The number of rows is limited by the memory for one member, not by the pack, and on a CPU by the CPU cache, in which
-    attention scores should stay; on a GPU the scores of all members together are limited. Generated tokens have few
+    The number of rows is limited by memory for a single member, never by the pack, and on a CPU by the CPU cache, which
+    should hold the attention scores. On a GPU the scores of all members together are limited. Generated tokens have few
     scores, and only generation needs a KV cache.
     """
+    # Numbers for one row of one member: logits, KV cache, attention scores, operations.
     on_cpu, generates, positions = pack.device.type == "cpu", pack.task.passes > 1, batch.tokens.shape[-1]
-    logits = positions * pack.task.outputs  # for one row of one member, like the next three values
+    logits = positions * pack.task.outputs
     cached = positions * pack.model.cache_size_per_token if generates else 0
     scores = 0 if generates else pack.model.scores_per_pair * positions**2
     operations = pack.model.operations(pack.task, 1, positions)
+
+    # Rows that fit for one member, then members that fit with as many rows.
     fitting = (SCORES_PER_PASS if on_cpu else SCORES_ON_GPU) // scores if scores else LOGITS_PER_MEMBER
-    most = (PAIRS_PER_MEMBER // positions**2, int(OPERATIONS_PER_MEMBER // max(operations, 1.0)), fitting)
-    rows = max(1, min(LOGITS_PER_MEMBER // max(logits, cached), *most))
+    limits = (PAIRS_PER_MEMBER // positions**2, int(OPERATIONS_PER_MEMBER // max(operations, 1.0)), fitting)
+    rows = max(1, min(LOGITS_PER_MEMBER // max(logits, cached), *limits))
     count = min(rows, batch.tokens.shape[1])
-    together = (LOGITS_PER_PASS if on_cpu else LOGITS_PER_MEMBER) // (count * logits)
-    return rows, max(1, min(together, LOGITS_PER_MEMBER // max(1, count * cached), fitting // count))
+    members = (LOGITS_PER_PASS if on_cpu else LOGITS_PER_MEMBER) // (count * logits)
+    return rows, max(1, min(members, LOGITS_PER_MEMBER // max(1, count * cached), fitting // count))
 
 
-def _derive(
+def _derive_metrics(
     pack: Pack, state: State, history: Sequence[Evaluated], distribution: Distribution, values: NDArray[np.float32]
 ) -> tuple[str, ...]:
-    """Fill in the derived metrics of a distribution at its lengths; return their names."""
+    """Write the derived metrics of a distribution at its lengths into `values`; return their names."""
     lengths = tuple(length for length in pack.lengths if length in distribution.lengths)
     columns = [pack.lengths.index(length) for length in lengths]
     names = {
         m.base: (k, name) for k, (name, m) in enumerate(pack.metrics.items()) if m.distribution == distribution.name
     }
     current = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
-    unknown = np.full_like(values[:, :, 0], np.nan)  # metrics that an older version has not recorded
+    unknown = np.full_like(values[:, :, 0], np.nan)  # for metrics that an older version did not record
     recorded = {base: name for base, (_, name) in names.items()}
     past = [
         Evaluated(evaluation.step, _DistributionCurves(evaluation.curves, recorded, columns, unknown))
@@ -253,7 +257,7 @@ def _derive(
     for base, curves in derived.items():
         if base not in names:
             raise ValueError(
-                f"{pack.task.name}: derive_metrics returns the undeclared metric {base}; declared: {', '.join(names)}"
+                f"{pack.task.name}: derive_metrics: undeclared metric {base}; declared: {', '.join(names)}"
             )
         values[:, :, names[base][0], columns] = curves
     return tuple(derived)

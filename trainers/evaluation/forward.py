@@ -1,4 +1,4 @@
-"""Forward passes in evaluation: whole batches, token by token with a KV cache, or generated texts.
+"""Forward passes in evaluation: over full batches, token by token with a KV cache, or generating texts.
 
 Shapes: M members, B rows, T positions, K cached positions, P tokens of a prompt, G generated ones, V output tokens.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from trainers.evaluation.generate import MOST_DRAWS, Choose, generate_states, generate_tokens, make_chooser
+from trainers.evaluation.generate import MAX_DRAWS, Choose, generate_states, generate_tokens, make_chooser
 from trainers.models.model import Cache, Model
 from trainers.positions.context import Recorder
 from trainers.tasks.decoding import Decoding
@@ -20,11 +20,11 @@ from trainers.tensors.precision import autocast
 
 @dataclass(frozen=True)
 class Forward:
-    """The models of M members with the weights of one average, (M, *shape) by name.
+    """The models of M members with the weights of an average, (M, *shape) by name.
 
     noise: random numbers of these rows in evaluation, without dropout. compute_dtype: as in training; logits have the
-    dtype of the weights. records: whether recorded values are read. recorded: values that the layers recorded in the
-    last call. sampled: draws of sampled texts.
+    dtype of the weights. is_recording: whether calls collect recorded values. recorded: values that the layers recorded
+    in the last call. sampled: draws of texts that were sampled already.
     """
 
     model: Model
@@ -33,25 +33,25 @@ class Forward:
     noise: Noise
     compute_dtype: str = "float32"
     beat: Callable[[], None] = lambda: None
-    records: bool = True
+    is_recording: bool = True
     recorded: dict[str, list[Tensor]] = field(default_factory=dict)
     sampled: set[int] = field(default_factory=set, init=False)
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Return logits (M, B, T, V), and record the values of the layers."""
+        """Return logits (M, B, T, V), and collect the values that the layers record in `recorded`."""
         self.recorded.clear()
-        return self.logits(batch, self._record if self.records else None)
+        return self.logits(batch, self._record if self.is_recording else None)
 
     def logits(self, batch: Batch, record: Recorder | None = None) -> Tensor:
         """Return logits (M, B, T, V); `record` gets the values that the layers record."""
-        with self._computing():
-            return self._wide(self.model.logits(self.weights, batch, self.noise, self.form, record))
+        with self._autocast():
+            return self._cast(self.model.logits(self.weights, batch, self.noise, self.form, record))
 
     def start(self, batch: Batch, width: int) -> tuple[Tensor, Cache]:
         """Return logits (M, B, T, V), and a KV cache of up to `width` positions."""
-        with self._computing():
+        with self._autocast():
             logits, cache = self.model.start(self.weights, batch, width, self.noise, self.form)
-        return self._wide(logits), cache
+        return self._cast(logits), cache
 
     def extend(
         self,
@@ -62,28 +62,28 @@ class Forward:
     ) -> tuple[Tensor, Cache]:
         """Return logits (M, B, T, V) of the following tokens, and the extended KV cache.
 
-        ids_MBT: their position ids, if the batch had any. visible_MBK: mask of the positions they see, as wide as the
-        cache; None means all earlier ones. No token sees later ones.
+        ids_MBT: their position ids, if the batch had ids. visible_MBK: mask of the positions they see, as wide as the
+        cache; None means all earlier positions. No token sees later positions.
         """
-        with self._computing():
+        with self._autocast():
             logits, cache = self.model.extend(
                 self.weights, cache, tokens_MBT, ids_MBT, visible_MBK, self.noise, self.form
             )
-        return self._wide(logits), cache
+        return self._cast(logits), cache
 
     def attention(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Return the attention weights (M, B, H, T, K) of every layer, none for a model without them."""
-        with self._computing():
+        """Return the attention weights (M, B, H, T, K) of every layer; empty for a model without attention weights."""
+        with self._autocast():
             return self.model.compute_attention(self.weights, batch, self.noise)
 
     @property
     def _weight(self) -> Tensor:
         return next(iter(self.weights.values()))
 
-    def _computing(self) -> AbstractContextManager[object]:
+    def _autocast(self) -> AbstractContextManager[object]:
         return autocast(self.compute_dtype, self._weight.device.type)
 
-    def _wide(self, logits: Tensor) -> Tensor:
+    def _cast(self, logits: Tensor) -> Tensor:
         return logits.to(self._weight.dtype)
 
     def generate(
@@ -98,15 +98,15 @@ class Forward:
         groups: Tensor | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """Generate up to `max_tokens` tokens after a prompt, int64 (M, B, max_tokens): up to the end mark, then pads.
+        """Return the text generated after each prompt, int64 (M, B, max_tokens): tokens to the end mark, then pads.
 
-        draws: generate this many texts after each prompt, (M, B, draws, max_tokens), which are draw, draw + 1... Random
-        numbers of sampled tokens depend on the draw and on the row in its batch, not on the number of draws or on the
-        pieces in which the batch is evaluated; without sampling all draws are equal.
+        draws: return this many texts for each prompt, (M, B, draws, max_tokens), numbered draw, draw + 1, ... Random
+        numbers of sampled tokens depend on the number of the draw and on the row in its batch, not on how many draws
+        are made or in which pieces the batch is evaluated. Without sampling all draws are equal.
 
         ids, groups: position ids and groups of the tokens that are read, int64 (M, B, P + max_tokens - 1), as in a
         `Batch`. lengths: numbers of real tokens of padded prompts, int64 (M, B), at least 1; a text follows the real
-        tokens of its row, and `ids` and `groups` are those of the row without padding in between.
+        tokens of its row, and `ids` and `groups` count without the padding.
 
         Raises ValueError for `max_tokens` or `draws` below 1, a draw that was sampled already, and other shapes.
         """
@@ -126,14 +126,15 @@ class Forward:
         draw: int = 0,
         draws: int | None = None,
     ) -> Tensor:
-        """Generate a text state by state, int64 (M, B, G), G = shared - P + states * width: up to the end, then pads.
+        """Return the text generated state by state after each prompt, int64 (M, B, G): to the end mark, then pads.
 
-        The first `shared` tokens, the question, are visible to every state. If the prompt is shorter, they are
-        completed first; if it is longer, it begins the first state. A state ends with `mark` or the end mark and has
-        at most `width` tokens; a row with a longer state ends there. Every later state is generated from the shared
-        tokens and the previous state only, at positions 0, 1, 2... (the inductive scratchpad, arXiv:2406.06467,
-        appendix C.2). draws: generate this many texts, (M, B, draws, G), as in `generate`. Raises ValueError for a
-        prompt that is empty or fills the first state, for `draws` below 1, and for a draw that was sampled already.
+        G = shared - P + states * width. The first `shared` tokens, the question, are visible to every state. If the
+        prompt is shorter, the model completes them first; if it is longer, its rest begins the first state. A state
+        ends with `mark` or the end mark and has at most `width` tokens; a row with a longer state ends there. Every
+        later state is generated from the shared tokens and the previous state only, at positions 0, 1, 2... (the
+        inductive scratchpad, arXiv:2406.06467, appendix C.2). draws: return this many texts, (M, B, draws, G), as in
+        `generate`. Raises ValueError for a prompt that is empty or fills the first state, for `draws` below 1, and for
+        a draw that was sampled already.
         """
         max_tokens = shared - prompt_MBP.shape[-1] + states * width
         choosers = self._begin_texts(decoding, (prompt_MBP.shape[1], max_tokens), draw, draws)
@@ -143,19 +144,19 @@ class Forward:
     def _begin_texts(
         self, decoding: Decoding, shape: tuple[int, int], draw: int, draws: int | None
     ) -> Iterator[Choose]:
-        """Return the choosers of tokens of each text; a sampled text needs a draw that no text had before."""
+        """Return a function for each text that chooses its tokens. Raises ValueError for an invalid or used draw."""
         if draws is not None and draws < 1:
             raise ValueError(f"draws is {draws}; allowed: 1 or more, or None for one text")
         numbers = range(draw, draw + (draws or 1))
         for number in (numbers[0], numbers[-1]):
-            if not 0 <= number < MOST_DRAWS:
-                raise ValueError(f"draw is {number}; allowed: 0 to {MOST_DRAWS - 1}")
+            if not 0 <= number < MAX_DRAWS:
+                raise ValueError(f"draw is {number}; allowed: 0 to {MAX_DRAWS - 1}")
         if not decoding.is_sampled:
             numbers = numbers[:1]
         elif repeated := self.sampled.intersection(numbers):
             raise ValueError(
-                f"draw {min(repeated)} was sampled already, and would have the same random numbers again; "
-                f"allowed: another draw, such as generate(..., draw={max(self.sampled) + 1})"
+                f"draw {min(repeated)} was sampled already, with the same random numbers; allowed: another draw, such "
+                f"as generate(..., draw={max(self.sampled) + 1})"
             )
         else:
             self.sampled.update(numbers)
@@ -166,5 +167,5 @@ class Forward:
 
 
 def _select_draws(texts_MBDG: Tensor, draws: int | None) -> Tensor:
-    """Return the only text, (M, B, G), if `draws` is None; else all draws, equal ones if one was generated for all."""
+    """Return all draws, (M, B, draws, G), repeating a single text without sampling; (M, B, G) if `draws` is None."""
     return texts_MBDG[:, :, 0] if draws is None else texts_MBDG.expand(-1, -1, draws, -1)

@@ -20,13 +20,13 @@ from trainers.tasks.parts import compact, packed_places
 from trainers.tensors.batch import Batch
 
 Choose = Callable[[Tensor, int], Tensor]
-MOST_DRAWS = 2**12  # parts of a step with sites below 2^32
+MAX_DRAWS = 2**12  # parts of a step with sites below 2^32
 
 
 def make_chooser(forward: ForwardPass, decoding: Decoding, shape: tuple[int, int], draw: int = 0) -> Choose:
-    """Return a function of logits (M, B, V) and the token's number that chooses the next token (M, B).
+    """Return a function that chooses the next token (M, B) from logits (M, B, V) and the number of the token.
 
-    shape: rows and generated tokens. draw: the number of the text, each with its own random numbers.
+    shape: (rows, generated tokens). draw: the number of the text, which selects its random numbers.
     """
     if not decoding.is_sampled:
         return lambda logits, number: decoding.choose_token(logits, None)
@@ -47,19 +47,19 @@ def generate_tokens(
     groups: Tensor | None = None,
     lengths: Tensor | None = None,
 ) -> Tensor:
-    """Generate a text after a prompt with each chooser, (M, B, D, G); see `Forward.generate`."""
+    """Return the text after each prompt for each chooser, int64 (M, B, D, G); see `Forward.generate`."""
     if max_tokens < 1:
         raise ValueError(f"max_tokens is {max_tokens}; allowed: 1 or more")
-    read = _Read(prompt_MBP, prompt_MBP.shape[-1] + max_tokens - 1, ids, groups, lengths)
-    read.refuse_other_shapes()
+    inputs = _TextInputs(prompt_MBP, prompt_MBP.shape[-1] + max_tokens - 1, ids, groups, lengths)
+    inputs.check_shapes()
     is_masked = groups is not None or lengths is not None
-    kind = _UncachedText if is_masked and not forward.model.supports_masked_cache else _CachedText
-    reader = kind(forward, read)
+    reader_class = _UncachedText if is_masked and not forward.model.supports_masked_cache else _CachedText
+    reader = reader_class(forward, inputs)
     return torch.stack([_write_tokens(reader, decoding, choose, max_tokens) for choose in choosers], dim=2)
 
 
 def _write_tokens(reader: "_CachedText | _UncachedText", decoding: Decoding, choose: Choose, max_tokens: int) -> Tensor:
-    """Return one text after the prompt of a reader, (M, B, G)."""
+    """Return a text after the prompt of a reader, int64 (M, B, G)."""
     logits = reader.begin()
     text = logits.new_full((*logits.shape[:2], max_tokens), decoding.pad, dtype=torch.int64)
     active = torch.ones_like(text[..., 0], dtype=torch.bool)
@@ -85,7 +85,7 @@ def generate_states(
     width: int,
     mark: int,
 ) -> Tensor:
-    """Generate a text state by state with each chooser, (M, B, D, G); see `Forward.generate_by_state`."""
+    """Return the text by states for each chooser, int64 (M, B, D, G); see `Forward.generate_by_state`."""
     prompt_length, total = prompt_MBP.shape[-1], shared + min(states, 2) * width - 1
     if min(states, width) < 1:
         raise ValueError(f"{states} states of {width} tokens; allowed: 1 or more of each")
@@ -93,15 +93,15 @@ def generate_states(
         raise ValueError(f"a prompt of {prompt_length} tokens; allowed: 1 to {shared + width - 1}")
     if mark == decoding.end:
         raise ValueError(f"mark {mark} is the end mark; allowed: another token")
-    kind = _CachedStates if forward.model.supports_masked_cache else _UncachedStates
-    reader = kind(forward, prompt_MBP, shared, width, total)
+    reader_class = _CachedStates if forward.model.supports_masked_cache else _UncachedStates
+    reader = reader_class(forward, prompt_MBP, shared, width, total)
     return torch.stack([_write_states(reader, decoding, choose, states, mark) for choose in choosers], dim=2)
 
 
 def _write_states(
     reader: "_CachedStates | _UncachedStates", decoding: Decoding, choose: Choose, states: int, mark: int
 ) -> Tensor:
-    """Return one text of states after the prompt of a reader, (M, B, G)."""
+    """Return a text of states after the prompt of a reader, int64 (M, B, G)."""
     prompt_MBP, shared, width = reader.prompt, reader.shared, reader.width
     m, b, prompt_length = prompt_MBP.shape
     tokens_before_state, tokens_in_state = max(shared - prompt_length, 0), max(prompt_length - shared, 0)
@@ -150,8 +150,8 @@ def _write_states(
 
 
 @dataclass(frozen=True, eq=False)
-class _Read:
-    """The tokens that are read, T of them: a prompt (M, B, P), and ids, groups and lengths as in `Forward.generate`."""
+class _TextInputs:
+    """A prompt (M, B, P), the number T of tokens read, and ids, groups and lengths as in `Forward.generate`."""
 
     prompt: Tensor
     total: int
@@ -159,7 +159,7 @@ class _Read:
     groups: Tensor | None
     lengths: Tensor | None
 
-    def refuse_other_shapes(self) -> None:
+    def check_shapes(self) -> None:
         """Raise ValueError unless ids and groups are (M, B, T) and lengths (M, B)."""
         rows = tuple(self.prompt.shape[:2])
         for name, shape in (("ids", (*rows, self.total)), ("groups", (*rows, self.total)), ("lengths", rows)):
@@ -169,13 +169,14 @@ class _Read:
 
 
 class _CachedText:
-    """Caches keys and values of the prompt, and behind them those of the generated tokens.
+    """Reads a text with a KV cache of the prompt, followed by the generated tokens.
 
     Padding of a prompt stays in the cache, between the prompt and its text, and is masked.
     """
 
-    def __init__(self, forward: ForwardPass, read: _Read) -> None:
-        prompt_MBP, total, ids, groups, lengths = read.prompt, read.total, read.ids, read.groups, read.lengths
+    def __init__(self, forward: ForwardPass, inputs: _TextInputs) -> None:
+        prompt_MBP, total, lengths = inputs.prompt, inputs.total, inputs.lengths
+        ids, groups = inputs.ids, inputs.groups
         self.forward, self.given = forward, prompt_MBP.shape[-1]
         self.visible: Tensor | None = None
         if lengths is not None:  # from columns of the row to columns of the cache
@@ -205,15 +206,15 @@ class _CachedText:
 
 
 class _UncachedText:
-    """Computes the logits of each token from all tokens of its row, whose padding stays at the end."""
+    """Reads a text without a KV cache: computes all tokens of a row again for each new token; padding is at the end."""
 
-    def __init__(self, forward: ForwardPass, read: _Read) -> None:
-        self.forward, self.read = forward, read
+    def __init__(self, forward: ForwardPass, inputs: _TextInputs) -> None:
+        self.forward, self.inputs = forward, inputs
 
     def begin(self) -> Tensor:
-        prompt, lengths = self.read.prompt, self.read.lengths
+        prompt, lengths = self.inputs.prompt, self.inputs.lengths
         m, b, prompt_length = prompt.shape
-        self.tokens = prompt.new_zeros(m, b, self.read.total)
+        self.tokens = prompt.new_zeros(m, b, self.inputs.total)
         self.tokens[..., :prompt_length] = prompt
         self.width, self.length = prompt_length, prompt.new_full((m, b), prompt_length) if lengths is None else lengths
         return self._compute_logits()
@@ -225,14 +226,14 @@ class _UncachedText:
 
     def _compute_logits(self) -> Tensor:
         tokens = self.tokens[..., : self.width]
-        both = (self.read.ids, self.read.groups)
+        both = (self.inputs.ids, self.inputs.groups)
         ids, groups = (None if values is None else values[..., : self.width] for values in both)
-        lengths = None if self.read.lengths is None else self.length
+        lengths = None if self.inputs.lengths is None else self.length
         return _logits_at(self.forward.logits(Batch(tokens, tokens, ids, groups, lengths=lengths)), self.length - 1)
 
 
 class _UncachedStates:
-    """Computes the logits of each token from the shared tokens and the state, without a KV cache."""
+    """Reads states without a KV cache: computes shared tokens and two states again for each new token."""
 
     def __init__(self, forward: ForwardPass, prompt_MBP: Tensor, shared: int, width: int, total: int) -> None:
         self.forward, self.prompt, self.shared, self.width = forward, prompt_MBP, shared, width
@@ -260,7 +261,7 @@ class _UncachedStates:
 
 
 class _CachedStates:
-    """Caches keys and values of the shared tokens, then of the previous state with its pads, then of the new state."""
+    """Reads states with a KV cache of the shared tokens, the previous state with its pads, and the new state."""
 
     def __init__(self, forward: ForwardPass, prompt_MBP: Tensor, shared: int, width: int, total: int) -> None:
         self.forward, self.prompt, self.shared, self.width, self.total = forward, prompt_MBP, shared, width, total
@@ -292,11 +293,11 @@ class _CachedStates:
 
 
 def _logits_at(logits_MBTV: Tensor, position_MB: Tensor) -> Tensor:
-    """Return the logits (M, B, V) at one position of each row."""
+    """Return the logits (M, B, V) at a position of each row."""
     index = position_MB[..., None, None].expand(-1, -1, 1, logits_MBTV.shape[-1])
     return torch.gather(logits_MBTV, 2, index)[:, :, 0]
 
 
 def _all_ended(active_MB: Tensor) -> bool:
-    """Return whether all rows have ended; False on a GPU, where the host would have to wait."""
+    """Return whether all rows have ended; always False on a GPU, where the host would have to wait."""
     return active_MB.device.type == "cpu" and not bool(active_MB.any())

@@ -17,7 +17,7 @@ ARRAYS = ("values_MAKL", "loss_M", "failed_at_M", "stopped_at_M", "stage_M")
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsFile:
-    """A written weights file: its name, the SHA-256 of its header, its size."""
+    """A written weights file: its name, the SHA-256 of its header, its size in bytes."""
 
     name: str
     sha256: str
@@ -26,7 +26,7 @@ class WeightsFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One metric of one member against length, for one weight average after `step` steps."""
+    """A metric of a member against length, for a weight average after `step` steps."""
 
     average: str
     metric: str
@@ -39,8 +39,8 @@ class Curve:
 class Validation:
     """The scores for early stopping and the curriculum at an evaluation, on inputs of the validation stream.
 
-    decided: metric and average of each score, by the task's or model's names. values_MDL: float32 (members, decided,
-    lengths), NaN for failed members and missing values. lengths: the trained ones.
+    decided: the (metric, average) of each score; metrics by the names of the task or model. lengths: the trained
+    lengths. values_MDL: float32 (members, decided, lengths), NaN for failed members and missing values.
     """
 
     decided: tuple[tuple[str, str], ...]
@@ -48,14 +48,14 @@ class Validation:
     values_MDL: NDArray[np.float32]
 
     def mean(self, metric: str, average: str) -> NDArray[np.float32]:
-        """Return the mean score of every member over lengths with a value, (M,); NaN if there are none."""
+        """Return the mean score of every member over the lengths with a value, (M,); NaN if no length has a value."""
         values = self.values_MDL[:, self.decided.index((metric, average))].astype(np.float64)
         valid = ~np.isnan(values)
         sums, counts = np.where(valid, values, 0.0).sum(axis=1), valid.sum(axis=1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
 
-    def at(self, metric: str, average: str, lengths: Sequence[int]) -> NDArray[np.float32]:
-        """Return the score of every member at some lengths, (M, lengths)."""
+    def scores_at(self, metric: str, average: str, lengths: Sequence[int]) -> NDArray[np.float32]:
+        """Return the score of every member at these lengths, (M, lengths)."""
         columns = [self.lengths.index(length) for length in lengths]
         return self.values_MDL[:, self.decided.index((metric, average))][:, columns]
 
@@ -66,11 +66,13 @@ class Evaluation:
 
     values_MAKL: float32 (members, averages, metrics, lengths), NaN for failed members.
     loss_M: float64, mean training loss since the previous evaluation. failed_at_M: int64, the step at which a member
-    became non-finite, -1 if it did not. seconds: time this pack has trained and evaluated so far. weights: in the final
-    evaluation the weights file of each member, None for failed or pruned ones; empty if weights are not kept.
+    became non-finite, -1 if it did not. seconds: time this pack has trained and evaluated so far. form: which of
+    several equivalent computations the model used. compiled: whether steps were compiled. weights: in the final
+    evaluation the weights file of each member, None for failed or pruned members; empty if weights are not kept.
     stopped_at_M: int64, the step at which a member stopped early, -1 if it did not, None without early stopping; later
-    evaluations repeat its values and loss. stage_M: int64, the stage of the curriculum up to this evaluation, None
-    without one. repeated: how many reports of a program came again with other values.
+    evaluations repeat its values and loss. stage_M: int64, the stage of the curriculum before this evaluation, None
+    without a curriculum. validation: scores for early stopping and the curriculum, None without. repeated: how many
+    reports of a program were sent again with other values.
     """
 
     step: int
@@ -92,11 +94,11 @@ class Evaluation:
 
     @property
     def final_loss_M(self) -> NDArray[np.float64]:  # noqa: N802 - a shape suffix
-        """The loss with which members finished, NaN for those that failed."""
+        """The loss of each member, NaN for failed members."""
         return np.where(self.failed_at_M >= 0, np.nan, self.loss_M)
 
-    def values_of(self, metrics: Sequence[str]) -> NDArray[np.float32]:
-        """Return `values_MAKL` of these metrics, in this order; NaN for metrics that were not measured."""
+    def select_metrics(self, metrics: Sequence[str]) -> NDArray[np.float32]:
+        """Return the values of these metrics, (M, A, metrics, L), in this order; NaN for metrics not measured."""
         m, a, _, lengths = self.values_MAKL.shape
         values = np.full((m, a, len(metrics), lengths), np.nan, dtype=np.float32)
         for index, name in enumerate(metrics):
@@ -124,7 +126,7 @@ class Evaluation:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Return the evaluation that `to_bytes` wrote. Raises ValueError if it is damaged."""
+        """Return the evaluation that `to_bytes` encoded. Raises ValueError if the bytes are damaged."""
         header, arrays = decode(data)
         validation = None
         if "validation" in arrays:
@@ -139,9 +141,10 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """A heartbeat: the progress of a pack.
+    """The progress of a pack, sent as a heartbeat.
 
-    phase: compile, train or evaluate. failed, stopped: how many of the `members` failed or stopped early.
+    step of steps are done. failed, stopped: how many of the `members` failed or stopped early. seconds: time so far.
+    phase: compile, train or evaluate.
     """
 
     step: int
@@ -156,9 +159,9 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class MemberResult:
-    """The result of one member: its status (complete or failed) and its curves after the last step.
+    """The result of a member: its status (complete or failed) and its curves after the last step.
 
-    A member that stopped early, after `stopped_at` steps, is complete.
+    failed_at, stopped_at: the steps at which it failed or stopped early, else None; a stopped member is complete.
     """
 
     member: MemberConfig
@@ -172,11 +175,12 @@ class MemberResult:
 
 def member_results(members: Sequence[MemberConfig], last: Evaluation) -> list[MemberResult]:
     """Return the result of each member, from the final evaluation of its pack."""
+    # A curve for each average and metric of a member.
     return [
         MemberResult(
             member=member,
             status="failed" if last.failed_at_M[i] >= 0 else "complete",
-            failed_at=_step(last.failed_at_M[i]),
+            failed_at=_step_or_none(last.failed_at_M[i]),
             form=last.form,
             compiled=last.compiled,
             curves=tuple(
@@ -190,13 +194,13 @@ def member_results(members: Sequence[MemberConfig], last: Evaluation) -> list[Me
                 for a, average in enumerate(last.averages)
                 for k, metric in enumerate(last.metrics)
             ),
-            stopped_at=None if last.stopped_at_M is None else _step(last.stopped_at_M[i]),
+            stopped_at=None if last.stopped_at_M is None else _step_or_none(last.stopped_at_M[i]),
         )
         for i, member in enumerate(members)
     ]
 
 
-def _step(number: np.int64) -> int | None:
+def _step_or_none(number: np.int64) -> int | None:
     return int(number) if number >= 0 else None
 
 
@@ -204,13 +208,13 @@ class Reporter(Protocol):
     """Receives the reports of `train`. An exception raised here ends the training of the pack."""
 
     def report(self, evaluation: Evaluation) -> bool | None:
-        """Receive the curves of a pack; the last have final=True. A resumed pack reports earlier ones again.
+        """Receive an evaluation of the pack; the last has final=True. A resumed pack reports earlier evaluations again.
 
-        Return True to stop the pack here: its state is saved in a checkpoint.
+        Return True to stop the pack here; its state is then saved in a checkpoint.
         """
 
     def progress(self, progress: Progress) -> None:
         """Receive a heartbeat, about once a second."""
 
     def notice(self, text: str) -> None:
-        """Receive a message for the user, for example that a damaged checkpoint was skipped."""
+        """Receive a warning for the user, for example that a damaged checkpoint was skipped."""

@@ -1,4 +1,4 @@
-"""Curves of stored weights, whose members may be evaluated at other lengths or task settings than in training.
+"""Curves of stored weights, also at other lengths or task settings than in training.
 
 Shapes: M members, A averages, K metrics, L lengths, P parameters.
 """
@@ -34,27 +34,28 @@ class StoredCurves:
 def evaluate_stored(
     members: Sequence[MemberConfig], weights: Sequence[Mapping[str, Weights]], *, device: str = "cpu"
 ) -> StoredCurves:
-    """Evaluate the weights {average: {parameter: array}} of each member at its own task and evaluation settings.
+    """Return the curves of members with the weights {average: {parameter: array}} of each, at their current settings.
 
-    Members have one structural key and the same averages. Raises ConfigError, with keys that start with `model`, for
-    weights whose shapes differ from those that the model needs for the task, and the errors of `evaluate`.
+    The members have one structural key and the same averages. Raises ConfigError, with keys that start with `model`, if
+    the shapes of the weights are not those of the model, and the errors of `evaluate`.
     """
     pack = Pack(members, torch.device(device))
     averages = tuple(weights[0])
-    _refuse_other_shapes(pack, weights[0][averages[0]])
-    theta = [torch.cat([_flat(pack, of_member[average]) for of_member in weights]) for average in averages]
+    _check_shapes(pack, weights[0][averages[0]])
+    theta = [torch.cat([_flatten(pack, stored[average]) for stored in weights]) for average in averages]
     metrics, values = evaluate_weights(pack, [vector.to(pack.device) for vector in theta])
     return StoredCurves(
         step=members[0].training.steps, averages=averages, metrics=metrics, lengths=pack.lengths, values_MAKL=values
     )
 
 
-def _flat(pack: Pack, weights: Weights) -> Tensor:
-    """Return the weights of one member as a row (1, P)."""
+def _flatten(pack: Pack, weights: Weights) -> Tensor:
+    """Return the weights of a member as a row (1, P)."""
     return pack.layout.flat({name: torch.as_tensor(np.array(weights[name]))[None] for name, _ in pack.layout.shapes})
 
 
-def _refuse_other_shapes(pack: Pack, weights: Weights) -> None:
+def _check_shapes(pack: Pack, weights: Weights) -> None:
+    """Raise ConfigError unless the weights have the names and shapes of the model's parameters."""
     stored = {name: tuple(weights[name].shape) for name in weights}
     needed = dict(pack.layout.shapes)
     if stored.keys() != needed.keys():

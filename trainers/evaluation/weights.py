@@ -1,9 +1,9 @@
-"""The final weights of a member in one .safetensors file, written atomically with a checksum for each tensor.
+"""The final weights of a member in a .safetensors file, written atomically with a checksum for each tensor.
 
 A tensor has the name `<average>/<parameter>`. The file's metadata has one entry, `lengthwise`, because safetensors
 writes several in random order: JSON with schema, member, step, and the SHA-256 of each tensor by average and parameter.
-The ledger records the checksum of the header, so one tensor can be read and verified without the others. Files are
-named by member and checksum, so none is overwritten with other content.
+The ledger records the checksum of the header, so a tensor can be read and verified without the others. Files are named
+by member and checksum, so no file is overwritten with other content.
 """
 
 import hashlib
@@ -24,18 +24,18 @@ from trainers.files.container import is_count
 
 Array = NDArray[Any]
 _SCHEMA = 1
-_LENGTH = 8  # bytes of the length of the header, before the header
+_LENGTH = 8  # bytes before the header that hold its length
 
 
 def averages_kept(member: MemberConfig) -> tuple[str, ...]:
-    """Return the labels of the averages in a member's weights file, those of `collect_weights`."""
+    """Return the labels of the averages in a member's weights file, as in `collect_weights`."""
     return tuple(dict.fromkeys(["raw", *member.training.averages]))
 
 
 class MemberWeights(NamedTuple):
-    """The weights of the member named `member_id`, (config_id, seed), after `step` steps.
+    """The weights of a member after `step` steps.
 
-    weights: {average: {parameter: array}}.
+    member_id: (config_id, seed). weights: {average: {parameter: array}}.
     """
 
     member_id: tuple[str, int]
@@ -45,7 +45,7 @@ class MemberWeights(NamedTuple):
 
 
 def write_weights(folder: Path, members: Iterable[MemberWeights]) -> list[WeightsFile]:
-    """Write a file for each member. Raises WeightsError naming the path."""
+    """Write a file for each member and return their descriptions. Raises WeightsError naming the path."""
     written: list[WeightsFile] = []
 
     def contents() -> Iterator[tuple[str, list[bytes]]]:
@@ -83,15 +83,15 @@ def _encode(member: MemberWeights) -> tuple[WeightsFile, bytes]:
 
 
 def member_prefix(config_id: str, seed: int) -> str:
-    """Return the prefix of the names of a member's files."""
+    """Return the start of the names of a member's weights files."""
     return f"{config_id}-{seed}-"
 
 
 class StoredWeights(Mapping[str, Array]):
-    """The weights of one average of a member, by parameter name, in the order of `Model.parameters`.
+    """The weights of an average of a member, by parameter name, in the order of `Model.parameters`.
 
-    Each array is read and verified on access. Raises WeightsError naming the file if it is damaged or has no such
-    average. member: the sections of the member. step: the number of training steps.
+    Each array is read and verified on access. Raises WeightsError naming the file if it is damaged or does not have the
+    average. member: the member as plain sections. step: the number of training steps.
     """
 
     def __init__(self, path: Path, sha256: str, average: str) -> None:
@@ -125,9 +125,10 @@ class StoredWeights(Mapping[str, Array]):
 
 
 def _read_metadata(path: Path, sha256: str) -> dict[str, Any]:
-    """Return the checked metadata of a file whose header has this checksum."""
+    """Return the checked metadata of a file whose header has this checksum. Raises WeightsError."""
     from safetensors import SafetensorError, safe_open
 
+    # The header, verified by its checksum before it is parsed.
     if path.exists() and not path.is_file():  # reading a pipe would block
         raise _damaged(path, "it is not a regular file")
     try:
@@ -139,6 +140,8 @@ def _read_metadata(path: Path, sha256: str) -> dict[str, Any]:
         raise _damaged(path, f"it cannot be read: {error.strerror}") from error
     if hashlib.sha256(header).hexdigest() != sha256:
         raise _damaged(path, "its header does not match its checksum")
+
+    # The entry `lengthwise` of its metadata.
     try:
         with safe_open(path, framework="np") as opened:
             metadata: Any = json.loads((opened.metadata() or {})["lengthwise"])
@@ -156,5 +159,5 @@ def _read_metadata(path: Path, sha256: str) -> dict[str, Any]:
     return dict(metadata)
 
 
-def _damaged(path: Path, why: str) -> WeightsError:
-    return WeightsError(f"weights {os.fspath(path)} are damaged: {why}")
+def _damaged(path: Path, reason: str) -> WeightsError:
+    return WeightsError(f"weights {os.fspath(path)} are damaged: {reason}")

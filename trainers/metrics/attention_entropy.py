@@ -1,4 +1,4 @@
-"""The entropy of attention weights: how widely attention is dispersed over the keys.
+"""The entropy of attention weights, which measures how widely attention is dispersed over the keys.
 
 Shapes: M members, B rows, H heads, T positions, K keys, L lengths.
 """

@@ -15,10 +15,10 @@ from trainers.settings.registry import register
 
 @register("metric", "calibration")
 class Calibration(Metric):
-    """How far the confidence in the likeliest token is from its accuracy, over bins of equal width.
+    """Expected calibration error: the gap between confidence in the likeliest token and its accuracy, over bins.
 
     sum over bins k of |right_k - confidence_k| / N, with the number of right predictions and the sum of confidences in
-    the bin, over the N counted targets of all rows.
+    the bin; N is the number of counted targets of all rows. Bins have equal width.
     """
 
     direction: ClassVar[str] = "minimize"

@@ -1,4 +1,4 @@
-"""The base class of metrics apart from tasks, and what they see of an evaluation.
+"""The base class of metrics apart from tasks, and the batch of an evaluation that they score.
 
 Shapes: M members, B rows, T positions, V output tokens, L lengths, H heads, K keys.
 """
@@ -21,12 +21,12 @@ from trainers.tensors.batch import Batch
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EvaluatedBatch:
-    """A batch of an evaluation, or some of its rows, as M members see it.
+    """Rows of a batch of an evaluation, with the models of M members.
 
-    batch: tensors (M, B, ...). lengths: those that the batch measures. weights: of the average that is evaluated,
-    (M, *shape) by name. step: training steps at the evaluation, int64 (); those of the configuration if kept weights
-    are evaluated later. compute_logits, compute_attention, sample: passes of the models, made when they are asked for.
-    values: what the model recorded in the pass, by name.
+    batch: tensors (M, B, ...). lengths: the lengths that the batch measures. weights: weights of the evaluated average,
+    (M, *shape) by name. step: training steps at the evaluation, int64 (), or of the configuration if kept weights are
+    evaluated later. compute_logits, compute_attention, sample: run passes of the models on demand. values: values that
+    the model recorded in the pass, by name.
     """
 
     batch: Batch
@@ -45,7 +45,7 @@ class EvaluatedBatch:
         return self.compute_logits()
 
     def recorded(self, name: str) -> tuple[Tensor, ...]:
-        """Return the values, (M, ...) each, that the model recorded under a name. Raises ValueError without any."""
+        """Return the values, (M, ...) each, that the model recorded under a name. Raises ValueError if it has none."""
         if name not in self.values:
             known, close = ", ".join(self.values) or "none", nearest(name, self.values)
             hint = f"; did you mean {close}?" if close else ""
@@ -54,7 +54,7 @@ class EvaluatedBatch:
 
     @cached_property
     def attention(self) -> tuple[Tensor, ...]:
-        """The attention weights (M, B, H, T, K) of every layer, by a second pass. Raises ValueError without any."""
+        """The attention weights (M, B, H, T, K) of every layer, by another pass. Raises ValueError if it has none."""
         if not (layers := self.compute_attention()):
             raise ValueError("the model has no attention weights")
         return layers
@@ -62,8 +62,8 @@ class EvaluatedBatch:
     def sample_answers(self, *, draws: int, temperature: float) -> Tensor:
         """Return `draws` answers to each row, sampled with a temperature, int64 (M, B, draws, A).
 
-        Draw k of a row is the same text for every metric and every number of draws. Metrics that ask for the same get
-        the same tensor, which is sampled once. Raises NotImplementedError for a task without answers to sample.
+        Draw k of a row is the same text for every metric and every number of draws. Metrics with the same draws and
+        temperature share the samples. Raises NotImplementedError for a task without `sample_answers`.
         """
         if (draws, temperature) not in self._sampled:
             self._sampled[draws, temperature] = self.sample(draws, temperature)
@@ -89,41 +89,42 @@ class EvaluatedBatch:
         return supervised.mistakes(self.logits, self.batch)
 
     def mean_over_targets(self, values_MBT: Tensor) -> Tensor:
-        """Return the mean of values over the counted targets of each row, (M, B, L); NaN for a row without any."""
+        """Return the mean of values over the counted targets of each row, (M, B, L); NaN for a row without targets."""
         counted_MBTL = self.counted
         return torch.where(counted_MBTL, values_MBT[..., None], 0.0).sum(dim=2) / counted_MBTL.sum(dim=2)
 
 
 class Metric(Settings, ABC):
-    """Base of every metric that is apart from tasks; its fields are options of the sweep file.
+    """Base of every metric apart from tasks; its fields are options of the sweep file.
 
-    direction: the better one, minimize, maximize or none. Values of a row that are NaN are left out of the mean. A
-    metric changes nothing but the curves that are recorded, so it is no part of `config_id`.
+    direction: the better direction, minimize, maximize or none. Rows whose value is NaN are left out of the mean. A
+    metric only adds curves, so it is not part of `config_id`.
     """
 
     trial_task: ClassVar[Mapping[str, Any]] = {}  # a small task for `trainers.check`, if copy_string does not fit
     direction: ClassVar[str]
-    draws: ClassVar[int] = 0  # answers that it samples for each row; a setting of metrics that sample
+    draws: ClassVar[int] = 0  # answers sampled for each row; metrics that sample make it a setting
 
     @abstractmethod
     def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
-        """Return the values of each row, (M, B, L), or of another shape (M, B, ...) that `reduce` takes.
+        """Return the value of each row, (M, B, L); with an overridden `reduce` any shape (M, B, ...).
 
-        A large batch is scored in pieces of some rows.
+        A large batch is scored in pieces.
         """
 
     def reduce(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """Return the metric, (M, L), from `score_rows` of the whole batch: the mean over rows that are not NaN."""
+        """Return the metric, (M, L), from `score_rows` of all rows: by default the mean over rows that are not NaN."""
         return rows.nanmean(dim=1)
 
     def defined_lengths(self, task: Task, lengths: tuple[int, ...]) -> tuple[int, ...]:
-        """Return those of the lengths at which it is defined: all unless overridden. The others are not recorded."""
+        """Return the lengths at which the metric is defined, by default all; other lengths are not recorded."""
         return lengths
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Yield why it cannot be measured on a task.
+        """Yield problems of this metric with a task.
 
-        By default that it samples answers and the task has none, or that it does not and the task scores texts.
+        By default a problem if it samples answers and the task has none, or if it reads logits and the task scores
+        generated texts.
         """
         if self.draws:
             if not task.samples_answers:

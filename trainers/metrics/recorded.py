@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 
 def recorded_metrics(
-    task: Task, of_model: Mapping[str, str], added: Mapping[str, Metric], evaluated: Iterable[int]
+    task: Task, model_metrics: Mapping[str, str], added: Mapping[str, Metric], evaluated: Iterable[int]
 ) -> dict[str, RecordedMetric]:
-    """Return every recorded metric by name: those of the task and the model, and the `added` ones by their labels.
+    """Return every recorded metric by name: of the task, of the model, and `evaluation.metrics` by their labels.
 
-    of_model: the better direction of the model's own metrics. An added metric has the lengths at which it is defined.
+    model_metrics: the model's metrics with their better direction. added: the metrics of `evaluation.metrics`, recorded
+    at the lengths where they are defined. evaluated: the evaluated lengths.
     """
     directions = {label: metric.direction for label, metric in added.items()}
-    described = task.recorded_metrics({**of_model, **directions}, evaluated)
+    described = task.recorded_metrics({**model_metrics, **directions}, evaluated)
     for name, metric in described.items():
         if metric.base in added:
             defined = {*added[metric.base].defined_lengths(task, metric.lengths)}

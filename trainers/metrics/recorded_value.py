@@ -1,4 +1,4 @@
-"""The mean of a value that a module records. A model declares it among its metrics, so it is not registered.
+"""The metric of a value that a module records. Models declare such metrics themselves, so it is not registered.
 
 Shapes: M members, B rows, T positions, L lengths.
 """
@@ -13,7 +13,7 @@ from trainers.settings.fields import setting
 
 
 class RecordedValue(Metric):
-    """Mean of a recorded value over the rows that have it, and over the values of one name.
+    """Mean of a recorded value over rows, and over the values recorded under the same name.
 
     A value of each token is averaged over the counted targets of a row.
     """
@@ -23,7 +23,7 @@ class RecordedValue(Metric):
     value: str = setting(help="name under which it is recorded")
 
     def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
-        """Return the value of each row and length, (M, B, L), from recorded ones (M,), (M, B) or (M, B, T).
+        """Return the value of each row at each length, (M, B, L), from recorded values (M,), (M, B) or (M, B, T).
 
         Raises ValueError for values (M, B) in a batch of several lengths.
         """

@@ -1,1 +1,1 @@
-"""Models: one file each, registered beside its class."""
+"""Models, a file each, and the attention, blocks and dropout that they are made of."""

@@ -17,20 +17,20 @@ from trainers.positions.position import Position
 from trainers.tensors.layers import linear
 from trainers.tensors.precision import matmul, upcast
 
-Drop = Callable[[Tensor, int], Tensor]
+Drop = Callable[[Tensor, int], Tensor]  # (values, number of the chunk of queries) -> values with dropout
 _PASS_FIELDS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot trace vars()
 QUERIES_AT_ONCE = 128  # with groups, whose mask has an entry for each row, query and key
 
 
 class AttentionWeights:
-    """A watcher that collects the attention weights of a pass, (M, B, H, T, T) per layer, from chunks of queries."""
+    """A watcher of a pass that joins the attention weights of its chunks, (M, B, H, T, T) for each layer."""
 
     def __init__(self, positions: int) -> None:
         self.positions = positions
         self.layers: list[Tensor] = []
 
     def __call__(self, context: Context, chunk_MBHTK: Tensor) -> None:
-        """Store the weights of some queries of a layer."""
+        """Store the attention weights of a chunk of queries of a layer."""
         if context.layer == len(self.layers):
             self.layers.append(chunk_MBHTK.new_zeros(*chunk_MBHTK.shape[:3], self.positions, self.positions))
         queries = slice(context.first, context.first + context.count)
@@ -48,10 +48,11 @@ def attention(
     drop: Drop | None = None,
     cache: LayerCache | None = None,
 ) -> Tensor:
-    """Return self-attention (M, B, T, D) with weights `<name>.qkv` (D, 3HE), `<name>.output` (HE, D) and any biases.
+    """Return the self-attention of the queries, (M, B, T, D), before the residual sum.
 
-    drop: dropout of the attention weights of a chunk, given its number, or of the scores if the encoding asks for that.
-    Without dropout, scores or `mix` of the encoding, the fused kernel is used. cache: the KV cache of the layer.
+    Parameters: `<name>.qkv` (D, 3HE), `<name>.output` (HE, D), and `<name>.qkv_bias` and `<name>.output_bias` if they
+    exist. drop: dropout of the attention weights, or of the scores if the encoding has `drops_scores`. cache: the KV
+    cache of the layer. Without dropout, scores or `mix` of the encoding, a fused kernel is used.
     """
     m, b, t, _ = x_MBTD.shape
     weights = forward_pass.weights
@@ -64,30 +65,33 @@ def attention(
     context = replace(context, q=q, k=k)
     context = replace(context, state=position.key_state(context))
     context = context if cache is None else cache.append(context)
-    mixed = _mixed(context, position, drop) if forward_pass.groups is None else _in_chunks(context, position, drop)
-    together = mixed.transpose(2, 3).reshape(m, b, t, heads * width)
-    return linear(together, weights[f"{name}.output"], weights.get(f"{name}.output_bias"))
+    attend = _attend if forward_pass.groups is None else _attend_in_chunks
+    mixed = attend(context, position, drop).transpose(2, 3).reshape(m, b, t, heads * width)
+    return linear(mixed, weights[f"{name}.output"], weights.get(f"{name}.output_bias"))
 
 
 def attention_weights(context: Context, scores: Scores | None, drop: Drop | None = None) -> Tensor:
-    """Return the softmax of the scores over the visible keys, (M, B, H, T, K); zero for queries without a key.
+    """Return the softmax of the scores over the visible keys, (M, B, H, T, K); zero for queries without keys.
 
     drop: dropout of the scores. Scores are float32 at least, also in a bfloat16 pass.
     """
-    partial = scores or Scores()
-    if partial.logits is None:
+    # Logits with the changes of the encoding.
+    changes = scores or Scores()
+    if changes.logits is None:
         logits = context.products()
     else:  # expanded, because dropout and `mix` need all rows and heads
-        logits = partial.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
-    if partial.bias is not None:  # logits + bias; inductor would take a sum for an attention mask, and fail
-        logits = torch.sub(logits, partial.bias, alpha=-1)
+        logits = changes.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
+    if changes.bias is not None:  # logits + bias; inductor would take a plain sum for an attention mask, and fail
+        logits = torch.sub(logits, changes.bias, alpha=-1)
     logits = logits.to(upcast(logits.dtype))
     logits = logits if drop is None else drop(logits, context.chunk)
+
+    # Softmax under the attention mask, and under that of the encoding.
     allowed = context.allowed
-    if partial.keep is None:
+    if changes.keep is None:
         logits = logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
         return torch.softmax(logits, dim=-1)
-    dropped = ~partial.keep if allowed is None else ~(partial.keep & allowed)
+    dropped = ~changes.keep if allowed is None else ~(changes.keep & allowed)
     if torch.compiler.is_compiling():  # the compiler chooses which tensors to save for the gradient
         return _masked_softmax(logits, dropped)
     weights: Tensor = _MaskedSoftmax.apply(logits, dropped)  # type: ignore[no-untyped-call]
@@ -95,15 +99,15 @@ def attention_weights(context: Context, scores: Scores | None, drop: Drop | None
 
 
 def _masked_softmax(logits: Tensor, dropped: Tensor) -> Tensor:
-    """Return the softmax over the keys that are not dropped; zero for queries without one."""
+    """Return the softmax over the keys that are not dropped; zero for queries without keys."""
     logits = logits.masked_fill(dropped, torch.finfo(logits.dtype).min)  # not -inf: a row of -inf would be NaN
     return torch.softmax(logits, dim=-1).masked_fill(dropped, 0.0)
 
 
 class _MaskedSoftmax(torch.autograd.Function):
-    """`_masked_softmax`, bit for bit, that saves only its result for the gradient: its dropped weights are zero.
+    """`_masked_softmax`, bit for bit, but it saves only its result for the gradient, in which dropped weights are zero.
 
-    Autograd would keep the softmax with and without the mask, and the mask twice.
+    Autograd would save the softmax with and without the mask, and the mask twice.
     """
 
     @staticmethod
@@ -120,11 +124,11 @@ class _MaskedSoftmax(torch.autograd.Function):
         return torch.ops.aten._softmax_backward_data(gradient, weights, -1, weights.dtype), None
 
 
-def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
+def _attend(context: Context, position: Position, drop: Drop | None) -> Tensor:
     """Return the attention output of each head, (M, B, H, T, E), before the output map."""
     scores = position.score(context)
     if scores is None and drop is None and not position.has_mix and context.watcher is None:
-        return _fused(context)
+        return _attend_fused(context)
     before, after = (drop, None) if position.drops_scores else (None, drop)
     weights = attention_weights(context, scores, before).to(context.v.dtype)
     if context.watcher is not None:
@@ -135,11 +139,12 @@ def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
     return mixed if added is None else mixed + added
 
 
-def _fused(context: Context) -> Tensor:
+def _attend_fused(context: Context) -> Tensor:
+    """Return the attention output of each head by torch's fused kernel."""
     m, b, h, t, width = context.q.shape
     q, k, v = (part.reshape(m * b, h, -1, width) for part in (context.q, context.k, context.v))
-    numbers = upcast(v.dtype) if v.device.type == "cpu" else v.dtype  # as in `matmul`
-    q, k, v = (part.to(numbers) for part in (q, k, v))
+    dtype = upcast(v.dtype) if v.device.type == "cpu" else v.dtype  # as in `matmul`
+    q, k, v = (part.to(dtype) for part in (q, k, v))
     is_causal_only = t == k.shape[2] and context.groups is None and context.visible is None
     allowed = None if is_causal_only else context.allowed
     if allowed is not None and allowed.dim() > 2:
@@ -149,18 +154,19 @@ def _fused(context: Context) -> Tensor:
     return mixed.reshape(m, b, h, t, -1).to(context.v.dtype)
 
 
-def _in_chunks(context: Context, position: Position, drop: Drop | None) -> Tensor:
-    """Return `_mixed` computed in chunks of queries; recorded values of the chunks are concatenated."""
+def _attend_in_chunks(context: Context, position: Position, drop: Drop | None) -> Tensor:
+    """Return `_attend`, computed in chunks of queries; recorded values of the chunks are concatenated."""
     recorded: dict[str, list[Tensor]] = {}
 
-    def keep(name: str, value: Tensor) -> None:
+    def collect(name: str, value: Tensor) -> None:
         recorded.setdefault(name, []).append(value)
 
-    recorder: Recorder | None = keep if context.is_recording else None
+    recorder: Recorder | None = collect if context.is_recording else None
     mixed = []
     for chunk, start in enumerate(range(0, context.count, QUERIES_AT_ONCE)):
         stop = min(start + QUERIES_AT_ONCE, context.count)
-        mixed.append(_mixed(context.slice_queries(start, stop, chunk, recorder, position.looks_ahead), position, drop))
+        queries = context.slice_queries(start, stop, chunk, recorder, position.looks_ahead)
+        mixed.append(_attend(queries, position, drop))
     for name, values in recorded.items():
         context.record(name, torch.cat(values, dim=-1))
     return torch.cat(mixed, dim=3)

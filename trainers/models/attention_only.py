@@ -1,6 +1,7 @@
-"""Single-layer attention-only transformer (arXiv:2510.08341), in a plain form and an equivalent vocabulary-table form.
+"""Single-layer attention-only transformer (arXiv:2510.08341), in a plain form and an equivalent table form.
 
-One layer, one head, causal, residual stream, no MLP, no positions; logits at position t (E' is E or its layer norm):
+A causal attention head on a residual stream, without MLP or positions; logits at position t (E' is E or its layer
+norm):
 
     logits_t = E[x_t] U + sum_{s <= t} softmax_s(E'[x_t] W_Q . E'[x_s] W_K / sqrt(width)) E'[x_s] W_V W_O U
 
@@ -9,8 +10,8 @@ A = (E' W_Q)(E' W_K)^T / sqrt(width), B = E U and D = E' W_V W_O U, each (V, V),
 
     logits_t = B[x_t] + sum_{s <= t} softmax_s(A[x_t, x_s]) D[x_s].
 
-This is an identity, and gradients flow through the tables to the same matrices. Shapes: M member, B batch, T position,
-D width, K value width, V vocabulary.
+Both forms are equal, also in their gradients of the matrices. Shapes: M members, B rows, T positions, D width, K value
+width, V vocabulary.
 """
 
 import math
@@ -38,7 +39,7 @@ from trainers.tensors.parameters import Parameter
 
 @register("model", "attention_only")
 class AttentionOnly(Model):
-    """One causal attention head on a residual stream: no MLP, no positions, no biases."""
+    """A causal attention head on a residual stream, without MLP, positions or biases."""
 
     supports_bfloat16 = False  # its table form works in place
 
@@ -56,7 +57,7 @@ class AttentionOnly(Model):
     )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of a dropout site that is named twice, and of a table form that is not exact."""
+        """Yield a problem of a repeated dropout site, and of a table form that is not exact."""
         yield from repeated_name_problems("dropout_sites", self.dropout_sites)
         if self.form == "table" and (reason := self._table_obstacle()):
             yield Problem(
@@ -68,6 +69,7 @@ class AttentionOnly(Model):
         return "plain" if self.form == "plain" or self._table_obstacle() else "table"
 
     def _table_obstacle(self) -> str | None:
+        """Return the setting with which the table form is not exact, None if it is exact."""
         if self.norm == "post":
             return "norm: post"
         sites = [site for site in self.dropout_sites if site != "attention"]
@@ -131,7 +133,7 @@ class AttentionOnly(Model):
         return self._logits_by_token(weights, batch.tokens, record)
 
     def compute_attention(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
-        """Return the attention weights (M, B, 1, T, T) of its one head."""
+        """Return the attention weights (M, B, 1, T, T) of its single head."""
         return (self._attention(self._scores(weights, batch.tokens), None)[:, :, None],)
 
     def measure_rows(
@@ -141,9 +143,12 @@ class AttentionOnly(Model):
 
         Each weight is multiplied by the number of keys that its query sees, divided by s.
         """
+        # The largest weight of every query, as recorded in a pass over these rows, or computed again.
         passes = zip(recorded.get("tokens", ()), recorded.get("largest", ()), strict=True)
-        largest = [weights for tokens, weights in passes if tokens is batch.tokens]  # not of a pass over other rows
+        largest = [weights for tokens, weights in passes if tokens is batch.tokens]
         largest_MBT = largest[0] if largest else self._attention(self._scores(weights, batch.tokens), None).amax(dim=-1)
+
+        # Select the query of each length, or sum over the scored queries of a single length.
         scored_MBT = loss_mask(batch)
         if len(lengths) > 1 or lengths[0] == batch.tokens.shape[-1]:  # length s is scored at position s, which sees s
             columns = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
@@ -156,14 +161,14 @@ class AttentionOnly(Model):
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
-        """Return its metrics, (M, L); those of the table are NaN if the numbers of outputs and inputs differ."""
+        """Return its metrics, (M, L); metrics of the table are NaN if the numbers of outputs and inputs differ."""
         mean = rows["largest"].sum(dim=1) / rows["queries"].sum(dim=1)
         uniformity = mean * constant(lengths, mean.device)
         table = self._displacement(weights)
         size = table.shape[-1]
         if table.shape[1] != size:  # no diagonal
-            nothing = torch.full_like(uniformity, torch.nan)
-            return {"attention_uniformity": uniformity, "balance": nothing, "table_displacement": nothing}
+            undefined = torch.full_like(uniformity, torch.nan)
+            return {"attention_uniformity": uniformity, "balance": undefined, "table_displacement": undefined}
         after = table.flatten(1)[:, 1:].reshape(len(table), size - 1, size + 1)  # each row ends in a diagonal entry
         off = after[..., :-1].reshape(len(table), size, size - 1).float()
         displacement = (off.mean(dim=-1) - table.diagonal(dim1=1, dim2=2).float()).mean(dim=1)
@@ -225,18 +230,21 @@ class AttentionOnly(Model):
     def _logits_by_token(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, record: Recorder | None) -> Tensor:
         """Return the logits of the table form without dropout: attention over token ids, weighted by their counts.
 
-        Rows are the last dimension, and sums run over planes of token ids, several times faster on a CPU.
+        Rows are the last dimension and sums run over token ids, which is several times faster on a CPU.
         """
+        # One-hot last tokens, counts of the tokens so far, and the table rows of every last token.
         e = weights["embedding"]
         (m, vocabulary, _), (_, b, t) = e.shape, tokens_MBT.shape
         scores = self._score_table(weights) if self.attention == "softmax" else e.new_zeros(m, vocabulary, vocabulary)
         last = e.new_zeros(m, vocabulary, t, b).scatter_(1, tokens_MBT.mT[:, None], 1.0)
-        times = last.cumsum(dim=2).flatten(2)
+        counts = last.cumsum(dim=2).flatten(2)
         tables = torch.cat([scores, torch.bmm(e, weights["unembedding"])], dim=2).mT
         both = torch.bmm(tables, last.flatten(2))
         scores, logits = both[:, :vocabulary], both[:, vocabulary:]
-        _, below = subtract_largest(scores, (1.0 - times).clamp_(min=0.0), dim=1)
-        attention = weighted_exp_(below, times)
+
+        # Softmax over token ids, each as often as it has occurred.
+        _, differences = subtract_largest(scores, (1.0 - counts).clamp_(min=0.0), dim=1)
+        attention = weighted_exp_(differences, counts)
         sums = attention.sum(dim=1, keepdim=True)
         if record is not None:
             record("tokens", tokens_MBT)

@@ -1,4 +1,4 @@
-"""Stacked transformer block: attention and MLP on a residual stream, with several positions of the norm."""
+"""Stacked transformer block: attention and MLP on a residual stream, with a choice of norms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ BIASES = ("qkv", "output", "mlp")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
-    """The architecture of blocks.
+class BlockForm:
+    """The architecture of transformer blocks.
 
     norm: none; pre, before each branch; post, after each sum; or residual, which normalises the residual stream itself
     before each branch. norm_type: layer; layer_unbiased, with a gain only; rms; or rms_unscaled, without a gain. mlp:
-    gelu or gated. biases: the maps that have one. init: normal, matrices start normal(0, std^2) and biases zero; depth,
+    gelu or gated. biases: the maps with a bias. init: normal, matrices start normal(0, std^2) and biases zero; depth,
     the same, but maps onto the residual stream start normal(0, std^2 / branches); or torch, as torch.nn.Linear.
     branches: number of branches in the model, two per block.
     """
@@ -42,7 +42,10 @@ class Form:
     def map_parameters(
         self, name: str, rows: int, columns: int, biased: bool, *, to_stream: bool = False
     ) -> tuple[Parameter, ...]:
-        """Return a matrix with weight decay and a bias without; `to_stream`: it maps onto the residual stream."""
+        """Return a matrix, and a bias without weight decay if `biased`.
+
+        to_stream: whether the map ends on the residual stream, which matters for the initial values.
+        """
         if self.init == "torch":
             side = rows**-0.5
             matrix = uniform_parameter(name, (rows, columns), -side, side, hidden=True)
@@ -54,25 +57,25 @@ class Form:
         return (matrix, bias) if biased else (matrix,)
 
     def norm_parameters(self, name: str, width: int) -> tuple[Parameter, ...]:
-        """Return the gain (initially 1) and bias (initially 0) of a norm, if it has them, without weight decay."""
+        """Return the gain (initially 1) and bias (initially 0) of a norm, as far as it has them; no weight decay."""
         gain = Parameter(name=f"{name}_gain", shape=(width,), std=0.0, mean=1.0, decay=False)
         bias = Parameter(name=f"{name}_bias", shape=(width,), std=0.0, decay=False)
         return {"layer": (gain, bias), "rms_unscaled": ()}.get(self.norm_type, (gain,))
 
     def normalize(self, x: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
-        """Apply the norm with the parameters of `norm_parameters`."""
+        """Return `x` (M, ..., D) normalised, with the parameters of `norm_parameters`."""
         if self.norm_type in ("layer", "layer_unbiased"):
             return layer_norm(x, weights[f"{name}_gain"], weights.get(f"{name}_bias"), self.epsilon)
         return rms_norm(x, weights.get(f"{name}_gain"))
 
 
 def block_parameters(
-    name: str, form: Form, width: int, inner: int, hidden: int, extra: tuple[Parameter, ...] = ()
+    name: str, form: BlockForm, width: int, inner: int, hidden: int, extra: tuple[Parameter, ...] = ()
 ) -> tuple[Parameter, ...]:
-    """Return the parameters of one block.
+    """Return the parameters of a block.
 
-    inner: width of all heads together. hidden: width of the first map of the MLP. extra: parameters of the positional
-    encoding.
+    inner: width of all heads together. hidden: width after the first map of the MLP. extra: parameters of the
+    positional encoding.
     """
     mlp_biased, out = "mlp" in form.biases, hidden // 2 if form.mlp == "gated" else hidden
     parameters = [
@@ -94,27 +97,27 @@ def block(
     name: str,
     layer: int,
     heads: int,
-    form: Form,
+    form: BlockForm,
     position: Position,
     drops: Drops,
     cache: LayerCache | None = None,
 ) -> Tensor:
-    """Apply one block to the queries (M, B, T, D) of a pass; `drops` are those of `block_drops`."""
-    on_weights, on_attention, on_mlp, on_hidden = drops
-    x, read = _read(x, forward_pass, form, f"{name}.norm1")
+    """Return the residual stream (M, B, T, D) of the queries after a block; drops: as returned by `block_drops`."""
+    drop_weights, drop_attention, drop_mlp, drop_hidden = drops
+    x, inputs = _branch_inputs(x, forward_pass, form, f"{name}.norm1")
     branch = attention(
-        read, forward_pass, name=name, layer=layer, heads=heads, position=position, drop=on_weights, cache=cache
+        inputs, forward_pass, name=name, layer=layer, heads=heads, position=position, drop=drop_weights, cache=cache
     )
-    x = x + (branch if on_attention is None else on_attention(branch, 0))
+    x = x + (branch if drop_attention is None else drop_attention(branch, 0))
     x = form.normalize(x, forward_pass.weights, f"{name}.norm1") if form.norm == "post" else x
-    x, read = _read(x, forward_pass, form, f"{name}.norm2")
-    branch = _mlp(read, forward_pass.weights, name, form.mlp, on_hidden)
-    x = x + (branch if on_mlp is None else on_mlp(branch, 0))
+    x, inputs = _branch_inputs(x, forward_pass, form, f"{name}.norm2")
+    branch = _mlp(inputs, forward_pass.weights, name, form.mlp, drop_hidden)
+    x = x + (branch if drop_mlp is None else drop_mlp(branch, 0))
     return form.normalize(x, forward_pass.weights, f"{name}.norm2") if form.norm == "post" else x
 
 
 def _mlp(x: Tensor, weights: Mapping[str, Tensor], name: str, kind: str, drop: Drop | None) -> Tensor:
-    """Apply `<name>.in` (D, F), the activation, `drop` and `<name>.out`, with their biases if they have any.
+    """Return `<name>.in` (D, F), the activation, `drop` and `<name>.out` of `x`, with biases if they exist.
 
     gelu: exact GELU (arXiv:1606.08415), `out` is (F, D). gated: the first half of F times SiLU of the second half
     (SwiGLU, arXiv:2002.05202), `out` is (F / 2, D).
@@ -129,8 +132,8 @@ def _mlp(x: Tensor, weights: Mapping[str, Tensor], name: str, kind: str, drop: D
     return linear(hidden, weights[f"{name}.out"], weights.get(f"{name}.out_bias"))
 
 
-def _read(x: Tensor, forward_pass: Pass, form: Form, name: str) -> tuple[Tensor, Tensor]:
-    """Return the residual stream, and the input of a branch."""
+def _branch_inputs(x: Tensor, forward_pass: Pass, form: BlockForm, name: str) -> tuple[Tensor, Tensor]:
+    """Return the residual stream before a branch, and the inputs of the branch."""
     if form.norm not in ("pre", "residual"):
         return x, x
     normalized = form.normalize(x, forward_pass.weights, name)
@@ -138,7 +141,7 @@ def _read(x: Tensor, forward_pass: Pass, form: Form, name: str) -> tuple[Tensor,
 
 
 def block_drops(noise: Noise | None, sites: tuple[str, ...], layer: int) -> Drops:
-    """Return the dropout of attention, both branches and the inner MLP of block `layer`; None for no dropout."""
+    """Return the dropout of attention weights, both branches and the inner MLP of a block; None without dropout."""
     first, second, third = (_mask(noise, site in sites, 1 + len(SITES) * layer + k) for k, site in enumerate(SITES))
     return first, second, third, _mask(noise, "hidden" in sites, HIDDEN_SITE + layer)
 

@@ -9,7 +9,7 @@ from trainers.settings.registry import register
 
 @register("model", "decoder")
 class Decoder(Transformer):
-    """Causal transformer; the defaults are those of the Othello study (Li et al., arXiv:2210.13382), dropout aside."""
+    """Causal transformer; defaults as in the Othello study (Li et al., arXiv:2210.13382), but without dropout."""
 
     causal: ClassVar[bool] = True
 

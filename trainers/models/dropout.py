@@ -15,11 +15,11 @@ def dropout_rate(default: float = 0.0) -> Any:
 
 
 def dropout_sites(default: tuple[str, ...], further: tuple[str, ...] = ()) -> Any:
-    """Return the field `dropout_sites`; `further` are additional sites of a model."""
+    """Return the field `dropout_sites`; further: additional sites of a model."""
     return setting(default, choices=(*SITES, *further), help="where dropout acts")
 
 
 def repeated_name_problems(key: str, names: tuple[str, ...]) -> Iterator[Problem]:
-    """Yield a problem if the field `key` names something twice."""
+    """Yield a problem if the field `key` has a name twice."""
     if len(set(names)) != len(names):
-        yield Problem(key=key, given=list(names), message="names something twice", allowed="distinct names")
+        yield Problem(key=key, given=list(names), message="has a name twice", allowed="distinct names")

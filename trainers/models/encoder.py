@@ -11,7 +11,7 @@ from trainers.settings.registry import register
 
 @register("model", "encoder")
 class Encoder(Transformer):
-    """Bidirectional transformer; the defaults are those of the arithmetic study (Sabbaghi et al., arXiv:2406.01895).
+    """Bidirectional transformer; defaults as in the arithmetic study (Sabbaghi et al., arXiv:2406.01895).
 
     Post-norm, a layer norm after the embedding, epsilon 1e-12 and dropout 0.1 as in BERT; no token types and no mask.
     """

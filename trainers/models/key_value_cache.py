@@ -12,13 +12,13 @@ from trainers.positions.context import Context
 
 @dataclass(frozen=True)
 class LayerCache:
-    """Keys and values (M, B, H, width, E) and key state (M, B, H, width) of one layer, updated in place."""
+    """Keys and values (M, B, H, width, E) and key state (M, B, H, width) of a layer, updated in place."""
 
     width: int
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def append(self, context: Context) -> Context:
-        """Append keys, values and key state of the new tokens; return the context with those of all tokens."""
+        """Append keys, values and key state of the new tokens; return the context with those of all tokens so far."""
         last = context.first + context.count
         state = {f"state.{name}": value for name, value in context.state.items()}
         for name, new in {"k": context.k, "v": context.v, **state}.items():
@@ -41,7 +41,7 @@ class TokenCache:
 
     @classmethod
     def empty(cls, layers: int, width: int, placed: Tensor | None) -> "TokenCache":
-        """Return an empty cache; `placed` are the ids of the first tokens, or of all future ones."""
+        """Return an empty cache; placed: the ids (M, B, T) of the first tokens, or of all `width` tokens."""
         ids = None
         if placed is not None:
             ids = placed.new_zeros(*placed.shape[:2], width)

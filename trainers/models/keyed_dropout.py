@@ -1,8 +1,7 @@
-"""Dropout in torch modules, with the random numbers of a pass: keyed by seed, step and call, for every member.
+"""Dropout in torch modules with keyed random numbers: `dropout(x, rate)`, and every nn.Dropout.
 
-`dropout(x, rate)` and every nn.Dropout draw so.
-
-Shapes: M members, B rows.
+Random numbers follow from the seed of the member, the step and the number of the dropout in the module. Shapes:
+M members, B rows.
 """
 
 from collections.abc import Iterator
@@ -18,10 +17,10 @@ from trainers.tensors.noise import Noise
 
 @dataclass
 class DropoutDraws:
-    """The dropout of one call of a module, for M members on B rows; each dropout in it draws at its own site.
+    """The dropout in a call of a module for M members on B rows; the n-th dropout of the module draws at site n.
 
-    noise: its rates apply to every dropout; without rates each has its own. member: the place of the called
-    member among the M members, int64 (1,), which differs within vmap.
+    noise: its rates, if it has rates, replace the rate of every dropout. member: the index of the called member among
+    the M members, int64 (1,), which differs within vmap. calls: number of dropouts called so far.
     """
 
     noise: Noise
@@ -31,21 +30,21 @@ class DropoutDraws:
     calls: int = 0
 
     def drop(self, x: Tensor, rate: float | None) -> Tensor:
-        """Apply dropout to a tensor of one member. Raises ValueError unless a slice of a batch has its rows first."""
+        """Return a member's tensor with dropout. Raises ValueError unless a slice of a batch has its rows first."""
         site, self.calls = self.calls, self.calls + 1
         noise = self.noise
         if noise.total is not None and x.shape[0] != self.rows:
             raise ValueError(
-                f"dropout is given {tuple(x.shape)} with training.accumulation; allowed: {self.rows} rows first"
+                f"dropout(x): x has shape {tuple(x.shape)}; allowed with training.accumulation: ({self.rows}, ...)"
             )
         if noise.rate_M is None:
-            assert rate is not None  # the trial of the module refuses it
+            assert rate is not None  # checked by the trial of the module
             noise = replace(noise, rate_M=torch.full((self.members,), rate, dtype=torch.float64, device=x.device))
         factors_M = noise.dropout_factors(site, tuple(x.shape), x.dtype)
         return x * torch.index_select(factors_M, 0, self.member)[0]
 
     def select(self, m: int) -> "DropoutDraws":
-        """Return the dropout of a call of member m alone."""
+        """Return the dropout for a call of member m alone."""
         index_M = (
             torch.arange(self.members, device=self.member.device) if self.noise.index_M is None else self.noise.index_M
         )
@@ -56,9 +55,9 @@ class DropoutDraws:
 
 @dataclass
 class WatchedDropout:
-    """Dropout in the trial of a module, which drops nothing and records whether there is any.
+    """Dropout in the trial of a module: drops nothing, and records whether the module has any dropout.
 
-    has_rate: whether the model has a rate of every member.
+    has_rate: whether the model has a dropout rate for every member.
     """
 
     has_rate: bool
@@ -76,20 +75,20 @@ _current: ContextVar[DropoutDraws | WatchedDropout | None] = ContextVar("dropout
 
 
 def dropout(x: Tensor, rate: float | None = None) -> Tensor:
-    """Return `x` (B, ...) with dropout in a training step of a module; elsewhere `x`.
+    """Return `x` (B, ...) with dropout in training steps, unchanged otherwise; called in the `forward` of a module.
 
-    The rate is that of the member if its model has the field `dropout`, else `rate`. Random numbers depend on the seed,
-    the step and the number of dropouts before it in the module, not on the other members.
+    The rate is the member's rate if its model has the field `dropout`, else `rate`. Random numbers depend on the seed,
+    the step and the number of earlier dropouts in the module, not on other members.
     """
     draws = _current.get()
     return x if draws is None else draws.drop(x, rate)
 
 
 class KeyedDropout(nn.Dropout):
-    """nn.Dropout with the random numbers of the call at hand; outside of training it drops nothing."""
+    """nn.Dropout with keyed random numbers; it drops nothing outside of training steps."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x` with dropout of the member's rate."""
+        """Return `x` with dropout at the rate of the member or of the layer; see `dropout`."""
         return dropout(x, self.p) if self.training else x
 
 
@@ -102,8 +101,8 @@ def replace_dropout(module: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def dropout_of(draws: DropoutDraws | WatchedDropout) -> Iterator[None]:
-    """Use `draws` for every dropout that is called in the context."""
+def use_dropout(draws: DropoutDraws | WatchedDropout) -> Iterator[None]:
+    """Use `draws` for every dropout called in this context."""
     token = _current.set(draws)
     try:
         yield

@@ -1,10 +1,10 @@
-"""Factored linear attention with positions only (Sabbaghi et al., arXiv:2406.01895, appendix D.1 to D.3).
+"""Factored linear attention on positions alone (Sabbaghi et al., arXiv:2406.01895, appendix D.1 to D.3).
 
     APE:  y_i = sum_r (p_i . p_r) <v, x_r>,   p_1..p_n trained, v = theta fixed
     RPE:  y_i = sum_r (p_(i-r) . u) <v, x_r>,  differences on the ring, p trained, u fixed, v = theta or trained
 
 theta is the first unit vector, without loss of generality. Only coefficients matter, so tokens are ignored.
-Shapes: M member, N ring positions, D width.
+Shapes: M members, N ring positions, D width.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ from trainers.tensors.precision import matmul
 
 @register("model", "linear_attention")
 class LinearAttention(Model):
-    """Linear attention for ring regression: a Gram matrix of positions, or one coefficient per difference."""
+    """Linear attention for ring regression: a Gram matrix of positions, or a coefficient for each difference."""
 
     trial_task: ClassVar[Mapping[str, Any]] = {"name": "ring_regression", "ring": 9, "window": 3}
     supports_bfloat16 = False  # its losses are exact

@@ -1,4 +1,4 @@
-"""One LSTM layer (Hochreiter and Schmidhuber, 1997) of stacked linear maps, because torch's cannot be vmapped.
+"""An LSTM layer (Hochreiter and Schmidhuber, 1997) of stacked linear maps, because nn.LSTM does not work with vmap.
 
     i, f, g, o = W x_t + b + U h_(t-1) + b'
     c_t = sigmoid(f) c_(t-1) + sigmoid(i) tanh(g),   h_t = sigmoid(o) tanh(c_t)
@@ -27,10 +27,10 @@ from trainers.tensors.precision import matmul
 
 @register("model", "lstm")
 class Lstm(Model):
-    """Embedding, one LSTM layer and a head, without positional encoding.
+    """Embedding, an LSTM layer and a head, without positional encoding.
 
-    Initial values and both biases are those of torch.nn.Embedding, LSTM and Linear. Dropout acts on the embedding and
-    on the input of the head (`residual`).
+    Initial values and both biases are as in torch.nn.Embedding, LSTM and Linear. Dropout acts on the embedding and on
+    the input of the head (`residual`).
     """
 
     compiling = "asked"  # a program unrolls all positions and takes long to compile
@@ -41,7 +41,7 @@ class Lstm(Model):
     dropout_sites: tuple[str, ...] = dropout_sites(("embedding", "residual"))
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of the dropout site attention, and of sites that are named twice."""
+        """Yield a problem of the dropout site attention, and of repeated sites."""
         if "attention" in self.dropout_sites:
             given, message = list(self.dropout_sites), "an LSTM has no attention"
             yield Problem(key="dropout_sites", given=given, message=message, allowed="embedding, residual")
@@ -77,7 +77,7 @@ class Lstm(Model):
         """Return logits (M, B, T, V) at every position. Raises ValueError for a batch with groups."""
         if batch.groups is not None:
             raise ValueError(f"{self.name} does not support batches with groups; use a decoder")
-        x = self._dropped(embed(weights["embedding"], batch.tokens), 0, noise)
+        x = self._drop(embed(weights["embedding"], batch.tokens), 0, noise)
         inputs = linear(x, weights["input"], weights["input_bias"] + weights["state_bias"])
         h = c = x.new_zeros(*x.shape[:2], weights["state"].shape[1])
         states = []
@@ -86,9 +86,9 @@ class Lstm(Model):
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             states.append(h)
-        hidden = self._dropped(torch.stack(states, dim=2), 1, noise)
+        hidden = self._drop(torch.stack(states, dim=2), 1, noise)
         return linear(hidden, weights["head"], weights["head_bias"])
 
-    def _dropped(self, x: Tensor, site: int, noise: Noise | None) -> Tensor:
+    def _drop(self, x: Tensor, site: int, noise: Noise | None) -> Tensor:
         acts = noise is not None and ("embedding", "residual")[site] in self.dropout_sites
         return noise(x, site) if noise is not None and acts else x

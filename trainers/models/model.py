@@ -24,7 +24,7 @@ Recorded = Mapping[str, Sequence[Tensor]]
 
 
 class Model(Settings, ABC):
-    """Base of every model. Its weights arrive by name, (M, *shape). A field `dropout` may differ between members."""
+    """Base of every model. Weights are passed by name, (M, *shape). A field `dropout` may differ between members."""
 
     trial_task: ClassVar[Mapping[str, Any]] = {}  # a small task for checks of the class, if set_complement does not fit
     supports_groups: ClassVar[bool] = False  # batches with groups, whose tokens do not see other groups
@@ -51,7 +51,7 @@ class Model(Settings, ABC):
     ) -> Tensor:
         """Return logits (M, B, T, V) at every position.
 
-        noise: None if nothing is random. form: what `choose_form` returned. record: gets values that layers record.
+        noise: None if nothing is random. form: the result of `choose_form`. record: gets values that layers record.
         """
 
     @property
@@ -66,36 +66,36 @@ class Model(Settings, ABC):
 
     @property
     def cache_size_per_token(self) -> int:
-        """Numbers in its KV cache per token; 0 without a cache."""
+        """The size of its KV cache per token, in numbers; 0 without a cache."""
         return 0
 
     @property
     def scores_per_pair(self) -> int:
-        """Attention scores that a layer computes for each pair of positions: its field `heads`, 0 without one."""
+        """The attention scores of a layer for each pair of positions: the field `heads`, 0 without this field."""
         return int(getattr(self, "heads", 0))
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """Its own metrics and their better direction: minimize, maximize or none."""
+        """The metrics of the model, with their better direction: minimize, maximize or none."""
         return {}
 
     @property
     def recorded_metrics(self) -> tuple[str, ...]:
-        """Those of its own metrics that are means of values that its layers record by these names; they are charted."""
+        """The metrics of the model that are means of values recorded by its layers under these names."""
         return ()
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Yield why this model cannot be used for a task."""
+        """Yield problems of this model with a task."""
         return iter(())
 
     def problems_of_new(self) -> Iterator[Problem]:
-        """Yield problems for which only a new configuration is refused.
+        """Yield problems that reject a new configuration, but not a recorded one.
 
-        By default a dropout without sites, and those of its field `position`.
+        By default a dropout without sites, and the problems of the field `position`.
         """
         if (rate := getattr(self, "dropout", 0.0)) and getattr(self, "dropout_sites", None) == ():
             message = f"is empty, so a dropout of {rate:g} drops nothing"
-            yield Problem(key="dropout_sites", given=[], message=message, allowed="one site or more, or dropout: 0")
+            yield Problem(key="dropout_sites", given=[], message=message, allowed="at least one site, or dropout: 0")
         if isinstance(position := getattr(self, "position", None), Position):
             yield from position.problems_of_new()
 
@@ -104,24 +104,24 @@ class Model(Settings, ABC):
         return "plain"
 
     def explain_loop(self, task: Task) -> str | None:
-        """Return why members of a pack are trained one after another, such as an operator; None if all at once."""
+        """Return why the members of a pack are computed one after another; None if all are computed at once."""
         return None
 
     def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
-        """Return initial values (S, *shape) by name, of parameters that are not drawn as their `Parameter` declares."""
+        """Return initial values (S, *shape) by name, for parameters not drawn as their `Parameter` declares."""
         return {}
 
     def other_tensors(self, task: Task) -> Mapping[str, Tensor | str]:
-        """Return further names in stored weights: a constant tensor each, or the parameter that is the same tensor.
+        """Return the other names that stored weights may have: name -> constant tensor, or name of the same parameter.
 
-        They are the buffers and the tied parameters in the state_dict of a module.
+        These are the buffers and the tied parameters in the state_dict of a module.
         """
         return {}
 
     def start(
         self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
     ) -> tuple[Tensor, "Cache"]:
-        """Return the logits of a batch, and a cache of up to `width` positions; by default a cache of tokens only."""
+        """Return the logits (M, B, T, V) of a batch, and a cache of up to `width` tokens; by default of tokens only."""
         return self.logits(weights, batch, noise, form), Cache(batch=batch, width=width)
 
     def extend(
@@ -136,9 +136,9 @@ class Model(Settings, ABC):
     ) -> tuple[Tensor, "Cache"]:
         """Return the logits of the following tokens, and the extended cache; by default all tokens are computed again.
 
-        ids_MBT: their position ids, if the batch had any. visible_MBK: mask of the positions they see, including
-        themselves. The old `cache` must not be used again. A cache of tokens only raises ValueError for `visible_MBK`,
-        and after a batch with groups.
+        ids_MBT: their position ids, if the batch had ids. visible_MBK: mask of the positions they see, including
+        themselves. The old `cache` must not be used again. Without a KV cache raises ValueError for `visible_MBK`, and
+        after a batch with groups.
         """
         if visible_MBK is not None:
             raise ValueError(f"{self.name} has no KV cache and cannot mask positions")
@@ -148,22 +148,22 @@ class Model(Settings, ABC):
         return self.logits(weights, extended.batch, noise, form)[:, :, -tokens_MBT.shape[-1] :], extended
 
     def compute_attention(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
-        """Return the attention weights (M, B, H, T, T) of every layer, queries by keys; none unless overridden.
+        """Return the attention weights (M, B, H, T, T) of every layer, queries by keys; empty unless overridden.
 
-        The weights of a query sum to one, or are all zero if it attends to nothing.
+        The weights of a query sum to 1, or are all 0 if the query has no keys.
         """
         return ()
 
     def measure_rows(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """Return values of each row for its own metrics, (M, B, ...); `recorded` has the values of the last pass."""
+        """Return values of each row for the model's metrics, (M, B, ...); recorded: values of the last pass by name."""
         return {}
 
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
-        """Return its own metrics, (M, L), from `measure_rows` of the whole batch: means over rows unless overridden."""
+        """Return the model's metrics, (M, L), from `measure_rows` of all rows: means over rows unless overridden."""
         return {name: value.mean(dim=1) for name, value in rows.items()}
 
 
@@ -171,7 +171,7 @@ class Model(Settings, ABC):
 class Cache:
     """A cache of the tokens so far, at most `width`.
 
-    batch: the tokens, and their ids if they have any. state: the model's KV cache, if it has one.
+    batch: the tokens, and their ids if the batch has ids. state: the model's KV cache, None without it.
     """
 
     batch: Batch
@@ -184,7 +184,7 @@ class Cache:
         return self.batch.tokens.shape[-1]
 
     def truncate(self, length: int) -> "Cache":
-        """Return the cache of the first `length` tokens; the others will be overwritten."""
+        """Return the cache of the first `length` tokens."""
         ids = None if self.batch.ids is None else self.batch.ids[..., :length]
         tokens = self.batch.tokens[..., :length]
         return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids))

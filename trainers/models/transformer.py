@@ -1,6 +1,6 @@
 """The base of the causal decoder and the bidirectional encoder: embedding, positions, blocks, head.
 
-Shapes: M member, B batch, T position, D width, V vocabulary.
+Shapes: M members, B rows, T positions, D width, V vocabulary.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.models.attention import AttentionWeights
-from trainers.models.block import BIASES, Form, block, block_drops, block_parameters
+from trainers.models.block import BIASES, BlockForm, block, block_drops, block_parameters
 from trainers.models.dropout import SITES, dropout_rate, dropout_sites, repeated_name_problems
 from trainers.models.key_value_cache import LayerCache, TokenCache
 from trainers.models.model import Cache, Model, Recorded
@@ -68,7 +68,7 @@ class Transformer(Model):
     )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of the number of heads, of the encoding for them, of an odd gated width, of repeated names."""
+        """Yield problems of the number of heads, of an odd width of a gated MLP, and of repeated names."""
         if self.head_width is None and self.width % self.heads:
             message = f"{self.heads} does not divide width {self.width}"
             yield Problem(key="heads", given=self.heads, message=message, allowed="a divisor of width, or a head_width")
@@ -81,14 +81,14 @@ class Transformer(Model):
         yield from repeated_name_problems("dropout_sites", self.dropout_sites)
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Yield problems of a task that needs a causal model, generates texts or has other outputs."""
+        """Yield problems with a task that needs a causal model, generates texts or has other outputs than inputs."""
         if task.causal and not self.causal:
             message = "is not causal: it sees the tokens it should predict, since this task scores every prefix"
             yield Problem(key="name", given=self.name, message=message, allowed="a causal model")
         elif task.passes > 1 and self.position.looks_ahead:
             message = f"looks at later tokens, which do not exist yet when {task.name} generates texts"
             yield Problem(
-                key="position", given=self.position.name, message=message, allowed="an encoding that does not"
+                key="position", given=self.position.name, message=message, allowed="an encoding without later tokens"
             )
         if self.tied and task.inputs != task.outputs:
             message = f"the task has {task.inputs} input tokens and {task.outputs} output tokens"
@@ -106,9 +106,9 @@ class Transformer(Model):
         return self.hidden or 4 * self.width
 
     @property
-    def block_form(self) -> Form:
+    def block_form(self) -> BlockForm:
         """The architecture of its blocks."""
-        return Form(
+        return BlockForm(
             norm=self.norm,
             norm_type=self.norm_type,
             mlp=self.mlp,
@@ -130,11 +130,11 @@ class Transformer(Model):
         return self.position.metrics
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
-        """Return embedding, positions, blocks, final norm and untied head, as far as it has them."""
-        declared = self._declared(task)
+        """Return the parameters of embedding, positions, blocks, final norm and untied head, as far as it has them."""
+        declared = self._declare_parameters(task)
         return tuple(replace(p, decay=p.decay or (self.decay_embeddings and len(p.shape) > 1)) for p in declared)
 
-    def _declared(self, task: Task) -> Iterator[Parameter]:
+    def _declare_parameters(self, task: Task) -> Iterator[Parameter]:
         width, std, form = self.width, self.init_std, self.block_form
         inner = self.heads * self.head_width_used
         sizes = Sizes(
@@ -182,7 +182,7 @@ class Transformer(Model):
         self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
     ) -> tuple[Tensor, Cache]:
         """Return logits and KV cache of a batch. Raises ValueError for more tokens than `width`."""
-        if not self._caches:
+        if not self._has_cache:
             return super().start(weights, batch, width, noise, form)
         m, b, t = batch.tokens.shape
         if t > width:
@@ -202,8 +202,8 @@ class Transformer(Model):
         noise: Noise | None,
         form: str,
     ) -> tuple[Tensor, Cache]:
-        """Return logits of the following tokens, and the extended KV cache; the old one is overwritten."""
-        if not self._caches:
+        """Return logits of the following tokens, and the extended KV cache; the old cache is overwritten."""
+        if not self._has_cache:
             return super().extend(weights, cache, tokens_MBT, ids_MBT, visible_MBK, noise, form)
         extended, state = cache.append(tokens_MBT, ids_MBT), cache.state
         first, last = cache.length, extended.length
@@ -218,22 +218,22 @@ class Transformer(Model):
     @property
     def supports_masked_cache(self) -> bool:
         """Whether it has a KV cache and its encoding does not depend on adjacent tokens."""
-        return self._caches and not self.position.depends_on_adjacency
+        return self._has_cache and not self.position.depends_on_adjacency
 
     @property
     def cache_size_per_token(self) -> int:
-        """Size of keys and values of every layer; 0 without a KV cache."""
-        return 2 * self.layers * self.heads * self.head_width_used if self._caches else 0
+        """The size of the keys and values of all layers per token, in numbers; 0 without a KV cache."""
+        return 2 * self.layers * self.heads * self.head_width_used if self._has_cache else 0
 
     @property
-    def _caches(self) -> bool:
-        """Whether it has a KV cache: no token depends on later ones."""
+    def _has_cache(self) -> bool:
+        """Whether it has a KV cache: no token depends on later tokens."""
         return self.causal and not self.position.looks_ahead
 
     def _full_pass(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
         m, b, t = batch.tokens.shape
         ids = self.position.assign_ids(batch.ids, (m, b, t), noise)
-        real = None if self._caches else batch.real_mask()  # without later tokens there is no padding to mask
+        real = None if self._has_cache else batch.real_mask()  # a causal model does not see the padding at the end
         return self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, visible=real, **more)
 
     def _pass(
@@ -281,11 +281,11 @@ class Transformer(Model):
     def measure_rows(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """Return values of each row for the metrics of the positional encoding."""
+        """Return the metrics of the positional encoding for each row, (M, B, L)."""
         return self.position.measure_rows(lengths, recorded)
 
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
-        """Return the metrics of the positional encoding."""
+        """Return the metrics of the positional encoding, (M, L)."""
         return self.position.reduce(rows)

@@ -20,27 +20,26 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainers.errors import place_in_user_code
-from trainers.models.keyed_dropout import DropoutDraws, WatchedDropout, dropout_of
+from trainers.models.keyed_dropout import DropoutDraws, WatchedDropout, use_dropout
 from trainers.positions.context import Recorder
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.recording import Values, recording_to
 
-_MEMBERS, _ROWS, _FEW = 2, 3, 8  # members and rows of a trial, and positions, or fewer if the task has fewer
+_MEMBERS, _ROWS, _MAX_POSITIONS = 2, 3, 8  # of a trial
 _DRAWS = (
-    "draws random numbers, which all members would share; allowed: nn.Dropout as a layer of its own, or "
-    "trainers.dropout in place of functional.dropout; give a dropout of 0 to nn.MultiheadAttention, nn.GRU and other "
-    "layers that drop within"
+    "draws random numbers, which all members would share; allowed: nn.Dropout layers, trainers.dropout instead of "
+    "functional.dropout, and dropout=0 in nn.MultiheadAttention, nn.GRU and the like"
 )
-ASKED = ("ids", "groups", "lengths")  # parameters of `forward` behind the tokens that get tensors of the batch
-TRAINING = "training"  # the parameter that gets whether this is a training step
+ASKED = ("ids", "groups", "lengths")  # parameters of `forward` after the tokens that get tensors of the batch
+TRAINING = "training"  # the parameter of `forward` that tells whether this is a training step
 
 
 class Trial(NamedTuple):
-    """Result of a trial: problems that prevent training, and why vmap cannot run the module (None if it can).
+    """The result of a trial.
 
-    has_dropout: whether the module drops anything. recorded: shapes of the values that it records in a pass over TRIAL
-    rows and TRIAL tokens, by name.
+    problems: why the module cannot be trained. gap: why vmap cannot run it, None if it can. has_dropout: whether it
+    has dropout. recorded: name of each recorded value -> why it cannot be a metric, None if it can.
     """
 
     problems: tuple[str, ...]
@@ -51,7 +50,7 @@ class Trial(NamedTuple):
 
 @lru_cache(maxsize=32)
 def asked_names(module: nn.Module) -> Mapping[str, bool]:
-    """Return the names of ASKED and TRAINING among the parameters of `forward`, and whether each is required."""
+    """Return the parameters of `forward` that are in ASKED or TRAINING: name -> whether it is required."""
     parameters = [*inspect.signature(module.forward).parameters.values()][1:]
     return {
         parameter.name: parameter.default is parameter.empty
@@ -61,10 +60,10 @@ def asked_names(module: nn.Module) -> Mapping[str, bool]:
 
 
 def asked_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
-    """Return the tensors of a batch that `forward` takes by name: ids and groups (M, B, T), lengths (M, B).
+    """Return the tensors of a batch for the parameters of `forward`, by name: ids and groups (M, B, T), lengths (M, B).
 
-    A batch without it gives ids 0..T-1, groups of zeros and lengths T to a required parameter, and nothing to one with
-    a default.
+    If the batch does not have a tensor, a required parameter gets ids 0..T-1, groups of zeros or lengths T, and a
+    parameter with a default keeps its default.
     """
     tokens = batch.tokens
     absent = {
@@ -94,12 +93,12 @@ def call_members(
 ) -> Tensor:
     """Return the logits (M, B, T, V) of a module with the weights of each member; all members share the buffers.
 
-    The module gets the tokens, and what else of the batch its `forward` asks for.
+    The module gets the tokens, and the other tensors of the batch that its `forward` has parameters for.
 
-    noise: of a pass with dropout, None without. record: gets the values that the module records, (M, ...) each.
-    training: whether this is a training step. stacked: whether torch.func.vmap computes all members at once; otherwise
-    one is computed after another. Raises ValueError for a name under which members called one after another record
-    different numbers of values.
+    noise: random numbers of dropout, None for a pass without dropout. record: gets the values that the module records,
+    (M, ...) each. training: whether this is a training step. stacked: whether torch.func.vmap computes all members at
+    once, or each is computed after the other. Raises ValueError if members that are computed one after another record
+    different numbers of values under a name.
     """
     from torch.func import functional_call, vmap  # importing it takes more than a second
 
@@ -109,19 +108,19 @@ def call_members(
     asked, flags = asked_tensors(module, batch), {TRAINING: training} if TRAINING in asked_names(module) else {}
     draws = None if noise is None else DropoutDraws(noise, count, rows, places_M1[0])
 
-    # One member; under vmap its place selects its dropout.
-    def call_one(
-        of_member: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], draws: DropoutDraws | None
+    # A single member; under vmap its index selects its dropout.
+    def call_member(
+        parameters: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], draws: DropoutDraws | None
     ) -> tuple[Tensor, dict[str, list[Tensor]]]:
-        values = Values()
-        with dropout_of(draws) if draws else nullcontext(), recording_to(values) if record else nullcontext():
-            logits: Tensor = functional_call(module, (of_member, dict(buffers)), (tokens_BT,), {**asked, **flags})
-        return logits, {name: [_as_tensor(value, logits) for value in of_name] for name, of_name in values.items()}
+        recorded = Values()
+        with use_dropout(draws) if draws else nullcontext(), recording_to(recorded) if record else nullcontext():
+            logits: Tensor = functional_call(module, (parameters, dict(buffers)), (tokens_BT,), {**asked, **flags})
+        return logits, {name: [_as_tensor(value, logits) for value in values] for name, values in recorded.items()}
 
     def call_stacked(
-        of_member: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], place_1: Tensor
+        parameters: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], place_1: Tensor
     ) -> tuple[Tensor, dict[str, list[Tensor]]]:
-        return call_one(of_member, tokens_BT, asked, draws and replace(draws, member=place_1))
+        return call_member(parameters, tokens_BT, asked, draws and replace(draws, member=place_1))
 
     # All members at once, or one after another.
     with sdpa_kernel(SDPBackend.MATH):  # the only backend that vmap can batch
@@ -129,18 +128,18 @@ def call_members(
             logits, recorded = vmap(call_stacked, randomness="error")(dict(weights), batch.tokens, asked, places_M1)
         else:
             # Copies, because the bits of a product may depend on the alignment of its factors in memory.
-            members = [{name: own_M[m].clone() for name, own_M in weights.items()} for m in range(count)]
-            called = [
-                call_one(
-                    of_member,
+            members = [{name: weight_M[m].clone() for name, weight_M in weights.items()} for m in range(count)]
+            results = [
+                call_member(
+                    parameters,
                     batch.tokens[m],
                     {name: value[m] for name, value in asked.items()},
                     draws and draws.select(m),
                 )
-                for m, of_member in enumerate(members)
+                for m, parameters in enumerate(members)
             ]
-            logits = torch.stack([of_member for of_member, _ in called])
-            recorded = _stack_recorded([of_member for _, of_member in called])
+            logits = torch.stack([member_logits for member_logits, _ in results])
+            recorded = _stack_recorded([member_values for _, member_values in results])
     if record:
         for name, values in recorded.items():
             for value in values:
@@ -154,15 +153,15 @@ def _as_tensor(value: Tensor | float, logits: Tensor) -> Tensor:
 
 def _stack_recorded(members: Sequence[Mapping[str, Sequence[Tensor]]]) -> dict[str, list[Tensor]]:
     """Return the recorded values of all members, (M, ...) each."""
-    for name in dict.fromkeys(name for of_member in members for name in of_member):
-        counts = [len(of_member.get(name, ())) for of_member in members]
+    for name in dict.fromkeys(name for values in members for name in values):
+        counts = [len(values.get(name, ())) for values in members]
         if len({*counts}) > 1:
             raise ValueError(
                 f"records {min(counts)} values of {name} for one member and {max(counts)} for another; "
-                "allowed: as many for every member, such as one at the end of `forward`"
+                "allowed: the same number for every member"
             )
     return {
-        name: [torch.stack(values) for values in zip(*(of_member[name] for of_member in members), strict=True)]
+        name: [torch.stack(same) for same in zip(*(values[name] for values in members), strict=True)]
         for name in members[0]
     }
 
@@ -170,13 +169,13 @@ def _stack_recorded(members: Sequence[Mapping[str, Sequence[Tensor]]]) -> dict[s
 def try_module(
     module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool, has_rate: bool = False
 ) -> Trial:
-    """Call a module on a few random tokens with the weights of two members, by vmap, or one by one if vmap fails.
+    """Return the result of calling a module on random tokens for two members, by vmap, or one by one if vmap fails.
 
-    `other` is the same module built with another seed. sizes: input tokens, output tokens, positions. has_rate: whether
-    the model has a dropout rate of every member.
+    other: the same module built with another seed. sizes: (input tokens, output tokens, positions). has_rate: whether
+    the model has a dropout rate for every member.
     """
     watched = WatchedDropout(has_rate)
-    with dropout_of(watched):
+    with use_dropout(watched):
         trial = _try_calls(module, other, sizes, causal)
     return trial._replace(has_dropout=watched.has_dropout)
 
@@ -185,9 +184,9 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
     if problems := tuple(_declaration_problems(module, other)):
         return Trial(problems)
 
-    # Call it under vmap; if that fails, one member after another.
+    # Call it under vmap; if this fails, one member after another.
     inputs, _, positions = sizes
-    length = min(positions, _FEW)
+    length = min(positions, _MAX_POSITIONS)
     tokens = torch.randint(0, inputs, (_MEMBERS, _ROWS, length), generator=torch.Generator().manual_seed(0))
     gap, before = None, torch.random.get_rng_state()
     try:
@@ -206,7 +205,7 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
         torch.random.set_rng_state(before)
         return Trial((_DRAWS,))
 
-    # Check what it returned: in training, and in evaluation if it differs there.
+    # Check its output in training, and in evaluation if it may differ there.
     stacked = gap is None
     problems = tuple(_state_problems(module, tokens, logits, stacked=stacked))
     problems = problems or tuple(_output_problems(module, tokens, logits, sizes, causal, stacked=stacked))
@@ -218,16 +217,16 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
 
 
 def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
-    behind = [*inspect.signature(module.forward).parameters.values()][1:]
+    """Yield problems of the parameters of `forward`, of frozen parameters, and of random buffers."""
     unknown = [
         parameter.name
-        for parameter in behind
+        for parameter in [*inspect.signature(module.forward).parameters.values()][1:]
         if parameter.name not in (*ASKED, TRAINING)
         and parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     yield from (
-        f"asks for {name}; allowed: forward(self, tokens), then {', '.join((*ASKED, TRAINING))}" for name in unknown
+        f"forward has the parameter {name}; allowed: tokens, {', '.join((*ASKED, TRAINING))}" for name in unknown
     )
     frozen = [
         name for name, tensor in module.named_parameters() if not (tensor.requires_grad and tensor.is_floating_point())
@@ -239,29 +238,29 @@ def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
 
 
 def _try_passes(module: nn.Module, tokens: Tensor, *, stacked: bool) -> tuple[Tensor, dict[str, str | None]]:
-    """Return the logits of a training step, and the result of `_describe_recorded` after an evaluation."""
+    """Return the logits of a training step, and the values recorded in an evaluation, as in `Trial.recorded`."""
     logits, shapes = _compute_logits(module, tokens, stacked=stacked), dict[str, set[tuple[int, ...]]]()
 
-    def keep(name: str, value: Tensor) -> None:
+    def record_shape(name: str, value: Tensor) -> None:
         shapes.setdefault(name, set()).add(tuple(value.shape[1:]))
 
-    _compute_logits(module, tokens, keep, training=False, stacked=stacked)
+    _compute_logits(module, tokens, record_shape, training=False, stacked=stacked)
     return logits, dict(_describe_recorded(shapes, *tokens.shape[1:]))
 
 
 def _describe_recorded(
     shapes: Mapping[str, set[tuple[int, ...]]], rows: int, length: int
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield the names of recorded values, with a problem of one that cannot be a metric."""
-    for name, of_name in shapes.items():
-        wrong = sorted(of_name - {(), (rows,), (rows, length)})
+    """Yield the name of each recorded value, with why it cannot be a metric, None if it can."""
+    for name, recorded in shapes.items():
+        wrong = sorted(recorded - {(), (rows,), (rows, length)})
         yield name, f"has the shape {wrong[0]} for tokens ({rows}, {length})" if wrong else None
 
 
 def _compute_logits(
     module: nn.Module, tokens: Tensor, record: Recorder | None = None, *, training: bool = True, stacked: bool
 ) -> Tensor:
-    """Return the logits of members that have the weights of the module; in training, after computing a gradient."""
+    """Return the logits of members with the weights of the module; in training also compute a gradient."""
     weights = {name: torch.stack([parameter.detach()] * _MEMBERS) for name, parameter in module.named_parameters()}
     buffers, batch = dict(module.named_buffers()), Batch(tokens, tokens)
     with nullcontext() if training else torch.no_grad():
@@ -273,14 +272,14 @@ def _compute_logits(
 
 
 def _state_problems(module: nn.Module, tokens: Tensor, logits: Tensor, *, stacked: bool) -> Iterator[str]:
-    """Yield state that a call changes, which later calls and other members would see."""
+    """Yield problems of state that a call changes, because later calls and other members would see it."""
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     again = _compute_logits(module, tokens, stacked=stacked)
     changed = [name for name, buffer in module.named_buffers() if not torch.equal(before[name], buffer)]
     if changed:
         yield f"changes its buffer {', '.join(changed)} in each call, but all members share buffers"
     elif not torch.equal(again.nan_to_num(), logits.nan_to_num()):
-        yield "returns other logits for the same tokens and weights in a second call; a call must not change the module"
+        yield "returns other logits in a second call with the same inputs; a call must not change the module"
 
 
 def _output_problems(
@@ -293,6 +292,7 @@ def _output_problems(
     training: bool = True,
     stacked: bool,
 ) -> Iterator[str]:
+    """Yield problems of the logits: their shape, values that are not finite, mixed rows, and later tokens."""
     _, rows, length = tokens.shape
     inputs, outputs, _ = sizes
     if logits.shape != (_MEMBERS, rows, length, outputs):
@@ -301,12 +301,12 @@ def _output_problems(
     elif not torch.isfinite(logits).all():
         yield "returns logits that are not finite with its initial weights"
     else:
-        # Other tokens in the first row may change no other row; in the last column, no earlier one of a causal task.
+        # Changed tokens in the first row must not change other rows; in the last column, not the columns before it.
         changed = tokens.clone()
         changed[:, 0] = (changed[:, 0] + 1) % inputs
         moved = _compute_logits(module, changed, training=training, stacked=stacked)
         if not torch.allclose(moved[:, 1:], logits[:, 1:], rtol=1e-4, atol=1e-5):
-            yield "mixes rows of a batch; tokens are (rows, length): give recurrent layers of torch batch_first=True"
+            yield "mixes rows of a batch: tokens are (rows, length); recurrent layers of torch need batch_first=True"
             return
         changed = tokens.clone()
         changed[..., -1] = (changed[..., -1] + 1) % inputs
@@ -316,6 +316,7 @@ def _output_problems(
 
 
 def _describe_gap(error: BaseException) -> str:
+    """Return why vmap cannot run a module, with the line of the user's code."""
     text = (str(error).strip().splitlines() or [""])[0]
     if operator := re.search(r"aten::\w+", text):
         return f"no vmap rule for {operator[0]}{place_in_user_code(error)}"

@@ -1,9 +1,9 @@
-"""Models of your own as plain torch modules, called for all members at once by torch.func.vmap where it can.
+"""Models of your own as plain torch modules, called for all members at once by torch.func.vmap if it works.
 
-A module takes tokens (B, T) and returns logits (B, T, V) of one member. A module that vmap cannot run, such as nn.GRU,
-is called for one member after another. It may ask for more by the names of the parameters of `forward`: ids, groups
-and lengths of the batch, and training, whether this is a training step. nn.Dropout and `trainers.dropout` draw keyed
-random numbers; a module that draws torch's, which members would share, is refused before training. What it records by
+A module takes tokens (B, T) and returns logits (B, T, V) of a member. A module that vmap cannot run, such as nn.GRU, is
+called for one member after another. Further parameters of `forward` are passed by name: ids, groups and lengths of the
+batch, and training, whether this is a training step. nn.Dropout and `trainers.dropout` draw keyed random numbers; a
+module that draws torch's random numbers, which members would share, is rejected before training. Values recorded by
 `trainers.record` can be metrics.
 Shapes: S seeds, M members, B rows, T positions, V output tokens.
 """
@@ -28,7 +28,7 @@ from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
 
-Sizes = tuple[int, int, int]
+ModuleSizes = tuple[int, int, int]  # input tokens, output tokens, positions
 _STACKED, _LOOPED = "vmapped", "looped"
 
 
@@ -36,9 +36,9 @@ class Vmapped(Model):
     """Base of models that are a torch module; a subclass declares settings, and `build` makes the module.
 
     A member starts with the weights of the module built after `torch.manual_seed(seed)`. Weight decay acts on matrices
-    except those of torch.nn.Embedding. Every dropout drops at its own rate, or, if the subclass has the field
-    `dropout`, declared with `trainers.models.dropout.dropout_rate()`, at the rate of the member. Of the values that the
-    module records those named in `metrics`, with their better direction, are its metrics.
+    except torch.nn.Embedding. Every dropout has its own rate, or the rate of the member if the subclass has the field
+    `dropout`, declared with `trainers.models.dropout.dropout_rate()`. metrics: the recorded values that are metrics,
+    with their better direction.
     """
 
     compiling = "never"  # a module may have graph breaks
@@ -50,7 +50,7 @@ class Vmapped(Model):
         """Return the module for these numbers of input tokens, output tokens and positions."""
 
     def choose_form(self, task: Task) -> str:
-        """Return how members are computed, and the sizes of the module, because `logits` does not have the task."""
+        """Return how members are computed and the sizes of the module, as text for `logits`, which has no task."""
         return " ".join(map(str, (_STACKED if self.explain_loop(task) is None else _LOOPED, *_sizes(task))))
 
     def explain_loop(self, task: Task) -> str | None:
@@ -58,7 +58,7 @@ class Vmapped(Model):
         return _try_build(self, _sizes(task), task.causal).gap
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Yield problems of the module for this task, found by calling it on a few tokens."""
+        """Yield problems of the module with this task, by calling it on a few tokens."""
         key = "module" if "module" in type(self).__dataclass_fields__ else "name"
         given, trial = getattr(self, key, None), _try_build(self, _sizes(task), task.causal)
         for message in trial.problems:
@@ -66,7 +66,7 @@ class Vmapped(Model):
         if trial.problems:
             return
         if task.has_groups and "groups" not in asked_names(_build_template(self, _sizes(task))):
-            message = f"does not ask for token groups, which the task {task.name} has"
+            message = f"its forward has no parameter groups, but the task {task.name} has token groups"
             yield Problem(key=key, given=given, message=message, allowed="forward(self, tokens, groups)")
         rate = getattr(self, "dropout", 0.0) if self._has_rate else 0.0
         if rate > 0.0 and not trial.has_dropout:
@@ -75,10 +75,10 @@ class Vmapped(Model):
         yield from self._metric_problems(key, task, trial.recorded)
 
     def _metric_problems(self, key: str, task: Task, recorded: Mapping[str, str | None]) -> Iterator[Problem]:
-        """Yield problems of `metrics`; `recorded`: names that the module records, with a problem of the shape."""
+        """Yield problems of `metrics`; recorded: as in `Trial.recorded`."""
         if self.recorded_metrics and type(task).score_batch is not Task.score_batch:
             message = f"has metrics of a pass over a batch, but the task {task.name} scores generated texts"
-            yield Problem(key=key, given=getattr(self, key, None), message=message, allowed="no metrics of its own")
+            yield Problem(key=key, given=getattr(self, key, None), message=message, allowed="a module without metrics")
         for name in self.recorded_metrics:
             message, allowed, close = f"the metric {name} {recorded.get(name)}", "(), (rows,) or (rows, length)", None
             if name not in recorded:
@@ -90,12 +90,12 @@ class Vmapped(Model):
 
     @property
     def recorded_metrics(self) -> tuple[str, ...]:
-        """Its metrics, unless a subclass has a `measure_rows` of its own."""
+        """The metrics of the module, unless a subclass overrides `measure_rows`."""
         return tuple(self.metrics) if type(self).measure_rows is Model.measure_rows else ()
 
     @property
     def draws_random_numbers(self) -> bool:
-        """Whether a dropout may draw at its own rate."""
+        """Whether dropouts may have rates of their own."""
         return not self._has_rate
 
     @property
@@ -122,7 +122,7 @@ class Vmapped(Model):
         }
 
     def other_tensors(self, task: Task) -> Mapping[str, Tensor | str]:
-        """Return the buffers in the state_dict of the module, and the names of tied parameters beside the first."""
+        """Return the buffers in the state_dict of the module, and the further names of tied parameters."""
         module = _build_template(self, _sizes(task))
         first = {id(value): name for name, value in module.named_parameters()}
         stored: Mapping[str, Tensor] = module.state_dict(keep_vars=True)
@@ -146,13 +146,13 @@ class Vmapped(Model):
     ) -> Tensor:
         """Return logits (M, B, T, V) at every position.
 
-        Raises ValueError for a batch with groups if the module does not ask for them.
+        Raises ValueError for a batch with groups if `forward` has no such parameter.
         """
         inputs, outputs, positions = map(int, form.split()[1:])
         sizes = (inputs, outputs, positions)
         module = _build_template(self, sizes)
         if batch.groups is not None and "groups" not in asked_names(module):
-            raise ValueError(f"{self.name} does not ask for groups, which the batch has; use a decoder")
+            raise ValueError(f"{self.name}: forward has no parameter groups, but the batch has groups; use a decoder")
         weight = next(iter(weights.values()))
         buffers = _buffers(self, sizes, weight.device, weight.dtype)
         training, stacked = noise is None or noise.training, form.startswith(_STACKED)
@@ -162,21 +162,21 @@ class Vmapped(Model):
 
 @register("model", "vmapped")
 class NamedModule(Vmapped):
-    """A torch module of your own, by the name of its class, which is called with inputs, outputs and positions."""
+    """A torch module of your own, by the name of its class, which is built as Net(inputs, outputs, positions)."""
 
     module: str = setting(help="the class, such as my_models.Net; list my_models under `imports`")
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """The attribute `metrics` of the class, a mapping; none without it."""
+        """The attribute `metrics` of the class if it is a mapping, else no metrics."""
         try:
             metrics = getattr(self._find_class(), "metrics", {})
-        except (LookupError, TypeError):  # which `build` reports
+        except (LookupError, TypeError):  # reported by `build`
             return {}
         return metrics if isinstance(metrics, Mapping) else {}
 
     def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
-        """Return Net(inputs, outputs, positions). Raises LookupError or TypeError if the name is no such class."""
+        """Return Net(inputs, outputs, positions). Raises LookupError or TypeError if `module` names no torch module."""
         built: nn.Module = self._find_class()(inputs, outputs, positions)
         return built
 
@@ -190,30 +190,30 @@ class NamedModule(Vmapped):
         return cls
 
 
-def _sizes(task: Task) -> Sizes:
+def _sizes(task: Task) -> ModuleSizes:
     return task.inputs, task.outputs, task.positions
 
 
-def _build_seeded(model: Vmapped, sizes: Sizes, seed: int) -> nn.Module:
+def _build_seeded(model: Vmapped, sizes: ModuleSizes, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return replace_dropout(model.build(*sizes))
 
 
 @lru_cache(maxsize=32)
-def _build_template(model: Vmapped, sizes: Sizes) -> nn.Module:
+def _build_template(model: Vmapped, sizes: ModuleSizes) -> nn.Module:
     return _build_seeded(model, sizes, 0)
 
 
 @lru_cache(maxsize=32)
-def _buffers(model: Vmapped, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Return the buffers, which all members share; floating-point ones in the dtype of the weights."""
+def _buffers(model: Vmapped, sizes: ModuleSizes, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Return the buffers, which all members share, on a device; floating-point buffers in the dtype of the weights."""
     buffers = _build_template(model, sizes).named_buffers()
     return {name: buffer.to(device, dtype if buffer.is_floating_point() else buffer.dtype) for name, buffer in buffers}
 
 
 @lru_cache(maxsize=256)
-def _try_build(model: Vmapped, sizes: Sizes, causal: bool) -> Trial:
+def _try_build(model: Vmapped, sizes: ModuleSizes, causal: bool) -> Trial:
     try:
         module, other = _build_template(model, sizes), _build_seeded(model, sizes, 1)
     except (Exception, SystemExit) as error:  # any error of the user's code

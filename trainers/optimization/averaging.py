@@ -1,7 +1,7 @@
-"""Weight averages of one training trajectory. They feed back into training only through a loss that reads them.
+"""Weight averages of a training trajectory. They feed back into training only through a loss that reads them.
 
-An average has `buffers` of shape (M, P), updates them after every optimiser step and computes the weights to evaluate.
-Its hyperparameters may differ between members: they arrive as tensors of shape (M, 1).
+An average has `buffers` of shape (M, P), updates them after every optimizer step and computes the weights to evaluate.
+Its hyperparameters may differ between members: they are passed as tensors (M, 1).
 
 - EMA:  ema <- decay * ema + (1 - decay) * theta.
 - BEMA: bias-corrected EMA, "EMA Without the Lag: Bias-Corrected Iterate Averaging Schemes", arXiv:2508.00180, eq. for
@@ -24,33 +24,34 @@ from trainers.settings.fields import Settings, setting, settings_fields
 from trainers.settings.registry import register
 from trainers.tensors.parameters import ParameterLayout
 
-LARGE_SHARE = 0.1  # of the weights that an average started from; above it the average says little about training
-_EXACT = 2**16  # updates of which each factor is computed; later ones are sampled
+LARGE_SHARE = 0.1  # of the initial weights in an average; above it, the average says little about training
+_EXACT_UPDATES = 2**16  # the factors of later updates are sampled
 
 
 class Average(Settings, ABC):
     """Base of every weight average. Shapes: weights (M, P), member hyperparameters in `h` (M, 1).
 
-    `neutral` values of hyperparameters have no effect; one that is neutral in every member is left out of `h`.
+    neutral: values of hyperparameters without effect; a hyperparameter that has its value in every member is left out
+    of `h`.
     """
 
     neutral: ClassVar[Mapping[str, float]] = {}
 
     @property
     def source(self) -> "Average":
-        """The average whose buffers it uses, by default itself; averages with the same source share buffers."""
+        """The average whose buffers this average uses, by default itself; averages with the same source share them."""
         return self
 
     def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
-        """Yield problems for which only a new configuration is refused; its model has these parameters."""
+        """Yield problems that reject a new configuration, but not a recorded one; parameter_names: of the model."""
         return iter(())
 
     def start_share(self, steps: int) -> float:
-        """Return the share that the weights it started from have in the average after `steps`; 0 if it has none."""
+        """Return the share of the initial weights in the average after `steps` steps, from 0 to 1."""
         return 0.0
 
     def start_remedy(self, steps: int) -> str:
-        """Return which setting keeps so much of the weights it started from, and a value that leaves less."""
+        """Return as text which settings make this share large, and how to lower it."""
         return ""
 
     @abstractmethod
@@ -61,11 +62,14 @@ class Average(Settings, ABC):
     def update(
         self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
-        """Return the buffers after optimiser step `step` (1, 2, ...), at `theta`; the same tensor if unchanged."""
+        """Return the buffers after optimizer step `step` (1, 2, ...) to the weights `theta`.
+
+        An unchanged buffer may be returned as the same tensor.
+        """
 
     @abstractmethod
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
-        """Return the weights to evaluate; `layout` has the columns of every parameter."""
+        """Return the weights to evaluate, (M, P); layout: the columns of every parameter."""
 
 
 def _interpolate(past: Tensor, theta: Tensor, old: Tensor, new: Tensor) -> Tensor:
@@ -74,7 +78,7 @@ def _interpolate(past: Tensor, theta: Tensor, old: Tensor, new: Tensor) -> Tenso
 
 
 def _apply_due(moved: Tensor, past: Tensor, theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
-    """Return `moved` if an update is due, `theta` during the burn-in, else `past`."""
+    """Return `moved` for members whose update is due, `theta` during the burn-in, else `past`."""
     after = step - h["burn_in"] if "burn_in" in h else step
     if "update_period" in h:
         moved = torch.where(after % h["update_period"] == 0, moved, past)
@@ -82,17 +86,17 @@ def _apply_due(moved: Tensor, past: Tensor, theta: Tensor, step: Tensor, h: Mapp
 
 
 def _count_updates(average: "Ema | Bema", steps: int) -> int:
-    """Return how many updates an average has had after `steps`, those of the burn-in not counted."""
+    """Return the number of updates of an average in `steps` steps, without the burn-in."""
     return max(0, steps - average.burn_in) // average.update_period
 
 
 @lru_cache(maxsize=256)
 def _log_start_share(kappa: float, rho: float, gamma: float, update_period: int, updates: int) -> float:
-    """Return the logarithm of the product of 1 - beta_t over the updates of BEMA; every configuration is asked."""
+    """Return the logarithm of the product of 1 - beta_t over the updates of BEMA; cached, since many sweeps need it."""
     log = 0.0
-    for first, last in ((1, min(updates, _EXACT)), (_EXACT + 1, updates)):
+    for first, last in ((1, min(updates, _EXACT_UPDATES)), (_EXACT_UPDATES + 1, updates)):
         if (count := last - first + 1) > 0:
-            after = update_period * torch.linspace(first, last, min(count, _EXACT), dtype=torch.float64)
+            after = update_period * torch.linspace(first, last, min(count, _EXACT_UPDATES), dtype=torch.float64)
             beta = (rho + gamma * after) ** -kappa if kappa >= 0 else torch.ones_like(after)
             log += count * float(torch.log1p(-beta).mean())
     return log
@@ -149,7 +153,7 @@ class Ema(Average):
         return f"decay {self.decay:.6g}, updates {updates}; a decay of {decay:.12g} would leave 1 %"
 
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
-        """Return the average as the one buffer."""
+        """Return the average as a single buffer."""
         return (theta.clone(),)
 
     def update(
@@ -184,7 +188,7 @@ class Bema(Average):
     neutral: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
 
     def start_share(self, steps: int) -> float:
-        """Return the product of 1 - beta_t over the updates, less alpha_t of the last one; 0 during the burn-in."""
+        """Return the product of 1 - beta_t over the updates, minus alpha_t of the last update; 0 during the burn-in."""
         if steps <= self.burn_in:
             return 0.0
         if (updates := _count_updates(self, steps)) == 0:
@@ -194,7 +198,7 @@ class Bema(Average):
         return max(0.0, math.exp(log) - alpha)
 
     def start_remedy(self, steps: int) -> str:
-        """Return which settings make it follow the training weights sooner."""
+        """Return as text which settings make the average follow the training weights sooner."""
         if _count_updates(self, steps) == 0:
             return _explain_no_update(self, steps)
         return f"kappa {self.kappa:g}, rho {self.rho:g}; smaller ones leave less"
@@ -243,7 +247,7 @@ class NormMatched(Bema):
         return Bema(**{item.name: getattr(self, item.name) for item in settings_fields(Bema)})
 
     def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
-        """Yield a problem if no parameter is named, and one for each name that is no parameter."""
+        """Yield a problem if the list of names is empty, and a problem for each unknown name."""
         names = parameter_names() if self.parameters is not None else ()
         allowed = f"null for all parameters, or names of some, such as {', '.join(names[:8])}"
         if names and not self.parameters:

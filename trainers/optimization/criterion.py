@@ -9,7 +9,7 @@ from trainers.settings.fields import Settings, setting
 
 
 def is_reached(values: NDArray[Any], threshold: float, direction: str) -> NDArray[np.bool_]:
-    """Return whether each value is equal to a threshold or better; False for NaN. direction: minimize or maximize."""
+    """Return whether each value equals the threshold or is better; False for NaN. direction: minimize or maximize."""
     return values >= threshold if direction == "maximize" else values <= threshold
 
 

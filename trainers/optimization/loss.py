@@ -1,6 +1,6 @@
-"""Losses apart from tasks: what training minimizes, of one forward pass or several.
+"""The base class of losses apart from tasks, which may use several forward passes.
 
-Shapes: M members, B rows, T positions, V output tokens. `trainers.optimization.losses` has the shipped ones.
+Shapes: M members, B rows, T positions, V output tokens. `trainers.optimization.losses` has the shipped losses.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from trainers.tensors.batch import Batch
 
 
 class RunForward(Protocol):
-    """A forward pass: `draw` is its dropout, `record` gets recorded values, `weights` None are those trained."""
+    """A forward pass. draw: number of its dropout. record: gets recorded values. weights: None for the trained ones."""
 
     def __call__(  # noqa: D102
         self, draw: int, record: Callable[[str, Tensor], None] | None, weights: Mapping[str, Tensor] | None
@@ -24,16 +24,16 @@ class RunForward(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LossInputs:
-    """The inputs of a loss: some rows of a step, of every member of a pack."""
+    """The inputs of a loss at a step: rows of every member of a pack."""
 
     batch: Batch
-    weights: Mapping[str, Tensor]  # the parameters by name, (M, ...) each; their gradient reaches the optimizer
+    weights: Mapping[str, Tensor]  # the trained parameters by name, (M, ...) each
     step: Tensor  # int64 (), 1 in the first step
-    steps: int  # of the whole training
+    steps: int  # number of training steps
     h: Mapping[str, Tensor]  # the loss's fields with member=True, (M,) each
-    target_weights: Tensor  # weight of every target in the loss of the task, 0 where nothing is predicted, (M, B, T)
-    task_loss: Callable[[Tensor], tuple[Tensor, Tensor]]  # logits -> sum and weight of the loss without this one, (M,)
-    average: Callable[[str], Mapping[str, Tensor]]  # label -> a weight average before this step, without a gradient
+    target_weights: Tensor  # weight of every target in the loss of the task, (M, B, T); 0 for masked targets
+    task_loss: Callable[[Tensor], tuple[Tensor, Tensor]]  # logits -> sum and weight of the task's loss, (M,) each
+    average: Callable[[str], Mapping[str, Tensor]]  # label -> weights of an average before this step, no gradient
     forward: RunForward
 
     def logits(
@@ -42,10 +42,11 @@ class LossInputs:
         recorded: dict[str, list[Tensor]] | None = None,
         weights: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
-        """Return the logits (M, B, T, V) of a forward pass; passes with other draws have other dropout.
+        """Return the logits (M, B, T, V) of a forward pass.
 
-        recorded: gets the values that modules and encodings record in the pass, (M, ...), in lists by name. weights:
-        others than those that are trained, for example of a weight average.
+        draw: the number of the pass; passes with different numbers have independent dropout. recorded: gets the values
+        that modules and encodings record in the pass, (M, ...), in lists by name. weights: by default the trained
+        weights; others for example from `average`.
         """
         if recorded is None:
             return self.forward(draw, None, weights)
@@ -55,14 +56,14 @@ class LossInputs:
 class Loss(Settings, ABC):
     """Base of every loss.
 
-    A field with `member=True` may differ between the members of a pack and reaches `compute` in `h`. `passes` is how
-    many forward passes it takes, for estimates.
+    A field with `member=True` may differ between the members of a pack and is passed to `compute` in `h`. passes: the
+    number of forward passes, for estimates.
     """
 
     passes: ClassVar[int] = 1
 
     def explain_no_effect(self, is_random: bool) -> str:
-        """Return why this loss does not help, empty if it may; a warning if so in the whole sweep.
+        """Return why this loss has no effect, "" if it has one; shown if it has none in all configurations.
 
         is_random: whether a forward pass in training has dropout or other random numbers.
         """
@@ -70,8 +71,8 @@ class Loss(Settings, ABC):
 
     @abstractmethod
     def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        """Return a sum over the rows and its weight, (M,) each; training minimizes the sum over the weight.
+        """Return a sum over the rows and its weight, (M,) each; training minimizes the sum divided by the weight.
 
         With `training.accumulation` the sums and the weights of all slices of a batch are added up before the
-        division. Nothing may depend on other members, or wait for a GPU.
+        division. A member's values must not depend on other members, and the code must not wait for a GPU.
         """

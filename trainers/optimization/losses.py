@@ -1,4 +1,4 @@
-"""The shipped losses apart from those of tasks.
+"""The shipped losses apart from tasks.
 
 Shapes: M members, B rows, T positions, V output tokens.
 """
@@ -13,7 +13,7 @@ from trainers.settings.registry import register
 
 @register("loss", "r_drop")
 class RDrop(Loss):
-    """Cross-entropy of two passes with other dropout, and how far apart their distributions are.
+    """R-Drop: cross-entropy of two passes with different dropout, plus the divergence of their distributions.
 
     alpha/2 (KL(p1 || p2) + KL(p2 || p1)) - log p1 - log p2 at every counted target: equation 4 of arXiv:2106.14448.
     """
@@ -23,14 +23,14 @@ class RDrop(Loss):
     alpha: float = setting(1.0, low=0.0, member=True, help="factor of the divergence between the two passes")
 
     def explain_no_effect(self, is_random: bool) -> str:
-        """Return that both passes are the same without dropout."""
+        """Return that both passes are equal without dropout."""
         return "" if is_random else f"training.loss: the two passes of {self.name} are the same without dropout"
 
     def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        """Return the sum of both losses and of the divergence, and the weight of one loss."""
+        """Return both losses plus the divergence, and the weight of a single loss, (M,) each."""
         first, second = inputs.logits(0), inputs.logits(1)
         (loss_M, weight_M), (other_M, _) = inputs.task_loss(first), inputs.task_loss(second)
         p, q = torch.log_softmax(first, dim=-1), torch.log_softmax(second, dim=-1)
-        apart_MBT = ((p.exp() - q.exp()) * (p - q)).sum(dim=-1)  # both divergences
-        apart_M = (apart_MBT * inputs.target_weights).sum(dim=(1, 2))
-        return loss_M + other_M + 0.5 * inputs.h["alpha"] * apart_M, weight_M
+        divergence_MBT = ((p.exp() - q.exp()) * (p - q)).sum(dim=-1)  # in both directions
+        divergence_M = (divergence_MBT * inputs.target_weights).sum(dim=(1, 2))
+        return loss_M + other_M + 0.5 * inputs.h["alpha"] * divergence_M, weight_M

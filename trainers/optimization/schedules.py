@@ -25,7 +25,7 @@ class Schedule(Settings, ABC):
         """Yield a problem if the warm-up is given twice."""
         if self.warmup and self.warmup_share:
             message = "the warm-up is also given in steps"
-            yield Problem(key="warmup_share", given=self.warmup_share, message=message, allowed="one of the two")
+            yield Problem(key="warmup_share", given=self.warmup_share, message=message, allowed="only one of them")
 
     def warmup_steps(self, steps: int) -> int:
         """Return the number of warm-up steps of a training of `steps` steps."""
@@ -33,10 +33,10 @@ class Schedule(Settings, ABC):
 
     @abstractmethod
     def factor(self, step: Tensor, steps: int) -> Tensor:
-        """Return the factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        """Return the factor on the learning rate at `step` (1 for the first update) of `steps`, float64 ()."""
 
     def step_problems(self, steps: int) -> Iterator[Problem]:
-        """Yield why this schedule does not fit a training of `steps` steps."""
+        """Yield problems of this schedule with a training of `steps` steps."""
         if self.warmup > steps:
             message = f"{self.warmup} is more than training.steps"
             yield Problem(key="warmup", given=self.warmup, message=message, allowed=f"<= {steps}")
@@ -64,7 +64,7 @@ class Decaying(Schedule):
     )
 
     def step_problems(self, steps: int) -> Iterator[Problem]:
-        """Yield a problem if the warm-up is too long, or the decay ends before the warm-up."""
+        """Yield a problem if the warm-up is too long, and if the decay ends before the warm-up."""
         yield from super().step_problems(steps)
         warmup = self.warmup_steps(steps)
         if self.decay_steps is not None and 0 < self.decay_steps <= warmup <= steps:

@@ -1,6 +1,6 @@
 """Training batches drawn for several steps at once, and returned step by step.
 
-A draw takes as many operations for one step as for many. So the seeds are repeated, once per step, and the batch of one
+A draw takes as many operations for one step as for many. So the seeds are repeated, once per step, and the batch of a
 step is a slice. Random numbers are keyed by seed and step, so the number of steps per draw does not change them.
 Shapes: S seeds, M members.
 """
@@ -28,8 +28,8 @@ class StepBatches:
     def __init__(self, pack: Pack) -> None:
         self.pack, self.rows = pack, pack.training.batch_size
         self.seeds = pack.seeds_S if pack.curriculum is None else pack.seeds_M  # members may be at different stages
-        self.one_length = pack.training.one_length_per_batch  # then the batches of two steps differ in shape
-        per_row = None if self.one_length else elements_per_row(pack.task, pack.curriculum is not None)
+        self.has_one_length = pack.training.one_length_per_batch  # then the batches of two steps differ in shape
+        per_row = None if self.has_one_length else elements_per_row(pack.task, pack.curriculum is not None)
         elements = None if per_row is None else per_row * self.rows * len(self.seeds)
         self.steps_at_once = 1 if elements is None else steps_per_draw(elements, pack.device.type)
         self._drawn: tuple[Batch, ...] = ()
@@ -40,15 +40,15 @@ class StepBatches:
 
         stage_M: the stages of the members in a curriculum, constant up to step `stop`; None means the first stage.
         """
-        staged = self.pack.curriculum is not None
+        has_stages = self.pack.curriculum is not None
         if not self._first <= done < self._last:
             self._first, self._last = done, min(done + self.steps_at_once, stop)
-            stage_S = None if not staged else torch.zeros_like(self.seeds) if stage_M is None else stage_M
-            length = self.pack.task.draw_step_length(self._last) if self.one_length else None
-            self._drawn = _drawn(self.pack.task, self.seeds, self._first, self._last, self.rows, stage_S, length)
+            stage_S = None if not has_stages else torch.zeros_like(self.seeds) if stage_M is None else stage_M
+            length = self.pack.task.draw_step_length(self._last) if self.has_one_length else None
+            self._drawn = _draw_steps(self.pack.task, self.seeds, self._first, self._last, self.rows, stage_S, length)
         seeds, index = len(self.seeds), done - self._first
         batches = tuple(batch.slice_seeds(index * seeds, (index + 1) * seeds) for batch in self._drawn)
-        return batches if staged else tuple(batch.for_members(self.pack.index_M) for batch in batches)
+        return batches if has_stages else tuple(batch.for_members(self.pack.index_M) for batch in batches)
 
 
 def steps_per_draw(elements: int, device: str) -> int:
@@ -56,12 +56,12 @@ def steps_per_draw(elements: int, device: str) -> int:
     return max(1, min(MAX_STEPS, (ELEMENTS if device == "cpu" else ELEMENTS_GPU) // elements))
 
 
-def _drawn(
+def _draw_steps(
     task: Task, seeds_S: Tensor, first: int, last: int, rows: int, stage_S: Tensor | None, length: int | None
 ) -> tuple[Batch, ...]:
     """Draw the batches of steps first + 1 to last, (steps * S, rows, ...): all seeds of a step, then the next step.
 
-    length: that of all rows of a single step, None for those of `sample`.
+    length: the length of all rows of a single step; None draws them by `Task.sample`.
     """
     if last == first + 1:
         step = torch.full((), last, dtype=torch.int64, device=seeds_S.device)
@@ -71,36 +71,38 @@ def _drawn(
     return task.training_batches(Stream(seeds_S.repeat(last - first), "data", steps.flatten()), rows, stages)
 
 
-def elements_per_row(task: Task, staged: bool = False) -> int | None:
+def elements_per_row(task: Task, has_stages: bool = False) -> int | None:
     """Return the number of elements per row of a task's training batches.
 
     None if several steps cannot be drawn at once with the same numbers, because the task uses the step as a scalar, or
-    depends on the number of seeds. A few draws are compared; if `staged`, with seeds at the first and the last stage.
+    depends on the number of seeds. A few draws are compared; with `has_stages` for seeds at the first and last stage.
     """
     seeds, steps = torch.tensor(_SEEDS), torch.tensor(_STEPS)
-    stages = torch.tensor([0, len(task.stages) - 1]) if staged else None
+    stages = torch.tensor([0, len(task.stages) - 1]) if has_stages else None
     alone = [task.training_batches(Stream(seeds, "data", step), _ROWS, stages) for step in steps]
     step_S = steps.repeat_interleave(len(seeds))
     try:
         repeated = None if stages is None else stages.repeat(len(steps))
         together = task.training_batches(Stream(seeds.repeat(len(steps)), "data", step_S), _ROWS, repeated)
-    except Exception:  # any type: it is the user's code, and other errors were raised by the draws above
+    except Exception:  # any error of the user's code with several steps; with a single step it was raised above
         return None
     for k, batches in enumerate(alone):
-        if not same_batches([batch.slice_seeds(k * len(seeds), (k + 1) * len(seeds)) for batch in together], batches):
+        if not are_equal_batches(
+            [batch.slice_seeds(k * len(seeds), (k + 1) * len(seeds)) for batch in together], batches
+        ):
             return None
     return -(-sum(tensor.numel() for batch in together for tensor in batch.tensors()) // (len(step_S) * _ROWS))
 
 
-def same_batches(some: Sequence[Batch], others: Sequence[Batch]) -> bool:
+def are_equal_batches(first: Sequence[Batch], second: Sequence[Batch]) -> bool:
     """Return whether batches have the same types and the same values, bit by bit."""
-    if [type(batch) for batch in some] != [type(batch) for batch in others]:
+    if [type(batch) for batch in first] != [type(batch) for batch in second]:
         return False
-    values = [[value for batch in batches for value in vars(batch).values()] for batches in (some, others)]
-    return all(_same(*pair) for pair in zip(*values, strict=True))
+    values = [[value for batch in batches for value in vars(batch).values()] for batches in (first, second)]
+    return all(_are_equal(*pair) for pair in zip(*values, strict=True))
 
 
-def _same(value: Any, other: Any) -> bool:
+def _are_equal(value: Any, other: Any) -> bool:
     if isinstance(value, Tensor) and isinstance(other, Tensor):
         return value.dtype == other.dtype and torch.equal(value, other)
     return bool(value == other)

@@ -1,4 +1,4 @@
-"""The evaluation and validation inputs of a pack: drawn once, and cached if they are small."""
+"""The evaluation and validation inputs of a pack, drawn once and cached if they are small."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -13,26 +13,27 @@ CACHED_BYTES = 2**26  # per pack and stream; larger inputs are drawn again at ev
 
 
 def evaluation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
-    """Yield the evaluation batches of the pack's seeds, from their eval streams: the same at every evaluation.
+    """Yield the evaluation batches of the pack's seeds, drawn from their eval streams: the same at every evaluation.
 
-    They are cached in the pack once all have been drawn, unless together they are larger than CACHED_BYTES.
+    They are cached in the pack after the last batch, unless all together are larger than CACHED_BYTES.
     """
     return _cached(pack, "eval", pack.task.evaluation_batches, pack.evaluation.samples, pack.lengths)
 
 
 def validation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
-    """Yield the batches of early stopping and curricula, from the validation streams; cached in the same way."""
+    """Yield the batches for early stopping and curricula, drawn from the validation streams; cached in the same way."""
     return _cached(pack, "validation", pack.task.validation_batches, pack.criteria[0].samples)
 
 
 def evaluation_stream(pack: Pack, name: str) -> Stream:
-    """Return a stream at step 0: `eval` and `validation` draw inputs, `dropout` all other random numbers."""
+    """Return a named stream of the pack's seeds at step 0: eval or validation for inputs, dropout for other numbers."""
     return Stream(pack.seeds_S, name, torch.zeros((), dtype=torch.int64, device=pack.device))
 
 
 def _cached(
     pack: Pack, name: str, draw: Callable[..., Iterable[EvaluationBatch]], *arguments: object
 ) -> Iterator[EvaluationBatch]:
+    """Yield the cached batches of a stream, or draw them and cache them if they are small."""
     if name in pack.cached_inputs:
         yield from pack.cached_inputs[name]
         return

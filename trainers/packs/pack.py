@@ -38,7 +38,7 @@ class Pack:
         first = members[0]
         self.device = device
         self.task, self.model, self.schedule = first.task, first.model, first.training.schedule
-        self.optimizer = first.training.optimizer
+        self.optimizer, self.loss = first.training.optimizer, first.training.loss
         self.training, self.evaluation = first.training, first.evaluation
         self.labels = tuple(first.training.averages)
         self.stop, self.curriculum = first.training.stop, first.training.curriculum
@@ -48,65 +48,73 @@ class Pack:
         self.form: str = self.model.choose_form(self.task)
         self.layout = ParameterLayout(self.model.parameters(self.task))
         self.decay_mask = self.layout.decay_mask(device)
-        self.least = self.layout.least(device, self.dtype)
+        self.lower_bounds = self.layout.lower_bounds(device, self.dtype)
 
-        # What may differ, as columns (M, 1): of training, optimizer, loss and dropout.
-        self._seed(members)
-        self.h = self._columns([member.training for member in members])
+        # Member hyperparameters as columns (M, 1): of training, optimizer, loss and dropout.
+        self._set_members(members)
+        self.hyperparameters = self._columns([member.training for member in members])
         betas = torch.tensor([member.training.betas for member in members], dtype=torch.float64, device=device)
-        self.h["beta1"], self.h["beta2"] = (beta.contiguous() for beta in (betas[:, :1], betas[:, 1:]))
-        self.optimizer_h = self._columns([member.training.optimizer for member in members])
-        self.loss = first.training.loss
+        self.hyperparameters["beta1"], self.hyperparameters["beta2"] = (
+            beta.contiguous() for beta in (betas[:, :1], betas[:, 1:])
+        )
+        self.optimizer_hyperparameters = self._columns([member.training.optimizer for member in members])
         losses = [member.training.loss for member in members if member.training.loss is not None]
-        self.loss_h = self._columns(losses) if losses else {}
+        self.loss_hyperparameters = self._columns(losses) if losses else {}
         rates = self._columns([member.model for member in members]).get("dropout")
-        dropping = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
-        self.drops = rates[:, 0] if rates is not None and dropping else None
+        has_dropout = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
+        self.dropout_rates = rates[:, 0] if rates is not None and has_dropout else None  # (M,)
 
         # Weight averages; those with the same source share its buffers.
         self.averages = tuple(first.training.averages[label] for label in self.labels)
         sources = [tuple(member.training.averages[label].source for member in members) for label in self.labels]
         distinct = list(dict.fromkeys(sources))
-        self.buffers_at = tuple(distinct.index(source) for source in sources)  # the index of the source of each label
+        self.source_indices = tuple(distinct.index(source) for source in sources)  # by label
         self.sources = tuple(member_sources[0] for member_sources in distinct)
-        self.average_h = tuple(map(self._average_columns, distinct))
-        self.cached_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # see trainers.packs.evaluation_inputs
+        self.average_hyperparameters = tuple(map(self._average_columns, distinct))
+        self.cached_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # filled by trainers.packs.evaluation_inputs
 
     def __len__(self) -> int:
         return len(self.members)
 
-    def _seed(self, members: Sequence[MemberConfig]) -> None:
+    def _set_members(self, members: Sequence[MemberConfig]) -> None:
+        """Set the members, their distinct seeds, and the index of each member's seed."""
         seeds = sorted({member.seed for member in members})
         self.members = tuple(members)
         self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=self.device)
         self.seeds_M = torch.tensor([member.seed for member in members], dtype=torch.int64, device=self.device)
         order = [seeds.index(member.seed) for member in members]
         self.index_M = None if order == list(range(len(seeds))) else torch.tensor(order, device=self.device)
-        # For a compiled program that serves all packs: at least two seeds, and always an index.
-        index = torch.tensor(order, device=self.device)
-        self.indexed = (self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S, index)
+        # A compiled program serves all packs, so it needs at least two seeds, and always an index.
+        self.compiled_seeds_S = self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S
+        self.compiled_index_M = torch.tensor(order, device=self.device)
 
     def select(self, places: Sequence[int]) -> "Pack":
         """Return a pack of the members at these places, which may repeat; the same program serves both packs."""
-        few, index = copy(self), torch.tensor(places, dtype=torch.int64, device=self.device)
-        few._seed([self.members[number] for number in places])
-        few.h = {name: column[index] for name, column in self.h.items()}
-        few.optimizer_h = {name: column[index] for name, column in self.optimizer_h.items()}
-        few.loss_h = {name: column[index] for name, column in self.loss_h.items()}
-        few.average_h = tuple({name: column[index] for name, column in h.items()} for h in self.average_h)
-        few.drops = None if self.drops is None else self.drops[index]
-        few.cached_inputs = {}
-        return few
+        pack, index = copy(self), torch.tensor(places, dtype=torch.int64, device=self.device)
+        pack._set_members([self.members[number] for number in places])
+
+        def select_rows(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: column[index] for name, column in columns.items()}
+
+        pack.hyperparameters = select_rows(self.hyperparameters)
+        pack.optimizer_hyperparameters = select_rows(self.optimizer_hyperparameters)
+        pack.loss_hyperparameters = select_rows(self.loss_hyperparameters)
+        pack.average_hyperparameters = tuple(map(select_rows, self.average_hyperparameters))
+        pack.dropout_rates = None if self.dropout_rates is None else self.dropout_rates[index]
+        pack.cached_inputs = {}
+        return pack
 
     @property
     def directions(self) -> dict[str, str]:
-        """The better direction of the metrics of task and model, by their own names."""
+        """The better direction of each metric of the task and of the model, by name."""
         return {**self.task.metrics, **self.model.metrics}
 
     def tensors(self) -> list[Tensor]:
-        """Return the member hyperparameters and seeds: tensors whose first dimension is M or S."""
-        columns = [column for h in (self.h, self.optimizer_h, self.loss_h, *self.average_h) for column in h.values()]
-        return [*columns, *self.indexed, *([] if self.drops is None else [self.drops])]
+        """Return the member hyperparameters and the compiled seeds: tensors whose first dimension is M or S."""
+        tables = (self.hyperparameters, self.optimizer_hyperparameters, self.loss_hyperparameters)
+        columns = [column for table in (*tables, *self.average_hyperparameters) for column in table.values()]
+        seeds = [self.compiled_seeds_S, self.compiled_index_M]
+        return [*columns, *seeds, *([] if self.dropout_rates is None else [self.dropout_rates])]
 
     def _columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
         """Return every scalar member hyperparameter as a column (M, 1): float64, or int64 if all are integers."""
@@ -120,7 +128,7 @@ class Pack:
         return columns
 
     def _average_columns(self, members: Sequence[Average]) -> dict[str, Tensor]:
-        """Return the columns of an average, without those that are neutral in all members."""
+        """Return the columns (M, 1) of an average, without hyperparameters that are neutral in all members."""
         defined_in = next(cls for cls in type(members[0]).__mro__ if "update" in vars(cls))
         neutral = vars(defined_in).get("neutral", {})  # a subclass that overrides `update` may need these columns
         unused = {name for name, value in neutral.items() if all(getattr(member, name) == value for member in members)}
@@ -143,9 +151,9 @@ class State:
 
     @classmethod
     def initial(cls, pack: Pack, *, reads_files: bool = False) -> "State":
-        """Return the state before the first step, with weights from each member's init stream.
+        """Return the state before the first step, with weights drawn from each member's init stream.
 
-        reads_files: whether members with `training.initial` have the weights of their files instead; raises
+        reads_files: whether members with `training.initial` start with the weights of their files instead. Raises
         WeightsError for a file that cannot be used.
         """
         theta = pack.layout.initial(pack.seeds_S, pack.dtype, pack.model.initial(pack.task, pack.seeds_S))
@@ -174,9 +182,9 @@ class State:
         return self._map_rows(lambda tensor: tensor.to(device), self.step.to(device))
 
     def concatenate(self, other: "State") -> "State":
-        """Return the members of this state, then those of another, at the step of the other."""
-        mine = iter([tensor for tensor in self.tensors() if tensor.dim()])
-        return other._map_rows(lambda tensor: torch.cat([next(mine), tensor]))
+        """Return a state with the members of this state, then those of `other`, at the step of `other`."""
+        first = iter([tensor for tensor in self.tensors() if tensor.dim()])
+        return other._map_rows(lambda tensor: torch.cat([next(first), tensor]))
 
     def _map_rows(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "State":
         """Return the state with a function applied to every tensor (M, ...), in the order of `tensors`."""
@@ -195,7 +203,7 @@ class State:
         ]
 
     def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool) -> Snapshot:
-        """Return the content of a checkpoint of a pack in this state."""
+        """Return this state of a pack, and its evaluations so far, as the content of a checkpoint."""
         return Snapshot(
             step=int(self.step),
             arrays=self._arrays(pack),
@@ -205,15 +213,15 @@ class State:
         )
 
     def restored(self, stored: Snapshot, pack: Pack) -> "State":
-        """Return the state stored by `snapshot`; this state is the initial one of the same pack.
+        """Return the stored state; called on the initial state of the same pack.
 
-        Raises CheckpointError that names what does not fit the pack.
+        Raises CheckpointError that names the difference between the stored state and the pack.
         """
         arrays = fit_state(stored, self._arrays(pack), pack.layout.shapes)
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
-        labels = [pack.labels[pack.buffers_at.index(source)] for source in range(len(self.averages))]
+        labels = [pack.labels[pack.source_indices.index(source)] for source in range(len(self.averages))]
         averages = tuple(
-            tuple(tensors[_buffer(label, j)] for j in range(len(buffers)))
+            tuple(tensors[_buffer_name(label, j)] for j in range(len(buffers)))
             for label, buffers in zip(labels, self.averages, strict=True)
         )
         optimizer = {name: tensors[name] for name in self.optimizer}
@@ -224,39 +232,39 @@ class State:
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def _arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
-        """Return every tensor as a named array; buffers shared by several averages under each of their names."""
+        """Return every tensor as a named array; buffers that averages share are listed under each of these averages."""
         tensors = {**self._plain(), **self.optimizer}
-        for label, source in zip(pack.labels, pack.buffers_at, strict=True):
-            tensors.update({_buffer(label, j): buffer for j, buffer in enumerate(self.averages[source])})
+        for label, source in zip(pack.labels, pack.source_indices, strict=True):
+            tensors.update({_buffer_name(label, j): buffer for j, buffer in enumerate(self.averages[source])})
         return {name: value.cpu().numpy() for name, value in tensors.items()}
 
 
 def _read_initial(pack: Pack, theta: Tensor) -> Tensor:
-    """Return theta (M, P) with the weights of the files of those members that have `training.initial`."""
+    """Return theta (M, P), with stored weights in the rows of members that have `training.initial`."""
     views = pack.layout.views(theta)
     for row, member in enumerate(pack.members):
         initial = member.training.initial
         for name, tensor in initial.read(pack.model, pack.task, member.seed).items() if initial is not None else ():
             views[name][row] = tensor.to(pack.device, pack.dtype)
     theta = pack.layout.flat(views)
-    return theta if pack.least is None else torch.maximum(theta, pack.least)
+    return theta if pack.lower_bounds is None else torch.maximum(theta, pack.lower_bounds)
 
 
 def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
-    """Return the state of the optimizer before the first step. Raises ValueError for a name that is taken."""
+    """Return the state of the optimizer before the first step. Raises ValueError for a reserved name."""
     state = pack.optimizer.start(theta, pack.layout)
     memory = theta.untyped_storage().data_ptr()
     state = {
         name: tensor.clone() if tensor.untyped_storage().data_ptr() == memory else tensor
         for name, tensor in state.items()
     }
-    taken_names = {item.name for item in fields(State)}
-    if taken := [name for name in state if name in taken_names or name.startswith("averages.")]:
-        raise ValueError(f"optimizer {pack.optimizer.name}: its state cannot be called {', '.join(taken)}")
+    reserved = {item.name for item in fields(State)}
+    if wrong := [name for name in state if name in reserved or name.startswith("averages.")]:
+        raise ValueError(f"optimizer {pack.optimizer.name}: reserved names in its state: {', '.join(wrong)}")
     return state
 
 
-def _buffer(label: str, index: int) -> str:
+def _buffer_name(label: str, index: int) -> str:
     return f"averages.{label}.{index}"
 
 
@@ -269,10 +277,10 @@ def read_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -> T
     """Return the weights (M, P) of a weight average. Raises ValueError for a label that the pack does not have."""
     if label not in pack.labels:
         close = nearest(label, pack.labels)
-        meant = f"; did you mean {close}?" if close else ""
-        raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.labels)}{meant}")
+        hint = f"; did you mean {close}?" if close else ""
+        raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.labels)}{hint}")
     index = pack.labels.index(label)
-    return pack.averages[index].weights(averages[pack.buffers_at[index]], theta, pack.layout)
+    return pack.averages[index].weights(averages[pack.source_indices[index]], theta, pack.layout)
 
 
 def collect_weights(pack: Pack, state: State) -> Mapping[str, Tensor]:

@@ -1,1 +1,1 @@
-"""Positional encodings, one file each, which override hooks of `Position`."""
+"""Positional encodings, a file each; a class overrides hooks of `Position`."""

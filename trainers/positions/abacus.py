@@ -18,7 +18,7 @@ from trainers.tensors.parameters import Parameter
 
 @register("position", "abacus")
 class Abacus(Position):
-    """One trained vector for each place in a run of digits, units = 1, and one (0) for all other tokens.
+    """A trained vector for each place in a run of digits, units = 1, and vector 0 for all other tokens.
 
     A bidirectional model counts from the right. A causal one must not depend on later digits and counts from the left,
     as in the paper, whose numbers are written units first. In training a random offset 0..max_offset, one per batch, is
@@ -39,7 +39,7 @@ class Abacus(Position):
         return self.max_offset > 0
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """Yield problems if the task has other digits, or no pad to count."""
+        """Yield problems if the task has another number of digits, or no pad that can be counted."""
         digits, pad = getattr(task, "digits", None), getattr(task, "pad", None)
         if digits != self.digits:
             message = f"takes input ids below {self.digits} as digits, but the task has {digits or 'no'} digits"
@@ -49,7 +49,7 @@ class Abacus(Position):
             yield Problem(key="position.pads", given=True, message=message, allowed="false")
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return vector 0, and those for the longest run plus the largest offset."""
+        """Return vector 0, and vectors for places up to the longest run plus the largest offset."""
         return (
             Parameter(
                 name="places", shape=(1 + sizes.longest + self.max_offset, sizes.width), std=sizes.std, decay=False
@@ -59,11 +59,11 @@ class Abacus(Position):
     def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Add the vector of each token's place."""
         tokens, causal = forward_pass.tokens, forward_pass.causal
-        digit = forward_pass.select_queries(self.places(tokens, causal, forward_pass.visible, forward_pass.groups))
+        place = forward_pass.select_queries(self.places(tokens, causal, forward_pass.visible, forward_pass.groups))
         if forward_pass.noise is not None and forward_pass.training and self.max_offset:
             offset = forward_pass.noise.integers(EMBED_SITE, (1, 1), self.max_offset + 1, shared=True)
-            digit = torch.where(digit > 0, digit + offset, 0)
-        return x_MBTD + embed(forward_pass.weights["places"], digit)
+            place = torch.where(place > 0, place + offset, 0)
+        return x_MBTD + embed(forward_pass.weights["places"], place)
 
     def places(
         self, tokens: Tensor, causal: bool, visible: Tensor | None = None, groups: Tensor | None = None
@@ -77,15 +77,15 @@ class Abacus(Position):
         >>> Abacus().places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=True).tolist()
         [0, 1, 2, 0, 1, 2, 3]
         """
-        run = tokens < self.digits + self.pads
-        run = run if visible is None else run & visible
-        run = run if causal else run.flip(-1)
-        number = torch.arange(1, run.shape[-1] + 1, device=run.device)
-        outside = torch.where(run, 0, number)
+        is_digit = tokens < self.digits + self.pads
+        is_digit = is_digit if visible is None else is_digit & visible
+        is_digit = is_digit if causal else is_digit.flip(-1)
+        position = torch.arange(1, is_digit.shape[-1] + 1, device=is_digit.device)
+        run_start = torch.where(is_digit, 0, position)
         if groups is not None:
             ordered = groups if causal else groups.flip(-1)
             before = functional.pad(ordered[..., :-1], (1, 0))
-            apart = (ordered != before) & (ordered != 0) & (before != 0)
-            outside = torch.where(run & apart, number - 1, outside)
-        digit = number - outside.cummax(dim=-1).values  # since the last token outside
-        return digit if causal else digit.flip(-1)
+            is_boundary = (ordered != before) & (ordered != 0) & (before != 0)
+            run_start = torch.where(is_digit & is_boundary, position - 1, run_start)
+        place = position - run_start.cummax(dim=-1).values
+        return place if causal else place.flip(-1)

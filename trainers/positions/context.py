@@ -30,13 +30,13 @@ CHUNK_SITES = 2**13
 class Pass:
     """A forward pass over tokens, with the values that its layers share.
 
-    The keys are all tokens, the queries `count` tokens from `first` on: all tokens, the last ones with a KV cache, or a
-    chunk.
+    The keys are all tokens. The queries are the `count` tokens from `first` on: all tokens, the last tokens with a KV
+    cache, or a chunk.
 
     tokens: int64 (M, B, K). ids: position ids, int64 (M, B, K); None means 0..K-1. groups: int64 (M, B, K); a query of
     group 0 sees every group, any other query its own group and group 0. visible: mask of the keys, bool (M, B, K); None
-    means all. causal: whether queries do not see later keys. noise: None if nothing is random. recorder: gets recorded
-    values. watcher: gets the attention weights (M, B, H, T, K) of every layer or chunk. chunk: number of the chunk.
+    means all. causal: whether later keys are masked. noise: None if nothing is random. recorder: gets recorded values.
+    watcher: gets the attention weights (M, B, H, T, K) of every layer or chunk. chunk: number of the chunk.
     """
 
     tokens: Tensor
@@ -59,19 +59,19 @@ class Pass:
 
     @property
     def key_ids(self) -> Tensor:
-        """Position ids of the keys, int64 (K,), or (M, B, K) if the batch has ids."""
+        """The position ids of the keys, int64 (K,), or (M, B, K) if the batch has ids."""
         return torch.arange(self.tokens.shape[-1], device=self.tokens.device) if self.ids is None else self.ids
 
     @property
     def query_ids(self) -> Tensor:
-        """Position ids of the queries, int64 (T,), or (M, B, T) if the batch has ids."""
+        """The position ids of the queries, int64 (T,), or (M, B, T) if the batch has ids."""
         if self.ids is None:
             return torch.arange(self.first, self.first + self.count, device=self.tokens.device)
         return self.select_queries(self.ids)
 
-    def select_queries(self, of_keys: Tensor) -> Tensor:
-        """Select the queries from values of all keys, (..., K) -> (..., T)."""
-        return of_keys[..., self.first : self.first + self.count]
+    def select_queries(self, key_values: Tensor) -> Tensor:
+        """Return the entries of the queries in values of all keys, (..., K) -> (..., T)."""
+        return key_values[..., self.first : self.first + self.count]
 
     def differences(self) -> Tensor:
         """Return i - j of the ids of query i and key j, int64 (T, K), or (M, B, 1, T, K) if the batch has ids."""
@@ -80,13 +80,13 @@ class Pass:
 
     @property
     def allowed(self) -> Tensor | None:
-        """The attention mask: whether query i may see key j, bool (T, K) or (M, B, 1, T, K); None if all may."""
+        """The attention mask: whether query i sees key j, bool (T, K) or (M, B, 1, T, K); None without masked keys."""
         mask, total = None, self.tokens.shape[-1]
         if self.causal and (self.count > 1 or self.first + 1 < total):
             mask = torch.ones(self.count, total, dtype=torch.bool, device=self.tokens.device).tril(self.first)
         if self.visible is not None:
-            seen = self.visible[:, :, None, None, :]
-            mask = seen.expand(-1, -1, -1, self.count, -1) if mask is None else mask & seen
+            visible = self.visible[:, :, None, None, :]
+            mask = visible.expand(-1, -1, -1, self.count, -1) if mask is None else mask & visible
         if self.groups is not None:
             query, other = self.select_queries(self.groups)[..., :, None], self.groups[..., None, :]
             same = ((query == other) | (other == 0) | (query == 0))[:, :, None]
@@ -95,22 +95,22 @@ class Pass:
 
     @property
     def is_recording(self) -> bool:
-        """Whether recorded values are used."""
+        """Whether recorded values are used, as in evaluation."""
         return self.recorder is not None
 
     def record(self, name: str, value: Tensor) -> None:
-        """Record a value of each query of this layer, (M, B, H, T), for a metric; no effect in training."""
+        """Record a value for each query of this layer, (M, B, H, T), for a metric; no effect in training."""
         if self.recorder is not None:
             self.recorder(name, value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context(Pass):
-    """One attention layer in a pass.
+    """An attention layer in a pass.
 
-    name: prefix of its parameters. layer: its number, from 0. x: its input, (M, B, T, D). q: (M, B, H, T, E). k, v:
-    (M, B, H, K, E). state: the `key_state` of every key, (M, B, H, K) by name. In `rotate` and `key_state`, k, v and
-    state are those of the queries only.
+    name: prefix of its parameters. layer: its number, from 0. x: its input, (M, B, T, D). q: queries, (M, B, H, T, E).
+    k, v: keys and values, (M, B, H, K, E). state: the `key_state` of every key, (M, B, H, K) by name. During `rotate`
+    and `key_state`, k, v and state have only the tokens of the queries.
     """
 
     name: str
@@ -134,19 +134,24 @@ class Context(Pass):
     def normalized(self) -> tuple[Tensor, Tensor]:
         """Return queries and keys of norm sqrt(E), by the RMS norm without a gain (Henry et al., arXiv:2010.04245).
 
-        They are float32 at least: rounding might change the sign of a score.
+        They are float32 at least, because rounding could change the sign of a score.
         """
         dtype = upcast(self.q.dtype)
         return rms_norm(self.q.to(dtype)), rms_norm(self.k.to(dtype))
 
     def site(self, number: int) -> int:
-        """Return the random site of draw `number`, 0..15, of this layer. Raises ValueError for other numbers."""
+        """Return the site of random numbers for draw `number`, 0..15, of this layer. Raises ValueError."""
         if not 0 <= number < _SITES_PER_LAYER:
             raise ValueError(f"site {number} of {self.name}; allowed: 0..{_SITES_PER_LAYER - 1}")
         return _LAYER_SITES + _SITES_PER_LAYER * self.layer + number + CHUNK_SITES * self.chunk
 
-    def slice_queries(self, start: int, stop: int, chunk: int, recorder: Recorder | None, ahead: bool) -> "Context":
-        """Return the queries start..stop-1 of a full pass; a causal pass without `ahead` drops the later keys."""
+    def slice_queries(
+        self, start: int, stop: int, chunk: int, recorder: Recorder | None, keeps_later_keys: bool
+    ) -> "Context":
+        """Return the context of the queries start..stop-1 of a full pass.
+
+        keeps_later_keys: False drops the keys after the last query if the pass is causal.
+        """
         sliced = replace(
             self,
             first=start,
@@ -156,7 +161,7 @@ class Context(Pass):
             x=self.x[:, :, start:stop],
             q=self.q[:, :, :, start:stop],
         )
-        if ahead or not self.causal:
+        if keeps_later_keys or not self.causal:
             return sliced
         return replace(
             sliced,
@@ -173,8 +178,8 @@ class Context(Pass):
 class Scores:
     """Changes to the attention scores of a layer, each broadcastable to (M, B, H, T, K).
 
-    bias: added to q . k / sqrt(E). logits: replace it. keep: bool mask of keys in addition to the attention mask; a
-    query without any key has output zero. Raises ValueError for both a bias and logits.
+    bias: added to q . k / sqrt(E). logits: used instead of q . k / sqrt(E). keep: bool mask of keys, in addition to the
+    attention mask; the output of a query without keys is zero. Raises ValueError for both a bias and logits.
     """
 
     bias: Tensor | None = None

@@ -48,40 +48,40 @@ class Cope(Position):
         places = (places + gates).clamp(0.0, self.npos_max - 1.0)
         tables = table.mT[:, None, None]
         eager = not torch.compiler.is_compiling() and not torch.is_autocast_enabled(table.device.type)
-        if len(table) == 1 and eager:  # else the gradient of a lone member rounds in another order
+        if len(table) == 1 and eager:  # otherwise the gradient of a lone member would be summed in another order
             tables = tables.expand(*context.q.shape[:3], -1, -1).contiguous()
-        of_places = matmul(context.q, tables).to(scores.dtype)  # (M, B, H, T, npos_max)
-        rises = torch.cat([of_places.diff(dim=-1), torch.zeros_like(of_places[..., :1])], dim=-1)
+        products = matmul(context.q, tables).to(scores.dtype)  # q . e of each place, (M, B, H, T, npos_max)
+        slopes = torch.cat([products.diff(dim=-1), torch.zeros_like(products[..., :1])], dim=-1)
         if torch.compiler.is_compiling():  # the compiler chooses which tensors to save for the gradient
-            term = _interpolate(of_places, rises, places)
+            term = _interpolate(products, slopes, places)
         else:
-            term = _Interpolate.apply(of_places, rises, places)  # type: ignore[no-untyped-call]
+            term = _Interpolate.apply(products, slopes, places)  # type: ignore[no-untyped-call]
         term = term / math.sqrt(context.q.shape[-1]) if self.scaled else term
-        return Scores(logits=torch.sub(scores, term, alpha=-1))  # not a sum; see `attention_weights`
+        return Scores(logits=torch.sub(scores, term, alpha=-1))  # scores + term; see `attention_weights`
 
 
-def _interpolate(of_places: Tensor, rises: Tensor, places: Tensor) -> Tensor:
-    """Return values (..., T, K) at `places` (..., T, K) between those at whole places, (..., T, npos_max)."""
+def _interpolate(products: Tensor, slopes: Tensor, places: Tensor) -> Tensor:
+    """Return products (..., T, K), interpolated at `places` (..., T, K) from integer places, (..., T, npos_max)."""
     below = places.detach().floor()
     index = _index(below)
-    return torch.addcmul(of_places.gather(-1, index), places - below, rises.gather(-1, index))
+    return torch.addcmul(products.gather(-1, index), places - below, slopes.gather(-1, index))
 
 
 def _index(places: Tensor) -> Tensor:
-    """Return whole places as indices; those of a diverged member, NaN, as 0, which exists."""
+    """Return integer places as indices, and the NaN of a diverged member as index 0."""
     return places.to(torch.int64).clamp(min=0)
 
 
 class _Interpolate(torch.autograd.Function):
-    """`_interpolate`, bit for bit, that saves only `rises` and `places` for the gradient.
+    """`_interpolate`, bit for bit, but it saves only `slopes` and `places` for the gradient.
 
-    Autograd would also save the indices (int64), the fractions and the rises of all pairs. On a CPU these are computed
-    for some rows at a time, which stay in the CPU cache.
+    Autograd would also save the indices (int64), the fractions and the slopes of all pairs. On a CPU they are computed
+    for a few rows at a time, which fit into the CPU cache.
     """
 
     @staticmethod
-    def forward(of_places: Tensor, rises: Tensor, places: Tensor) -> Tensor:
-        return torch.cat([_interpolate(*rows) for rows in _in_pieces(of_places, rises, places)], dim=1)
+    def forward(products: Tensor, slopes: Tensor, places: Tensor) -> Tensor:
+        return torch.cat([_interpolate(*rows) for rows in _split_rows(products, slopes, places)], dim=1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -89,20 +89,21 @@ class _Interpolate(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        pieces = [_gradients(*rows) for rows in _in_pieces(gradient, *ctx.saved_tensors)]
+        pieces = [_gradients(*rows) for rows in _split_rows(gradient, *ctx.saved_tensors)]
         return tuple(torch.cat(part, dim=1) for part in zip(*pieces, strict=True))
 
 
-def _gradients(gradient: Tensor, rises: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _gradients(gradient: Tensor, slopes: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of products, slopes and places from the gradient of `_interpolate`."""
     below = places.floor()
     index = _index(below)
-    of_places = torch.zeros_like(rises).scatter_add_(-1, index, gradient)
-    of_rises = torch.zeros_like(rises).scatter_add_(-1, index, gradient * (places - below))
-    return of_places, of_rises, gradient * rises.gather(-1, index)
+    product_gradient = torch.zeros_like(slopes).scatter_add_(-1, index, gradient)
+    slope_gradient = torch.zeros_like(slopes).scatter_add_(-1, index, gradient * (places - below))
+    return product_gradient, slope_gradient, gradient * slopes.gather(-1, index)
 
 
-def _in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield slices of rows of tensors (M, B, ...); the last tensor, with an entry for each pair, sets their size."""
+def _split_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield slices of rows of tensors (M, B, ...), so that the last tensor has at most PAIRS_AT_ONCE entries each."""
     pairs = tensors[-1]
     count = pairs.shape[1]
     if pairs.device.type == "cpu":

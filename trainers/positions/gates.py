@@ -15,7 +15,7 @@ from trainers.tensors.precision import upcast
 
 
 def gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:
-    """Return a linear map D -> H for layer `name`, initialised as torch.nn.Linear; its bias has no weight decay."""
+    """Return the parameters of a map D -> H for layer `name`, initialised as torch.nn.Linear; no decay of the bias."""
     side = sizes.width**-0.5
     return (
         uniform_parameter(f"{name}.gate", (sizes.width, sizes.heads), -side, side),
@@ -35,13 +35,13 @@ def log_gates(context: Context) -> Tensor:
 
 
 def cumulative_sums(values: Tensor, context: Context, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
-    """Return sums of `values` (..., T, K) over the keys up to each key, and up to the query's own, (..., T, 1).
+    """Return sums of `values` (..., T, K) over the keys up to each key, (..., T, K), and up to the query, (..., T, 1).
 
-    The second minus the first is the sum over the keys after key j up to query i, negative for later keys. Values of
-    masked keys must be zero.
+    The second minus the first is the sum over the keys after key j up to query i; for later keys it is negative. Values
+    of masked keys must be zero.
     """
     sums = values.cumsum(dim=-1, dtype=dtype)
-    if context.causal:  # values after the query's own key are zero
+    if context.causal:  # values of keys after the query are zero
         return sums, sums[..., -1:]
     query = torch.arange(context.first, context.first + context.count, device=sums.device)[:, None]
     return sums, sums.gather(-1, query.expand(*sums.shape[:-1], 1))

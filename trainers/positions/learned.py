@@ -12,7 +12,7 @@ from trainers.tensors.parameters import Parameter
 
 @register("position", "learned")
 class Learned(Position):
-    """One trained vector for each position.
+    """A trained vector for each position.
 
     Vectors of positions that never occur in training stay untrained: `max_offset` shifts the positions of each training
     row by a random 0..max_offset, so that later vectors are trained too.
@@ -27,7 +27,7 @@ class Learned(Position):
         return self.max_offset > 0
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return the table, with a row for the largest position id plus the largest offset."""
+        """Return the table, with rows up to the largest position id plus the largest offset."""
         size = self.init_std if self.init_std is not None else sizes.std
         return (Parameter(name="positions", shape=(sizes.ids + self.max_offset, sizes.width), std=size, decay=False),)
 
@@ -40,7 +40,7 @@ class Learned(Position):
 
 
 def look_up_positions(table_MPD: Tensor, forward_pass: Pass, offset_MB: Tensor | None = None) -> Tensor:
-    """Return the vector of each query's position id, plus the offset of its row if any, (M, B or 1, T, D)."""
+    """Return the vector of each query's position id plus the offset of its row, (M, B or 1, T, D)."""
     if forward_pass.ids is None and offset_MB is None:  # a look-up would change the bits of the gradient
         return table_MPD[:, None, forward_pass.first : forward_pass.first + forward_pass.count]
     ids = forward_pass.query_ids if offset_MB is None else offset_MB[:, :, None] + forward_pass.query_ids

@@ -2,7 +2,8 @@
 
     A_ij = softmax_j((W_Q z_i) . (W_K z_j + p_ij) / sqrt(K)),
 
-with p_ij a row of one trained table for each layer, shared by its heads.
+with p_ij a row of a trained table, which each layer has and its heads share. Shapes: M members, B rows, H heads,
+T queries, J keys, K head width, R rows of the table.
 """
 
 import math
@@ -24,14 +25,17 @@ def pairwise_table(name: str, rows: int, sizes: Sizes) -> tuple[Parameter, ...]:
 
 
 def pairwise_scores(q_MBHTK: Tensor, table_MRK: Tensor, rows: Tensor) -> Tensor:
-    """Return q_i . table[rows_ij] / sqrt(K) for query i and key j; rows: (T, J) or broadcastable to (M, B, H, T, J)."""
+    """Return q_i . table[rows_ij] / sqrt(K) for query i and key j, (M, B, H, T, J).
+
+    rows: (T, J), or broadcastable to (M, B, H, T, J).
+    """
     m, b, h, t, k = q_MBHTK.shape
-    against = matmul(q_MBHTK.reshape(m, b * h * t, k), table_MRK.mT).reshape(m, b, h, t, -1)
-    return torch.gather(against, -1, rows.expand(m, b, h, t, rows.shape[-1])) / math.sqrt(k)
+    products = matmul(q_MBHTK.reshape(m, b * h * t, k), table_MRK.mT).reshape(m, b, h, t, -1)
+    return torch.gather(products, -1, rows.expand(m, b, h, t, rows.shape[-1])) / math.sqrt(k)
 
 
 def multiplier_problems(uniform: int, task: Settings) -> Iterator[Problem]:
-    """Yield a problem if the number of uniform positions is not that of the task's multiplier digits."""
+    """Yield a problem if the number of uniform positions differs from the task's number of multiplier digits."""
     digits = getattr(task, "multiplier_digits", None)
     if digits != uniform:
         message = f"{uniform} uniform positions, but the task has {digits or 'no'} multiplier digits"

@@ -19,10 +19,10 @@ from trainers.tensors.parameters import Parameter
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Sizes for declaring parameters: inputs of up to `longest` positions, a model of width D, H heads of width E.
+    """The sizes that parameters are declared with.
 
-    ids: upper bound of position ids, equal to `longest` unless a task has its own ids. std: standard deviation of the
-    model's initial matrix entries.
+    longest: positions of the longest input. ids: upper bound of position ids, equal to `longest` unless the task has
+    ids of its own. width: D. heads: H. head_width: E. std: standard deviation of the model's initial matrix entries.
     """
 
     longest: int
@@ -56,7 +56,7 @@ class Position(Settings):
     def depends_on_adjacency(self) -> bool:
         """Whether it depends on which tokens are adjacent, so that masked tokens between them change it.
 
-        False for encodings by position ids, or by counts of visible tokens.
+        False for encodings that depend on position ids, or on counts of visible tokens.
         """
         return False
 
@@ -67,29 +67,29 @@ class Position(Settings):
 
     @property
     def drops_scores(self) -> bool:
-        """Whether dropout of attention acts on the scores rather than on the weights."""
+        """Whether dropout of attention acts on the scores instead of the weights."""
         return False
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """The metrics it records, and their better direction: minimize, maximize or none."""
+        """The metrics that it records, with their better direction: minimize, maximize or none."""
         return {}
 
     @property
     def max_metrics(self) -> frozenset[str]:
-        """The metrics that are the maximum of the recorded values; the others are their mean."""
+        """The metrics that are maxima of their recorded values; the others are means."""
         return frozenset()
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
-        """Yield why this encoding cannot be used with this many heads of that width."""
+        """Yield problems of this encoding with this number of heads of this width."""
         return iter(())
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """Yield why this encoding cannot be used for a task."""
+        """Yield problems of this encoding with a task."""
         return iter(())
 
     def problems_of_new(self) -> Iterator[Problem]:
-        """Yield problems for which only a new configuration is refused; a recorded one was trained with them."""
+        """Yield problems that reject a new configuration, but not a recorded one."""
         return iter(())
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
@@ -101,10 +101,10 @@ class Position(Settings):
         return ()
 
     def assign_ids(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor | None:
-        """Return the position ids to use, int64 (M, B, T), instead of those of the batch; None means 0, 1, 2...
+        """Return the position ids to use, int64 (M, B, T), instead of the ids of the batch; None means 0, 1, 2...
 
-        shape: (M, B, positions), with the width of the KV cache if there is one; the result for `ids_MBT` None has this
-        shape, or is None. noise: also given in evaluation.
+        shape: (M, B, positions), with the width of the KV cache if the pass has a cache; for `ids_MBT` None the result
+        has this shape, or is None. noise: also given in evaluation.
         """
         return ids_MBT
 
@@ -117,7 +117,7 @@ class Position(Settings):
         return context.q, context.k
 
     def key_state(self, context: Context) -> Mapping[str, Tensor]:
-        """Return values to cache with each new key, (M, B, H, T) by name; `context.state` has those of all keys."""
+        """Return values to cache with each new key, (M, B, H, T) by name; `context.state` has them for all keys."""
         return {}
 
     def score(self, context: Context) -> Scores | None:
@@ -129,10 +129,10 @@ class Position(Settings):
         return None
 
     def measure_rows(self, lengths: tuple[int, ...], recorded: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
-        """Return its metrics of every row, (M, B, L), from the values that each layer recorded, (M, B, H, T).
+        """Return its metrics for every row, (M, B, L), from the values that each layer recorded, (M, B, H, T).
 
-        Layers and heads are reduced by their mean, or their maximum (`max_metrics`). Each of several lengths has the
-        value at its last position; a single length has the mean or maximum over all positions.
+        Layers and heads are reduced by their mean, or by their maximum (`max_metrics`). Each of several lengths gets
+        the value at its last position; a single length gets the mean or maximum over all positions.
         """
         measures = {}
         for name in (name for name in self.metrics if name in recorded):

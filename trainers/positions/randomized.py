@@ -31,11 +31,11 @@ def _hook_of_base(name: str) -> Any:
 class Randomized(Position):
     """Another encoding at distinct random ascending positions below `longest`, in training and evaluation.
 
-    So the positions of long inputs occur in training. A batch has one draw, as in the authors' code, or each row its
-    own. Encodings that do not use position ids are unchanged.
+    So the positions of long inputs occur in training. Positions are drawn for each batch, as in the authors' code, or
+    for each row. Encodings that do not use position ids are unchanged.
     """
 
-    draws_random_numbers = True  # its positions
+    draws_random_numbers = True
 
     base: Position = setting("rope", kind="position", help="the encoding, by name or as {name: ...}")
     longest: int = setting(2048, low=1, help="positions are drawn from 0..longest - 1; at least the longest input")
@@ -71,22 +71,22 @@ class Randomized(Position):
     def problems_of_new(self) -> Iterator[Problem]:
         """Yield a problem of a base that does not work at random positions."""
         if isinstance(self.base, Randomized | Upe):
-            message = f"{self.base.name} finds the multiplier by its positions, and they would be random"
+            message = f"{self.base.name} finds the multiplier by its positions, which would be random"
             if isinstance(self.base, Randomized):
-                message = "it is randomized itself, and its longest and draw would not be read"
+                message = "a randomized base has no effect: its longest and draw would not be read"
             allowed = "another encoding, such as rope"
             yield Problem(key="position.base", given=self.base.name, message=message, allowed=allowed)
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return the base encoding's parameters for inputs of `longest` positions."""
+        """Return the shared parameters of the base encoding for inputs of `longest` positions."""
         return self.base.parameters(replace(sizes, longest=self.longest, ids=self.longest))
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return the base encoding's parameters for inputs of `longest` positions."""
+        """Return a layer's parameters of the base encoding for inputs of `longest` positions."""
         return self.base.layer_parameters(name, replace(sizes, longest=self.longest, ids=self.longest))
 
     def assign_ids(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor:
-        """Draw the positions; id t of a batch with ids becomes the t-th drawn position."""
+        """Return drawn positions; id t of a batch with ids becomes the t-th drawn position. Raises ValueError."""
         if noise is None:
             raise ValueError("randomized positions need noise in every pass, and noise is None")
         shared = self.draw == "batch"

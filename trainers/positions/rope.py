@@ -26,7 +26,7 @@ class Rope(Position):
             yield Problem(key="position", given="rope", message=f"rope needs an even head width, not {head_width}")
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Rotate coordinates i and i + K/2 by the angle position * base^(-2i/K)."""
+        """Return queries and keys with coordinates i and i + E/2 rotated by the angle position * base^(-2i/E)."""
         q, k = context.normalized() if self.qk_norm else (context.q, context.k)
         width = q.shape[-1]
         turns = self.base ** (-torch.arange(0, width, 2, device=q.device, dtype=torch.float64) / width)

@@ -9,7 +9,7 @@ from trainers.tensors.parameters import Parameter
 
 @register("position", "rpe")
 class Rpe(Position):
-    """One trained vector for each difference of positions, added to the keys; differences are not clipped.
+    """A trained vector for each difference of positions, added to the keys; differences are not clipped.
 
     The paper prints no scaling of the scores; they are divided by the root of the head width here, as in the
     `relative_key` option of the BERT implementation it builds on.
@@ -22,5 +22,5 @@ class Rpe(Position):
     def score(self, context: Context) -> Scores:
         """Return the bias q_i . p_(i-j) / sqrt(K)."""
         table = context.weights[f"{context.name}.pairs"]
-        rows = context.differences() + table.shape[1] // 2  # none is clipped
+        rows = context.differences() + table.shape[1] // 2
         return Scores(bias=pairwise_scores(context.q, table, rows))

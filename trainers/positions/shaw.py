@@ -42,9 +42,9 @@ class Shaw(Position):
         if not self.values:
             return None
         attention = attention_MBHTK.to(upcast(attention_MBHTK.dtype))  # sums of many small numbers
-        by_row = attention.new_zeros(*attention.shape[:-1], 2 * self.clip + 1)
-        by_row = by_row.scatter_add(-1, self._rows(context).expand_as(attention), attention)
-        return matmul(by_row, context.weights[f"{context.name}.pair_values"][:, None, None])
+        sums = attention.new_zeros(*attention.shape[:-1], 2 * self.clip + 1)
+        sums = sums.scatter_add(-1, self._rows(context).expand_as(attention), attention)
+        return matmul(sums, context.weights[f"{context.name}.pair_values"][:, None, None])
 
     def _rows(self, context: Context) -> Tensor:
         return context.differences().clamp(-self.clip, self.clip) + self.clip

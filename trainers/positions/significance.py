@@ -44,7 +44,7 @@ class Significance(Position):
             yield Problem(key="position.ordinary", given=self.ordinary, message=message, allowed=f"< heads ({heads})")
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """Yield problems unless the task has two numbers around an operator, and a multiplier of `uniform` digits."""
+        """Yield a problem if the task has no two numbers around an operator, or no multiplier of `uniform` digits."""
         if not hasattr(task, "places"):
             message = "needs a task of two numbers around an operator"
             yield Problem(key="position", given=self.name, message=message)
@@ -56,7 +56,7 @@ class Significance(Position):
         return (Parameter(name="positions", shape=(sizes.ids, sizes.width), std=sizes.std, decay=False),)
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return 2 longest - 1 vectors of differences (with text the outermost are unused), then the uniform ones."""
+        """Return 2 longest - 1 vectors of differences (some unused with text), then the uniform vectors."""
         return pairwise_table(name, 2 * sizes.longest - 1 + self.uniform, sizes)
 
     def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
@@ -73,7 +73,7 @@ class Significance(Position):
         return Scores(bias=functional.pad(scores, (0, 0, 0, 0, ordinary, 0)))
 
     def _rows(self, context: Context, relative: int) -> tuple[Tensor, Tensor]:
-        """Return the row of each pair in a table of `relative` differences, and whether the pair has one."""
+        """Return the table row of each pair, and whether the pair has a vector; relative: number of differences."""
         places = find_places(context.tokens)
         first, second = places.role == FIRST, places.role == SECOND
         virtual = torch.where(first, places.significance + second.sum(dim=-1, keepdim=True) + 1, places.significance)

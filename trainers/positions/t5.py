@@ -27,7 +27,7 @@ class T5(Position):
     max_distance: int = setting(128, low=2, help="distances from here on share one bucket; more than buckets / 2")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of buckets that cannot be halved twice, and of a `max_distance` within the narrow buckets."""
+        """Yield a problem if `buckets` is not a multiple of 4, or if `max_distance` is within the narrow buckets."""
         if self.buckets % 4:
             yield Problem(
                 key="buckets", given=self.buckets, message="cannot be halved twice", allowed="a multiple of 4"

@@ -29,8 +29,8 @@ from trainers.tensors.parameters import Parameter
 class ThresholdRelative(Position):
     """Keys without a positive score are dropped, and distance is the number of remaining keys times a trained gate.
 
-    The count has no gradient. Scores are float32 at least, so that rounding sets none to zero. The paper's models are
-    causal; in a bidirectional one, keys on both sides are counted in the same way.
+    The count has no gradient. Scores are float32 at least, so that rounding sets no score to zero. The paper's models
+    are causal; in a bidirectional model, keys on both sides are counted in the same way.
     """
 
     max_metrics = frozenset({"contextual_distance"})
@@ -61,7 +61,7 @@ class ThresholdRelative(Position):
         return dict.fromkeys(names, "none")
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return the gate: D H + H numbers, or H for one per head."""
+        """Return the parameters of the gate: D H + H numbers for `query`, H numbers for `head`."""
         return {"query": gate_parameters(name, sizes), "head": gate_parameters(name, sizes)[1:], "off": ()}[self.gate]
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
@@ -74,7 +74,7 @@ class ThresholdRelative(Position):
         keep = None
         if self.threshold:
             keep = scores > 0 if allowed is None else (scores > 0) & allowed
-        counted = allowed if keep is None else keep
+        counted = allowed if keep is None else keep  # the keys that distances count
         if counted is None:
             counted = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
         distance, gate = self._distance(context, counted, scores.dtype), self._gate(context, scores.dtype)
@@ -101,9 +101,10 @@ class ThresholdRelative(Position):
     def _record_metrics(
         self, context: Context, scores: Tensor, counted: Tensor, distance: Tensor, gate: Tensor | None
     ) -> None:
+        """Record the metrics of the enabled parts for each query."""
         shape, allowed = scores.shape[:-1], context.allowed
-        counts = self.distance == "contextual" and context.causal  # then the first key's distance counts all keys
-        surviving = distance[..., 0] - 1 + counted[..., 0] if counts else counted.sum(dim=-1)
+        is_counting = self.distance == "contextual" and context.causal  # then the first key's distance counts all keys
+        surviving = distance[..., 0] - 1 + counted[..., 0] if is_counting else counted.sum(dim=-1)
         measures = dict[str, Tensor]()
         if self.threshold:
             measures["surviving_keys"] = surviving / (scores.shape[-1] if allowed is None else allowed.sum(dim=-1))
@@ -111,6 +112,6 @@ class ThresholdRelative(Position):
         if gate is not None:
             measures["gate"] = -gate[..., 0]
         if self.distance == "contextual":
-            measures["contextual_distance"] = surviving if counts else (distance * counted).amax(dim=-1)
+            measures["contextual_distance"] = surviving if is_counting else (distance * counted).amax(dim=-1)
         for name, value in measures.items():
             context.record(name, value.to(scores.dtype).expand(shape))

@@ -16,11 +16,11 @@ from trainers.tensors.parameters import Parameter
 
 @register("position", "upe")
 class Upe(Position):
-    """The key of each multiplier digit has one vector for all queries; every other pair uses its difference.
+    """The key of each multiplier digit has the same vector for all queries; every other pair uses its difference.
 
     The multiplier is at the first `uniform` positions, most significant digit first; its vectors are indexed by
-    significance. A multiplier digit uses its own vector for itself; for other keys it uses differences, like the
-    operator (these cases are chosen here; the paper does not state them).
+    significance. As queries, multiplier digits and the operator use these vectors for multiplier keys and differences
+    for other keys, a case that the paper does not state.
     """
 
     trial_task: ClassVar[Mapping[str, Any]] = {"name": "padded_multiplication", "number_digits": 4, "train_digits": 2}
@@ -28,11 +28,11 @@ class Upe(Position):
     uniform: int = setting(1, low=1, help="digits of the multiplier")
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """Yield a problem if the number of uniform positions is not that of the task's multiplier digits."""
+        """Yield a problem if the number of uniform positions differs from the task's number of multiplier digits."""
         return multiplier_problems(self.uniform, task)
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return 2 ids - 1 relative vectors, then one for each multiplier digit, units first."""
+        """Return 2 ids - 1 relative vectors, then a vector for each multiplier digit, units first."""
         return pairwise_table(name, 2 * sizes.ids - 1 + self.uniform, sizes)
 
     def score(self, context: Context) -> Scores:

@@ -1,4 +1,4 @@
-"""Compiling the training step: when, with which settings, and once for all processes that need the same program."""
+"""Compiling the training step: when to compile, with which options, and once for all processes with one program."""
 
 import contextlib
 import functools
@@ -41,39 +41,40 @@ _POLL_SECONDS = 0.1  # between attempts to take a lock that another process hold
 
 
 def should_compile(member: MemberConfig, device: str = "cpu") -> bool:
-    """Return whether the step is compiled: as configured, or from the estimated time of one member, never of its pack.
+    """Return whether the step is compiled.
 
-    `compile: auto` compiles only on a CPU.
+    `compile: auto` decides from the device (only on a CPU) and the estimated time of a single member, never of its
+    pack, so that all packs of a member use the same program.
     """
     wanted = member.training.compile
     if isinstance(wanted, bool):
         return wanted
     if member.training.one_length_per_batch:  # every length would need a program
         return False
-    return device == "cpu" and member.model.compiling == "auto" and rough_seconds(member) >= COMPILE_FROM_SECONDS
+    return device == "cpu" and member.model.compiling == "auto" and estimate_seconds(member) >= COMPILE_FROM_SECONDS
 
 
 def should_fuse_draws(member: MemberConfig, device: str) -> bool:
-    """Return whether random numbers are drawn by fused kernels, which must be compiled first."""
-    return device == "cuda" and rough_seconds(member) >= FUSE_FROM_SECONDS
+    """Return whether training is long enough to compile fused kernels for random numbers."""
+    return device == "cuda" and estimate_seconds(member) >= FUSE_FROM_SECONDS
 
 
 def explain_compilation(member: MemberConfig, device: str = "cpu") -> str:
     """Return whether the step is compiled and why, as text."""
     if isinstance(member.training.compile, bool):
-        return f"{'yes' if member.training.compile else 'no'}, as training.compile says"
+        return f"{'yes' if member.training.compile else 'no'}: set by training.compile"
     if member.model.compiling != "auto":
         return f"no: a step of {member.model.name} is not compiled automatically"
     if member.training.one_length_per_batch:
         return "no: with training.one_length_per_batch every length would need a program"
     if device != "cpu":
         return "no: on a GPU a step is captured and replayed as one CUDA graph"
-    alone = f"one member alone would train about {rough_seconds(member):.1f} s uncompiled"
-    return f"{'yes' if should_compile(member) else 'no'}: {alone}; compiled from {COMPILE_FROM_SECONDS:.1f} s"
+    estimate = f"one member alone would train about {estimate_seconds(member):.1f} s uncompiled"
+    return f"{'yes' if should_compile(member) else 'no'}: {estimate}; compiled from {COMPILE_FROM_SECONDS:.1f} s"
 
 
-def rough_seconds(member: MemberConfig) -> float:
-    """Return a rough estimate of the seconds a member alone would train on one CPU core uncompiled."""
+def estimate_seconds(member: MemberConfig) -> float:
+    """Return a rough estimate of the seconds that a member alone would train on a CPU core, uncompiled."""
     forward = member.model.operations(member.task, member.training.batch_size, member.task.train_positions)
     operations = member.training.optimizer.operations(3.0 * forward, member.model.parameters(member.task))
     return member.training.steps * (_SECONDS_PER_STEP + operations / _OPERATIONS_PER_SECOND)
@@ -81,11 +82,11 @@ def rough_seconds(member: MemberConfig) -> float:
 
 @functools.cache
 def compile_program(function: _Function, device: str) -> _Function:
-    """Return `function` wrapped by torch.compile for a kind of device; it is compiled when it is called."""
+    """Return `function` wrapped by torch.compile for a device type; its first call compiles it."""
     torch._dynamo.config.recompile_limit = 1024  # one process trains packs of many structures
     torch._dynamo.config.accumulated_recompile_limit = 1024
     options = dict(_CPU_OPTIONS) if device == "cpu" else {}
-    if options and _vectors_work():
+    if options and _supports_avx512():
         options["cpp.vec_isa_ok"] = True  # otherwise torch tests it by compiling for six seconds
     known = set(torch._inductor.list_options())
     options = {name: value for name, value in options.items() if name in known}
@@ -111,18 +112,18 @@ def call_first(function: Callable[..., Any], *arguments: Any) -> None:
 
 
 def mark_dynamic(tensors: Sequence[Tensor]) -> None:
-    """Mark the first dimension of these tensors as dynamic, so that one program serves all sizes from 2."""
+    """Mark the first dimension of tensors as dynamic, so that a single program serves all sizes from 2."""
     for tensor in tensors:
         if tensor.dim():
             torch._dynamo.maybe_mark_dynamic(tensor, 0)
 
 
 @contextlib.contextmanager
-def compile_once(key: str, waiting: Callable[[], None]) -> Iterator[None]:
-    """Let one process per key compile a program inside this context, while the others wait.
+def compile_once(key: str, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Let a single process per key run this context, which compiles a program, while the others wait.
 
-    They then load it from the compiler's cache. If a process dies, the next one compiles. `waiting` is called ten times
-    a second while waiting.
+    They then run it with the compiler's cache filled. If a process dies, the next process compiles. on_wait: called ten
+    times a second while waiting.
     """
     try:
         import fcntl
@@ -145,7 +146,7 @@ def compile_once(key: str, waiting: Callable[[], None]) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                waiting()
+                on_wait()
                 time.sleep(_POLL_SECONDS)
             except OSError:
                 break
@@ -158,7 +159,7 @@ def compile_once(key: str, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 @functools.cache
-def _vectors_work() -> bool:
+def _supports_avx512() -> bool:
     """Return whether the C++ compiler supports AVX-512, so that torch need not test each instruction set."""
     if platform.machine() != "x86_64" or platform.system() != "Linux":
         return False

@@ -17,16 +17,16 @@ from trainers.packs.pack import Pack, State
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training.step import compute_losses, learn, sample_batches, training_noise
 
-_MEASURED_OPERATIONS = 3e10  # of an evaluation, at most: some seconds; larger ones are measured on fewer rows
+_MEASURED_OPERATIONS = 3e10  # of an evaluation: some seconds; larger evaluations are measured on fewer rows
 _PEAK = 3  # peak bytes of a step over bytes saved for the gradient: 2.7 to 3.3 measured, uncompiled encoders
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The cost of one member.
+    """The estimated cost of a member.
 
-    bytes_per_member: weights, gradient, state of the optimizer, averages and activations. flops_per_step: forward and
-    backward pass, and what else the optimizer computes that is not small.
+    parameters: their number. bytes_per_member: weights, gradient, state of the optimizer, averages and activations.
+    flops_per_step: forward pass, backward pass, and large operations of the optimizer.
     """
 
     parameters: int
@@ -36,7 +36,7 @@ class Cost:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread, as packs do; small products would wait for a second one, and long on a busy machine."""
+    """Compute on a single thread, as packs do; small products only wait for a second thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -47,17 +47,20 @@ def one_thread() -> Iterator[None]:
 
 @one_thread()
 def estimate(member: MemberConfig) -> Cost:
-    """Estimate the cost of a member without training; activation memory is extrapolated from one and two rows."""
+    """Return the estimated cost of a member without training it."""
+    # Memory in training: weights, averages, and activations, extrapolated from one and two rows.
     pack = Pack([member], torch.device("cpu"))
-    width = 8 if member.training.dtype == "float64" else 4
+    itemsize = 8 if member.training.dtype == "float64" else 4
     buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.sources)
     rows = -(-member.training.batch_size // member.training.accumulation)
-    one_row, two_rows = (saved_for_backward(pack, few) for few in (1, 2))
+    one_row, two_rows = (saved_for_backward(pack, count) for count in (1, 2))
+
+    # Memory in evaluation: logits, and a KV cache for generation.
     positions = member.evaluation.samples * member.task.positions
     evaluated = 6 * min(LOGITS_PER_MEMBER, positions * member.task.outputs)
-    cached = (
-        width * min(LOGITS_PER_MEMBER, positions * member.model.cache_size_per_token) if member.task.passes > 1 else 0
-    )
+    cached = min(LOGITS_PER_MEMBER, positions * member.model.cache_size_per_token) if member.task.passes > 1 else 0
+
+    # Operations of a step.
     forward = sum(
         member.model.operations(member.task, *batch.tokens.shape[1:])
         for batch in sample_batches(pack, torch.tensor(1), member.training.batch_size, longest=True)
@@ -66,10 +69,10 @@ def estimate(member: MemberConfig) -> Cost:
     return Cost(
         parameters=pack.layout.size,
         bytes_per_member=trained_bytes(member)
-        + width * pack.layout.size * buffers
+        + itemsize * pack.layout.size * buffers
         + _PEAK * (one_row + (rows - 1) * (two_rows - one_row))  # linear in rows, with a constant part in table form
         + evaluated // 2
-        + cached,
+        + itemsize * cached,
         flops_per_step=member.training.optimizer.operations(3.0 * passes * forward, pack.layout.parameters),
     )
 
@@ -79,7 +82,7 @@ def trained_bytes(member: MemberConfig) -> int:
     layout = ParameterLayout(member.model.parameters(member.task))
     dtype: torch.dtype = getattr(torch, member.training.dtype)
     if layout.size >= 2**60:
-        return 4 * layout.size * dtype.itemsize  # more than a tensor can have: any estimate says that nothing holds it
+        return 4 * layout.size * dtype.itemsize  # too large for a tensor, also on the meta device
     theta = torch.zeros(1, layout.size, dtype=dtype, device="meta")
     return 2 * theta.nbytes + sum(buffer.nbytes for buffer in member.training.optimizer.start(theta, layout).values())
 
@@ -107,41 +110,42 @@ def saved_for_backward(pack: Pack, rows: int) -> int:
 
 @one_thread()
 def calibrate(member: MemberConfig, members: int, seconds: float) -> float:
-    """Measure the seconds per step of a pack of `members` members like this one, including its share of evaluations.
+    """Return the measured seconds per step of a pack of `members` such members, including its share of evaluations.
 
-    On one thread, as packs run, in CPU time, so that other work does not count, and always uncompiled to save time: an
-    upper bound if the real run compiles.
+    Measured on a single thread, like a pack, in CPU time, and without compiling, so an upper bound if the run compiles.
+    seconds: how long to measure steps.
     """
     copies = [MemberConfig.from_dict({**member.to_dict(), "seed": seed}) for seed in range(members)]
     step = _seconds_per_step(Pack(copies, torch.device("cpu")), seconds)
-    lone, share = _with_some_rows(member)
-    for _ in (*evaluation_inputs(lone), *(validation_inputs(lone) if lone.criteria else ())):
+    pack, share = _reduce_rows(member)
+    for _ in (*evaluation_inputs(pack), *(validation_inputs(pack) if pack.criteria else ())):
         pass  # inputs are drawn once per run, so outside of the measurement
     began = time.process_time()
-    evaluate(lone, State.initial(lone))
-    validate(lone, State.initial(lone))
+    evaluate(pack, State.initial(pack))
+    validate(pack, State.initial(pack))
     evaluation = members * (time.process_time() - began) / share
     steps, every = member.training.steps, member.evaluation.every
     return step + evaluation * (-(-steps // every) if every else 1) / steps
 
 
-def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
-    """Return a pack of this member alone, with fewer rows if an evaluation is large, and their share of all rows."""
+def _reduce_rows(member: MemberConfig) -> tuple[Pack, float]:
+    """Return a pack of this member alone, with fewer rows in a large evaluation, and the share of rows that is left."""
     task, evaluation, criteria = member.task, member.evaluation, member.criteria
     validated = [criterion.samples for criterion in criteria.values()][:1] * len(task.distributions[0].trained_lengths)
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) + sum(validated)
     operations = member.evaluation_passes * member.model.operations(task, rows, task.positions)
     share = min(1.0, _MEASURED_OPERATIONS / operations)
-    fewer: dict[str, Any] = {
+    reduced: dict[str, Any] = {
         name: replace(criterion, samples=max(1, int(criterion.samples * share))) for name, criterion in criteria.items()
     }
     samples = max(1, int(evaluation.samples * share))
-    training = replace(member.training, **fewer)
-    some = replace(member, training=training, evaluation=replace(evaluation, samples=samples))
-    return Pack([some], torch.device("cpu")), samples / evaluation.samples
+    training = replace(member.training, **reduced)
+    member = replace(member, training=training, evaluation=replace(evaluation, samples=samples))
+    return Pack([member], torch.device("cpu")), samples / evaluation.samples
 
 
 def _seconds_per_step(pack: Pack, seconds: float) -> float:
+    """Return the CPU seconds per training step, drawing included, measured for about `seconds`."""
     state, step_batches = State.initial(pack), StepBatches(pack)
     learn(pack, state, step_batches.batches(0, 1))
     began = time.process_time()
@@ -149,7 +153,7 @@ def _seconds_per_step(pack: Pack, seconds: float) -> float:
     drawing = (time.process_time() - began) / step_batches.steps_at_once
     began, count = time.process_time(), 0
     while count == 0 or time.process_time() - began < seconds:
-        if pack.training.one_length_per_batch:  # no step is like another
+        if pack.training.one_length_per_batch:  # steps differ, so each draws its own batch
             batches, drawing = step_batches.batches(1 + count, 2 + count), 0.0
         learn(pack, state, batches)
         count += 1

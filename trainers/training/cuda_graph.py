@@ -1,4 +1,4 @@
-"""Training steps captured as CUDA graphs: the kernels of a step are recorded once and replayed as one launch.
+"""Training steps captured as CUDA graphs: the kernels of a step are recorded once and replayed by a single launch.
 
 A step of a small model has hundreds of kernels of a few microseconds, and launching each from Python takes longer than
 running it. The same kernels compute the same numbers.
@@ -19,16 +19,16 @@ Learn = Callable[[State, Sequence[Batch]], None]
 # Steps that use more than this share of the process's GPU memory stay eager: they keep the GPU busy anyway, and a
 # captured graph needs memory of its own in addition to that of the eager steps.
 LARGE = 0.25
-MAX_GRAPHS = 8  # shapes of batches that are captured
+MAX_GRAPHS = 8  # each for batches of other shapes
 
 
 class CudaGraphStep:
-    """`learn` for one state, changed in place; the first step with batches of new shapes runs eagerly.
+    """`learn` of a state, replayed as a CUDA graph; the first step with batches of new shapes runs eagerly.
 
     A step that cannot be captured, because it reads a number on the host, stays eager; `notice` gets the reason.
     """
 
-    failed: ClassVar[bool] = False  # in this process; the GPU memory of a failed capture may never be freed
+    failed: ClassVar[bool] = False  # in this process: the GPU memory of a failed capture may never be freed
 
     def __init__(self, learn: Learn, notice: Callable[[str], None]) -> None:
         self._learn, self._notice, self._noticed = learn, notice, False
@@ -42,8 +42,8 @@ class CudaGraphStep:
             self._state = state
             self._peaks.clear()
             self.graphs.clear()
-        key = tuple(_shape(batch) for batch in batches)
-        if key not in self._peaks:  # the eager step allocates everything that is made once: tables, workspaces
+        key = tuple(map(_shape_key, batches))
+        if key not in self._peaks:  # the eager step allocates cached tables and workspaces
             torch.cuda.reset_peak_memory_stats()
             self._learn(state, batches)
             self._peaks[key] = torch.cuda.max_memory_allocated()
@@ -79,11 +79,11 @@ class CudaGraphStep:
     def _notice_once(self, reason: str) -> None:
         if not self._noticed:
             self._noticed = True
-            self._notice(f"steps are not captured as a CUDA graph and therefore slower: {reason}")
+            self._notice(f"CUDA graph: steps are not captured, so slower: {reason}")
 
 
-def _shape(batch: Batch) -> Hashable:
-    """Return the key that batches of one graph share: everything but the numbers in their tensors."""
+def _shape_key(batch: Batch) -> Hashable:
+    """Return what batches of the same graph must share: types, shapes and fields that are not tensors."""
     values = [getattr(batch, item.name) for item in fields(batch)]
     return type(batch), tuple(
         (value.shape, value.dtype) if isinstance(value, Tensor) else repr(value) for value in values

@@ -1,7 +1,7 @@
 """The states of members that were trained before for fewer steps, joined from the checkpoints of their packs.
 
-A longer training that starts from them ends with the same bits as one from step 0, because no member depends on its
-pack, and `step_dependence` checks that the common steps do not depend on the number of all steps.
+A longer training that starts from them ends with the same bits as a training from step 0, because no member depends on
+its pack, and `explain_step_dependence` checks that the common steps do not depend on the number of all steps.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,35 +19,36 @@ from trainers.files.checkpoint import Checkpoints, Snapshot, member_names
 from trainers.training.compiling import should_compile
 
 Earlier = Sequence[tuple[Path, tuple[str, int]]]
-"""For each member the folder of checkpoints of the pack it was in, and its (config_id, seed) there."""
+"""For each member: the folder of checkpoints of its earlier pack, and its (config_id, seed) there."""
 
-_MOST_STEPS = 10_000  # steps at which two schedules are compared
+_MAX_COMPARED = 10_000  # steps at which two schedules are compared
 
 
-def step_dependence(before: MemberConfig, after: MemberConfig, device: str) -> Iterator[str]:
-    """Yield why a training of `before` is not the beginning of that of `after`, which only has more steps."""
+def explain_step_dependence(before: MemberConfig, after: MemberConfig, device: str) -> Iterator[str]:
+    """Yield why the training of `before` is not the start of the training of `after`, which differs only in steps."""
     old, new = before.training.steps, after.training.steps
     schedule = before.training.schedule
-    steps = np.unique(np.linspace(1, old, min(old, _MOST_STEPS), dtype=np.int64)).tolist()
-    most, at = max((abs(_factor(before, step) - _factor(after, step)), step) for step in steps)
-    if most > 0:
+    steps = np.unique(np.linspace(1, old, min(old, _MAX_COMPARED), dtype=np.int64)).tolist()
+    largest, worst = max((abs(_factor(before, step) - _factor(after, step)), step) for step in steps)
+    if largest > 0:
         yield (
-            f"the schedule {schedule.name} depends on training.steps: at step {at} its factor is "
-            f"{_factor(before, at):.4g} with {old} steps and {_factor(after, at):.4g} with {new}"
+            f"the schedule {schedule.name} depends on training.steps: at step {worst} its factor is "
+            f"{_factor(before, worst):.4g} with {old} steps and {_factor(after, worst):.4g} with {new}"
         )
     if before.training.stop is not None:
         yield "members may have stopped early (training.stop)"
     if should_compile(before, device) != should_compile(after, device):
-        yield f"a training of {new} steps is compiled and one of {old} is not, which changes the last bits"
+        yield f"training is compiled for {new} steps and not for {old}, which changes the last bits"
 
 
 def join_earlier(
-    earlier: Earlier, notices: Sequence[str], *, compiled: bool, most: int
+    earlier: Earlier, notices: Sequence[str], *, compiled: bool, max_step: int
 ) -> tuple[Snapshot | None, list[str]]:
-    """Return the states of members as the checkpoint of one pack, None if they cannot be joined; and all notices.
+    """Return the states of members as the checkpoint of a single pack, None if they cannot be joined; and all notices.
 
-    compiled: whether the pack is compiled, as the earlier packs must have been. most: the steps of the longer training.
+    compiled: whether the pack is compiled, as the earlier packs must have been. max_step: the last step allowed.
     """
+    # The newest good checkpoint of each earlier pack, and the row of each member in it.
     rows, notices = list[tuple[Snapshot, int]](), list(notices)
     folders = dict.fromkeys(folder for folder, _ in earlier)
     newest = {folder: Checkpoints(folder=folder).read_newest() for folder in folders}
@@ -55,12 +56,14 @@ def join_earlier(
         snapshot, names, damaged = newest[folder]
         notices += [text for text in damaged if text not in notices]
         (member_name,) = member_names([name])
-        if snapshot is None or member_name not in names or snapshot.compiled != compiled or snapshot.step > most:
+        if snapshot is None or member_name not in names or snapshot.compiled != compiled or snapshot.step > max_step:
             return None, [*notices, f"{folder} has no usable state of {member_name}: the pack starts from step 0"]
         rows.append((snapshot, names.index(member_name)))
     states = {(checkpoint.step, len(checkpoint.evaluations), tuple(checkpoint.parameters)) for checkpoint, _ in rows}
     if len(states) > 1:
         return None, [*notices, "the kept states of its members are of different steps: the pack starts from step 0"]
+
+    # Stack the rows of every array and of every evaluation.
     first = rows[0][0]
     arrays = {
         name: np.stack([checkpoint.arrays[name][row] for checkpoint, row in rows]) if value.ndim else value
@@ -79,9 +82,9 @@ def _factor(member: MemberConfig, step: int) -> float:
 
 
 def _join(parts: Sequence[tuple[Evaluation, int]]) -> Evaluation:
-    """Return one evaluation of members of several packs, each given by an evaluation of its pack and its place there.
+    """Return the evaluation of members of several packs, each given as (evaluation of its pack, index in this pack).
 
-    Its time is 0: it was spent in another training.
+    Its `seconds` are 0, because they were spent in another training.
     """
     first = parts[0][0]
 

@@ -21,9 +21,10 @@ def write_pack_weights(
     pruned_M: NDArray[np.bool_],
     beat: Callable[[], None],
 ) -> tuple[WeightsFile | None, ...]:
-    """Write the weights of the named members of a pack after `step` steps; return the files, none without a folder.
+    """Write the weights of the members of a pack after `step` steps; return the file of each member.
 
-    The file is None for a member that failed or was pruned.
+    The file is None for a member that failed or was pruned; without a folder nothing is written or returned. names:
+    the (config_id, seed) of the members. Raises WeightsError.
     """
     if folder is None:
         return ()
@@ -34,8 +35,8 @@ def write_pack_weights(
     def members() -> Iterator[MemberWeights]:
         for i in finished:
             beat()
-            mine = {label: pack.layout.views(theta[i : i + 1].cpu()) for label, theta in weights.items()}
-            arrays = {label: {key: value[0].numpy() for key, value in views.items()} for label, views in mine.items()}
+            views = {label: pack.layout.views(theta[i : i + 1].cpu()) for label, theta in weights.items()}
+            arrays = {label: {key: value[0].numpy() for key, value in part.items()} for label, part in views.items()}
             last = int(stopped_at[i]) if stopped_at[i] >= 0 else step
             yield MemberWeights(names[i], pack.members[i], last, arrays)
 

@@ -33,7 +33,7 @@ from trainers.training.compiling import should_compile, should_fuse_draws
 from trainers.training.earlier import Earlier, join_earlier
 from trainers.training.final_weights import write_pack_weights
 from trainers.training.step import make_learner
-from trainers.training.stopping import ended_members, evaluations_left, members_to_stop, next_stages
+from trainers.training.stopping import ended_members, members_to_stop, next_stages, remaining_evaluations
 
 _HEARTBEAT_SECONDS = 1.0
 
@@ -49,18 +49,19 @@ def train(
     earlier: Earlier | None = None,
     prune_at: Sequence[int | None] | None = None,
 ) -> list[MemberResult]:
-    """Train members of one structural key as one stacked program; return results in the order of `members`.
+    """Train members of one structural key as a stacked program; return their results in the order of `members`.
 
-    The list is empty if the reporter stopped the pack early. `prune_at` has for each member the step of an evaluation
-    at which it ends without final weights, None for the last step. `ids` are the (config_id, seed) of the members in
-    checkpoints and weights files, by default computed from their values.
+    The list is empty if the reporter stopped the pack early. Resumes from the newest good checkpoint, after reporting
+    every earlier evaluation again.
 
-    Resumes from the newest good checkpoint, and then first reports every earlier evaluation again; without one it
-    starts from the states of `earlier`, the same members after fewer steps. The final weights are written to the folder
-    `weights`, if one is given, before the last evaluation, which names the files, is reported. Raises PackError for
-    members of unequal structure or ids with other seeds, CheckpointError for a checkpoint of other members or with
-    another layout, WeightsError for weights that cannot be written, or that `training.initial` names and cannot be used
-    when no checkpoint is stored.
+    ids: the (config_id, seed) of the members in checkpoints and weights files, by default computed from their values.
+    weights: the folder for the final weights, written before the last evaluation is reported; None keeps no weights.
+    earlier: states of the same members after fewer steps, to start from if no checkpoint is stored. prune_at: for each
+    member the step of an evaluation at which it ends without final weights, or None.
+
+    Raises PackError for members of unequal structure or ids with other seeds, CheckpointError for a checkpoint that
+    belongs to other members or does not fit, WeightsError for weights that cannot be written, or cannot be read as
+    `training.initial`.
     """
     names = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)
     if [seed for _, seed in names] != [member.seed for member in members]:
@@ -69,7 +70,7 @@ def train(
     stored, notices = checkpoints.load(names) if checkpoints else (None, [])
     compiled = stored.compiled if stored else should_compile(members[0], pack.device.type)
     if stored is None and earlier is not None:
-        stored, notices = join_earlier(earlier, notices, compiled=compiled, most=members[0].training.steps)
+        stored, notices = join_earlier(earlier, notices, compiled=compiled, max_step=members[0].training.steps)
     if should_fuse_draws(members[0], pack.device.type):
         fuse()
     start = State.initial(pack, reads_files=stored is None)
@@ -101,7 +102,11 @@ def train(
 
 
 class _TrainingRun:
-    """A pack while it trains: its active members, evaluations and clocks, and the parts of the loop."""
+    """A pack in training: its active members, its evaluations and its clocks.
+
+    done: steps so far. past: cache of `history`. stopped: whether the reporter asked to stop. spent: seconds of
+    earlier processes. rate: member steps per second.
+    """
 
     def __init__(
         self,
@@ -130,6 +135,7 @@ class _TrainingRun:
                 self.prepare()
 
     def prepare(self) -> None:
+        """Make batches and the step function for the active members."""
         if not len(self.active):
             return
         self.beat("compile" if self.compiled else "train")
@@ -150,6 +156,7 @@ class _TrainingRun:
         return has_left
 
     def resume(self, snapshot: Snapshot) -> None:
+        """Restore the state of a checkpoint, and report its evaluations again."""
         state = self.active.full_state().restored(snapshot, self.pack)
         self.active = ActiveMembers(self.pack, state, self.compiled)
         self.done = snapshot.step
@@ -186,9 +193,10 @@ class _TrainingRun:
                 return
 
     def evaluate(self) -> None:
+        """Evaluate the active members, decide which stop or enter the next stage, and report."""
         self.beat("evaluate")
-        if lost := pop_warning():
-            self.reporter.notice(lost)
+        if warning := pop_warning():
+            self.reporter.notice(warning)
 
         # Measure metrics and the mean loss since the last evaluation.
         active, pack, state = self.active, self.active.pack, self.active.state
@@ -199,7 +207,7 @@ class _TrainingRun:
         state.loss_sum.zero_()
         state.loss_steps.zero_()
 
-        # Stop members, or let them go on to the next stage of the curriculum.
+        # Stop members, or move them to the next stage of the curriculum.
         stage = state.stage.cpu().numpy().copy()
         if validation is not None:
             stops = members_to_stop(pack, validation, stage)
@@ -215,7 +223,7 @@ class _TrainingRun:
                 averages=pack.labels,
                 metrics=metrics,
                 lengths=pack.lengths,
-                values_MAKL=self.merge_finished(values, lambda last: last.values_of(metrics)),
+                values_MAKL=self.merge_finished(values, lambda last: last.select_metrics(metrics)),
                 loss_M=self.merge_finished(loss, lambda last: last.final_loss_M),
                 failed_at_M=active.member_steps("failed_at"),
                 seconds=self.seconds(),
@@ -229,9 +237,9 @@ class _TrainingRun:
         )
 
     def report_rest(self) -> None:
-        """Report the evaluations that are left to a pack without active members: the last values of each member."""
+        """Report the remaining evaluations of a pack without active members: the last values of each member."""
         last, steps = self.evaluations[-1], self.pack.training.steps
-        for step in evaluations_left(self.pack, last.step):
+        for step in remaining_evaluations(self.pack, last.step):
             if self.stopped:
                 return
             files = self.write_weights_files() if step == steps else ()
@@ -245,7 +253,7 @@ class _TrainingRun:
     def merge_finished(
         self, active: NDArray[Any], last_values: Callable[[Evaluation], NDArray[Any] | None]
     ) -> NDArray[Any]:
-        """Return new values of active members, last values of finished ones."""
+        """Return the new values of active members merged with the last values of finished members."""
         active = self.active.drop_copy(active)
         if len(self.active) == len(self.pack):
             return active
@@ -272,7 +280,7 @@ class _TrainingRun:
         return self.past
 
     def write_weights_files(self) -> tuple[WeightsFile | None, ...]:
-        """Write the final weights of every member, if they are kept; return the files."""
+        """Write the final weights of every member if they are kept; return the file of each member."""
         pruned_M, beat = self.ends_at_M < self.pack.training.steps, lambda: self.beat("evaluate")
         return write_pack_weights(self.weights, self.names, self.pack, self.active, self.done, pruned_M, beat)
 

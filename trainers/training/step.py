@@ -1,4 +1,4 @@
-"""One optimiser step of a whole pack: sample, forward, loss, backward, clip, optimizer, averages."""
+"""An optimizer step of a pack: draw batches, forward pass, loss, gradient, clipping, optimizer, averages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,8 +26,8 @@ def sample_batches(
 ) -> tuple[Batch, ...]:
     """Draw `rows` training rows for every member at step `step` (counted from 1), once for each seed.
 
-    With a curriculum they are drawn for each member at its stage; `stage_M` None means the first stage. longest: if the
-    rows of a step have one length, the longest in place of that of the step.
+    With a curriculum they are drawn for each member at its stage; `stage_M` None means the first stage. longest: with
+    `one_length_per_batch`, draw the longest length instead of the length of the step.
     """
     if pack.curriculum is not None:
         stage_M = torch.zeros_like(pack.seeds_M) if stage_M is None else stage_M
@@ -41,10 +41,12 @@ def sample_batches(
 def compute_losses(
     pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None, step: Tensor, averages: Averages | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return sum and weight of the training loss of every member, (M,) each. Raises ValueError for other shapes.
+    """Return the sum and the weight of the training loss of every member, (M,) each.
 
-    averages: the buffers of the weight averages, for losses that read them; None: those of averages that start here.
+    averages: the buffers of the weight averages, for losses that read them; by default buffers that start at `theta`.
+    Raises ValueError if the task's or the user's loss returns other shapes.
     """
+    # Without a loss of its own, a configuration trains on the loss of the task.
     weights = pack.layout.views(theta)
     if pack.loss is None:
         return _task_loss(pack, _forward(pack, weights, batch, noise), batch)
@@ -54,17 +56,18 @@ def compute_losses(
         buffers = tuple(source.start(detached) for source in pack.sources) if averages is None else averages
         return pack.layout.views(read_average(pack, label, buffers, detached))
 
+    # Otherwise its loss runs forward passes and reads averages through these inputs.
     inputs = LossInputs(
         batch=batch,
         weights=weights,
         step=step,
         steps=pack.training.steps,
-        h={name: column[:, 0].to(theta.dtype) for name, column in pack.loss_h.items()},
+        h={name: column[:, 0].to(theta.dtype) for name, column in pack.loss_hyperparameters.items()},
         target_weights=supervised.target_weights(batch, theta.dtype),
         task_loss=lambda logits: _task_loss(pack, logits, batch),
         average=average,
         forward=lambda draw, record, other: _forward(
-            pack, weights if other is None else other, batch, noise and noise.of_pass(draw), record
+            pack, weights if other is None else other, batch, noise and noise.for_pass(draw), record
         ),
     )
     return _checked_loss(f"loss {pack.loss.name}: compute", pack.loss.compute(inputs), len(theta))
@@ -83,7 +86,7 @@ def _forward(
 def _task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return sum and weight of the loss of the task, with label smoothing and z-loss, (M,) each."""
     loss = _checked_loss(f"{pack.task.name}: loss", pack.task.loss(logits, batch), len(logits))
-    smoothing, factor = pack.h.get("label_smoothing"), pack.h.get("z_loss")
+    smoothing, factor = pack.hyperparameters.get("label_smoothing"), pack.hyperparameters.get("z_loss")
     if smoothing is None and factor is None:
         return loss
     return supervised.regularize(loss[0], logits, batch, smoothing, factor), loss[1]
@@ -100,14 +103,16 @@ def _checked_loss(name: str, loss: tuple[Tensor, Tensor], members: int) -> tuple
 
 def training_noise(pack: Pack, step: Tensor) -> Noise | None:
     """Return the noise of a training step, None if nothing is random."""
-    if pack.drops is None and not pack.model.draws_random_numbers:
+    if pack.dropout_rates is None and not pack.model.draws_random_numbers:
         return None
-    seeds_S, index_M = pack.indexed if torch.compiler.is_compiling() else (pack.seeds_S, pack.index_M)
-    return Noise(Stream(seeds_S, "dropout", step), index_M, pack.drops)
+    seeds_S, index_M = pack.seeds_S, pack.index_M
+    if torch.compiler.is_compiling():
+        seeds_S, index_M = pack.compiled_seeds_S, pack.compiled_index_M
+    return Noise(Stream(seeds_S, "dropout", step), index_M, pack.dropout_rates)
 
 
 def step_once(pack: Pack, state: State) -> None:
-    """Draw a batch and learn from it."""
+    """Draw the batches of the next step and train on them, changing `state` in place."""
     learn(pack, state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
 
 
@@ -159,28 +164,28 @@ def compute_gradients(
 def compute_clipped_gradients(
     pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor, averages: Averages
 ) -> tuple[Tensor, Tensor]:
-    """Return the results of `compute_gradients`, the gradient clipped if the pack has a limit."""
+    """Return the results of `compute_gradients`, with the gradient clipped to `training.clip` if it is set."""
     gradient, loss_M = compute_gradients(pack, theta, batches, step, averages)
-    return clip_gradient(gradient, pack.h["clip"]) if "clip" in pack.h else gradient, loss_M
+    return clip_gradient(gradient, pack.hyperparameters["clip"]) if "clip" in pack.hyperparameters else gradient, loss_M
 
 
 def _divisor(weight_M: Tensor) -> Tensor:
-    """Return the weights; 1 for a member without a counted target, whose loss and gradient are then 0."""
+    """Return the weights, with 1 for a weight of 0: a member without counted targets has loss and gradient 0."""
     return torch.where(weight_M == 0, 1.0, weight_M)
 
 
 def _differentiate(function: Callable[[Tensor], tuple[Tensor, Tensor]], theta: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient of the first result of `function`, and its second result."""
+    """Return the gradient of the first result of `function` at `theta`, and its second result."""
     if torch.compiler.is_compiling():
         both: tuple[Tensor, Tensor] = torch.func.grad(function, has_aux=True)(theta)
         return both
     # The same bits without torch.func, whose import takes more than a second.
     with torch.enable_grad():
-        at = theta.detach().requires_grad_()
-        value, auxiliary = function(at)
+        leaf = theta.detach().requires_grad_()
+        value, auxiliary = function(leaf)
         if not value.requires_grad:
             raise ValueError("the loss does not depend on the weights: it was computed without them, or detached")
-        return torch.autograd.grad(value, at)[0], auxiliary
+        return torch.autograd.grad(value, leaf)[0], auxiliary
 
 
 def _split_rows(batch: Batch, count: int) -> list[tuple[int, Batch]]:
@@ -193,9 +198,9 @@ def _split_rows(batch: Batch, count: int) -> list[tuple[int, Batch]]:
 
 
 def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
-    """Advance `state` in place by one step.
+    """Train a pack for a step, changing `state` in place.
 
-    A member that has stopped, or whose loss, weights or optimizer state become non-finite, is frozen.
+    A member is frozen if it has stopped, or if its loss, weights or optimizer state are not finite.
     """
     # Gradient, and the optimizer's update of weights and state.
     step = state.step + 1
@@ -205,20 +210,20 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         gradient=gradient,
         state=state.optimizer,
         step=step,
-        rate=pack.h["learning_rate"] * pack.schedule.factor(step, pack.training.steps),
-        h={**pack.h, **pack.optimizer_h},
+        rate=pack.hyperparameters["learning_rate"] * pack.schedule.factor(step, pack.training.steps),
+        h={**pack.hyperparameters, **pack.optimizer_hyperparameters},
         layout=pack.layout,
         decay_mask=pack.decay_mask,
-        seeds_M=pack.indexed[0][pack.indexed[1]] if torch.compiler.is_compiling() else pack.seeds_M,
+        seeds_M=pack.compiled_seeds_S[pack.compiled_index_M] if torch.compiler.is_compiling() else pack.seeds_M,
         compute_gradient=lambda theta: compute_clipped_gradients(pack, theta, batches, step, state.averages)[0],
     )
     theta, updates = pack.optimizer.update(now)
     if updates.keys() != state.optimizer.keys():
         raise ValueError(f"optimizer {pack.optimizer.name}: update must return the state {', '.join(state.optimizer)}")
-    if pack.least is not None:
-        theta = torch.maximum(theta, pack.least)
+    if pack.lower_bounds is not None:
+        theta = torch.maximum(theta, pack.lower_bounds)
 
-    # Members that have stopped, or are not finite after this step, keep what they had.
+    # Freeze members that have stopped, or are not finite after this step.
     loss_M, active_M = loss_M.double(), state.failed_at < 0
     if pack.stop is not None:
         active_M = active_M & (state.stopped_at < 0)
@@ -228,7 +233,7 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     # Write weights, optimizer state, averages, losses and failures.
     buffers = (state.theta, *state.optimizer.values())
     _write_buffers(mask, buffers, [theta, *(updates[name] for name in state.optimizer)])
-    for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
+    for source, buffers, h in zip(pack.sources, state.averages, pack.average_hyperparameters, strict=True):
         _write_buffers(mask, buffers, source.update(buffers, state.theta, step, h))
     state.loss_sum.add_(torch.where(alive, loss_M, 0.0))
     state.loss_steps.add_(alive)
@@ -237,7 +242,7 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
 
 
 def _sum_entries(theta: Tensor, state: Sequence[Tensor]) -> Tensor:
-    """Return a sum for each member, (M,), that is not finite if an entry of the weights or the state is not."""
+    """Return a number for each member, (M,), that is not finite if any entry of its weights or state is not."""
     total, others = theta.abs(), [buffer for buffer in state if buffer.shape != theta.shape]
     for buffer in state:
         if buffer.shape == theta.shape:
@@ -246,12 +251,12 @@ def _sum_entries(theta: Tensor, state: Sequence[Tensor]) -> Tensor:
 
 
 def _all_known_alive(alive_M: Tensor) -> bool:
-    """Return whether it is known without waiting for a GPU that all members are alive."""
+    """Return whether all members are alive; False if that is unknown without waiting for a GPU."""
     return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
 
 
 def _write_buffers(mask: Tensor | None, buffers: Sequence[Tensor], updates: Sequence[Tensor]) -> None:
-    """Overwrite buffers with their updates, of members in the mask."""
+    """Overwrite buffers with their updates, for the members in the mask (M,); None means all members."""
     # Clone an update that aliases another buffer, which is overwritten before it is read.
     separate = [
         new.clone() if any(new is other for other in buffers if other is not old) else new.to(old.dtype)
@@ -262,7 +267,7 @@ def _write_buffers(mask: Tensor | None, buffers: Sequence[Tensor], updates: Sequ
 
 
 def _write_active(mask: Tensor | None, buffer: Tensor, new: Tensor) -> None:
-    """Overwrite `buffer` with `new` of members in the mask (M,); None means all members."""
+    """Overwrite a buffer with its update, for the members in the mask."""
     if new is buffer:
         return
     if mask is None:
@@ -274,34 +279,35 @@ def _write_active(mask: Tensor | None, buffer: Tensor, new: Tensor) -> None:
 def make_learner(
     pack: Pack,
     compiled: bool | None = None,
-    waiting: Callable[[], None] = lambda: None,
+    on_wait: Callable[[], None] = lambda: None,
     notice: Callable[[str], None] = lambda text: None,
 ) -> Learn:
-    """Return `learn` for a pack: compiled or not (None: as configured), and captured as a CUDA graph on a GPU.
+    """Return `learn` for a pack, compiled if `compiled` (None: as configured), captured as a CUDA graph on a GPU.
 
-    The program is compiled here for packs of any size, or loaded from the cache; `waiting` is called while another
-    process compiles it. `notice` gets reasons why steps are slow.
+    The program is compiled here for packs of any size, or loaded from the cache. on_wait: called while another process
+    compiles it. notice: gets reasons why steps are slow.
     """
     if compiled is None:
         compiled = should_compile(pack.members[0], pack.device.type)
-    learning = _compile_learner(pack, waiting) if compiled else partial(learn, pack)
+    learner = _compile_learner(pack, on_wait) if compiled else partial(learn, pack)
     if pack.device.type != "cuda" or pack.model.compiling == "never":  # a user's module may compute on the host
-        return learning
-    return CudaGraphStep(learning, notice)
+        return learner
+    return CudaGraphStep(learner, notice)
 
 
-def _compile_learner(pack: Pack, waiting: Callable[[], None]) -> Learn:
-    run = compile_program(learn, pack.device.type)
-    few = pack.select([0, 0, 0])
-    state, step = State.initial(few), torch.ones((), dtype=torch.int64, device=pack.device)
-    batches = separate_tensors(few, sample_batches(few, step, few.training.batch_size))
-    mark_dynamic([*few.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
-    with compile_once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", waiting):
-        call_first(run, few, state, batches)
-    return lambda state, batches: run(pack, state, separate_tensors(pack, batches))
+def _compile_learner(pack: Pack, on_wait: Callable[[], None]) -> Learn:
+    """Compile `learn` by a step of a pack of three members; the program serves packs of any size."""
+    program = compile_program(learn, pack.device.type)
+    trial = pack.select([0, 0, 0])
+    state, step = State.initial(trial), torch.ones((), dtype=torch.int64, device=pack.device)
+    batches = separate_tensors(trial, sample_batches(trial, step, trial.training.batch_size))
+    mark_dynamic([*trial.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
+    with compile_once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", on_wait):
+        call_first(program, trial, state, batches)
+    return lambda state, batches: program(pack, state, separate_tensors(pack, batches))
 
 
 def separate_tensors(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
-    """Return the batches with separate contiguous tensors per member, as the program for all packs needs them."""
-    index_M = None if pack.index_M is not None else pack.indexed[1]
+    """Return batches whose tensors have contiguous rows of their own for every member, as compiled programs need."""
+    index_M = None if pack.index_M is not None else pack.compiled_index_M
     return [batch.for_members(index_M).contiguous() for batch in batches]

@@ -15,7 +15,10 @@ Ints = NDArray[np.int64]
 
 
 def members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> NDArray[np.bool_]:
-    """Return which members stop, (M,): their mean over the trained lengths reaches the threshold, in the last stage."""
+    """Return which members stop early, (M,): their mean over the trained lengths reaches the threshold.
+
+    stage_M: with a curriculum, only members in the last stage stop.
+    """
     stop = pack.stop
     if stop is None:
         return np.zeros(len(pack), dtype=bool)
@@ -24,15 +27,15 @@ def members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> NDArra
 
 
 def ended_members(last: Evaluation, ends_at_M: Ints) -> NDArray[np.bool_]:
-    """Return which members have ended, (M,): at the step `ends_at_M`, or, with early stopping, stopped or failed."""
+    """Return which members have ended, (M,): at step `ends_at_M`, or with early stopping by stopping or failing."""
     ended = ends_at_M <= last.step
     return ended if last.stopped_at_M is None else ended | (last.stopped_at_M >= 0) | (last.failed_at_M >= 0)
 
 
-def evaluations_left(pack: Pack, done: int) -> list[int]:
-    """Return the steps of the evaluations after step `done` that a pack without active members has left to report.
+def remaining_evaluations(pack: Pack, done: int) -> list[int]:
+    """Return the steps of the evaluations after step `done` that a pack without active members must still report.
 
-    With early stopping these are all, so that a member has the same curve in any pack; else only the last one.
+    With early stopping all of them, so that a member has the same curve in any pack; otherwise only the last step.
     """
     every, steps = pack.evaluation.every, pack.training.steps
     between = range((done // every + 1) * every, steps, every) if every and pack.stop else ()
@@ -41,12 +44,12 @@ def evaluations_left(pack: Pack, done: int) -> list[int]:
 
 def next_stages(pack: Pack, validation: Validation, stage_M: Ints) -> Ints:
     """Return the next stages of the members, (M,). Raises PackError if a curriculum returns invalid stages."""
-    rule, stages = pack.curriculum, pack.task.stages
-    if rule is None:
+    curriculum, stages = pack.curriculum, pack.task.stages
+    if curriculum is None:
         return stage_M
-    scores_MN = validation.at(rule.metric, rule.average, stages)
-    chosen = np.asarray(rule.advance_stages(stage_M.copy(), scores_MN, pack.directions[rule.metric]))
+    scores_MN = validation.scores_at(curriculum.metric, curriculum.average, stages)
+    chosen = np.asarray(curriculum.advance_stages(stage_M.copy(), scores_MN, pack.directions[curriculum.metric]))
     if chosen.shape != stage_M.shape or chosen.dtype.kind not in "iu" or not np.isin(chosen, range(len(stages))).all():
         allowed = f"{len(stage_M)} integers from 0 to {len(stages) - 1}"
-        raise PackError(f"the curriculum {rule.name} returned the stages {chosen.tolist()}; allowed: {allowed}")
+        raise PackError(f"the curriculum {curriculum.name} returned the stages {chosen.tolist()}; allowed: {allowed}")
     return chosen.astype(np.int64)

@@ -38,11 +38,11 @@ def _find_wrong_kind(domain: Any, slot: Slot) -> list[Problem]:
     """Return the misfit of a domain that draws values of another type than the field's, or between its choices."""
     is_whole = isinstance(domain, IntUniform)
     message, nearest = "", "choice" if slot.choices is not None else None
-    if is_whole and not slot.takes(0):
+    if is_whole and not slot.accepts(0):
         message = "draws whole numbers"
-    elif not is_whole and not slot.takes(0.5):
-        message = "draws numbers that are not whole" if slot.takes(0) else "draws numbers"
-        nearest = nearest or ("int_uniform" if slot.takes(0) else None)
+    elif not is_whole and not slot.accepts(0.5):
+        message = "draws numbers that are not whole" if slot.accepts(0) else "draws numbers"
+        nearest = nearest or ("int_uniform" if slot.accepts(0) else None)
     elif is_whole and slot.choices is not None:
         drawn = range(domain.low, domain.high + 1, domain.step)
         foreign = next((value for value in drawn if value not in slot.choices), None)
@@ -94,7 +94,7 @@ def _find_nearest_allowed(slot: Slot, value: Any) -> str | None:
     inwards = 1 if crossed in ("low", "above") else -1
     excluded = crossed in ("above", "below")
     number: float
-    if not slot.takes(0.5):
+    if not slot.accepts(0.5):
         number = inwards * (floor(inwards * bound) + 1 if excluded else ceil(inwards * bound))
     else:
         number = float(f"{bound + inwards * abs(bound) * 1e-5:.6g}") if excluded else float(bound)

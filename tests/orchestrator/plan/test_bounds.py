@@ -178,7 +178,7 @@ def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where:
     for misfit in find_misfits(domain, where):
         bare = (misfit.nearest or "").removeprefix("low: ").removeprefix("high: ")
         if bare and bare not in ("choice", "int_uniform"):
-            assert built(where, int(bare) if where.takes(0) and not where.takes(0.5) else float(bare))
+            assert built(where, int(bare) if where.accepts(0) and not where.accepts(0.5) else float(bare))
         if not misfit.key.removeprefix(".").isidentifier() or misfit.key in (".low", ".high"):
             assert not built(where, misfit.given)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainers.config.member import MemberConfig
-from trainers.config.slots import single_problems, slot_of
+from trainers.config.slots import find_slot, single_problems
 from trainers.errors import ConfigError
 from trainers.settings import registry
 from trainers.settings.fields import settings_fields
@@ -104,7 +104,7 @@ def test_what_is_wrong_between_values_is_left_to_building(key: str, value: Any) 
     ],
 )
 def test_a_key_fills_the_field_of_the_class_that_is_named(key: str, owner: str) -> None:
-    slot = slot_of(SECTIONS, key)
+    slot = find_slot(SECTIONS, key)
     assert slot is not None and slot.item.name == key.rpartition(".")[2] and slot.cls.name == owner
 
 
@@ -112,13 +112,13 @@ def test_a_key_fills_the_field_of_the_class_that_is_named(key: str, owner: str) 
     "key", ["model.name", "model.position", "model.foo", "training.schedule", "training.averages.slow", "seed", "task"]
 )
 def test_a_key_that_holds_no_single_field_has_no_slot(key: str) -> None:
-    assert slot_of(SECTIONS, key) is None
+    assert find_slot(SECTIONS, key) is None
 
 
 @pytest.mark.parametrize("kind", ["task", "model"])
 def test_every_field_of_every_registered_class_has_a_slot(kind: str) -> None:
     for name, cls in registry.classes(kind).items():
         for item in settings_fields(cls):
-            slot = slot_of({**SECTIONS, kind: {"name": name}}, f"{kind}.{item.name}")
+            slot = find_slot({**SECTIONS, kind: {"name": name}}, f"{kind}.{item.name}")
             assert (slot is None) == bool(item.metadata["kind"])
             assert slot is None or (slot.cls is cls and slot.problems(object()))

@@ -88,8 +88,8 @@ def test_wrong_numbers_of_draws_are_refused() -> None:
     for wrong in (0, -1):
         with pytest.raises(ValueError, match=f"draws is {wrong}; allowed: 1 or more"):
             forward.generate(prompt, DRAWN, max_tokens=2, draws=wrong)
-    with pytest.raises(ValueError, match=f"draw is {generate.MOST_DRAWS}; allowed: "):
-        forward.generate(prompt, DRAWN, max_tokens=2, draw=generate.MOST_DRAWS - 1, draws=2)
+    with pytest.raises(ValueError, match=f"draw is {generate.MAX_DRAWS}; allowed: "):
+        forward.generate(prompt, DRAWN, max_tokens=2, draw=generate.MAX_DRAWS - 1, draws=2)
     forward.generate(prompt, DRAWN, max_tokens=2, draw=2, draws=3)
     with pytest.raises(ValueError, match=r"^draw 2 was sampled already.*draw=5"):
         forward.generate_by_state(prompt, DRAWN, **STATES, draws=3)

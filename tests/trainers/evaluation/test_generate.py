@@ -329,10 +329,10 @@ def test_each_draw_has_its_own_random_numbers_and_is_sampled_once() -> None:
     ):
         with pytest.raises(ValueError, match=r"^draw \d was sampled already.*draw=5"):
             again()
-    for draw in (-1, generate.MOST_DRAWS):
+    for draw in (-1, generate.MAX_DRAWS):
         with pytest.raises(ValueError, match=f"draw is {draw}; allowed: "):
             forward.generate(prompt, DRAWN, max_tokens=8, draw=draw)
-    last = forward.generate(prompt, DRAWN, max_tokens=8, draw=generate.MOST_DRAWS - 1)
+    last = forward.generate(prompt, DRAWN, max_tokens=8, draw=generate.MAX_DRAWS - 1)
     assert not any(torch.equal(last, text) for text in texts)
     for _ in range(2):
         forward.generate(prompt, GREEDY, max_tokens=2)
@@ -378,7 +378,7 @@ def test_kept_keys_bound_how_much_is_evaluated_together(member, monkeypatch) -> 
     rows, costs = dict[type, int](), dict[type, int]()
     for task in (Wide(), Texts()):
         one = replace(member(evaluation__samples=500), task=task, model=model)
-        rows[type(task)] = evaluation.count_at_once(Pack([one], torch.device("cpu")), Batch(tokens, tokens))[0]
+        rows[type(task)] = evaluation.choose_piece_sizes(Pack([one], torch.device("cpu")), Batch(tokens, tokens))[0]
         costs[type(task)] = estimate(one).bytes_per_member
     assert model.cache_size_per_token == 2 * 8 * 64
     assert rows[Texts] == evaluation.LOGITS_PER_MEMBER // (24 * 1024) < rows[Wide]
@@ -401,11 +401,11 @@ def test_an_encoding_that_looks_ahead_is_refused_where_texts_are_written() -> No
 
 def test_a_forecast_measures_a_large_evaluation_on_some_rows(member, monkeypatch) -> None:
     asked = replace(member(evaluation__samples=600), task=Texts(), model=MODELS["rope"])
-    pack, share = cost._with_some_rows(asked)
+    pack, share = cost._reduce_rows(asked)
     assert share == 1.0 and pack.evaluation.samples == 600
     monkeypatch.setattr(
         cost, "_MEASURED_OPERATIONS", 2 * asked.model.operations(asked.task, 3 * 2 * 150, 24)
     )  # 3 lengths, 2 averages
-    pack, share = cost._with_some_rows(asked)
+    pack, share = cost._reduce_rows(asked)
     assert pack.evaluation.samples == 150 and share == 0.25
-    assert cost._with_some_rows(replace(asked, task=Wide()))[1] == 0.5  # one pass, not two
+    assert cost._reduce_rows(replace(asked, task=Wide()))[1] == 0.5  # one pass, not two

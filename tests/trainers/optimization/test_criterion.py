@@ -6,7 +6,7 @@ import pytest
 from tests.trainers.own_tasks import Echo, Last
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import corrections, recorded_member
-from trainers.config.slots import single_problems, slot_of
+from trainers.config.slots import find_slot, single_problems
 from trainers.errors import ConfigError
 from trainers.optimization.criterion import is_reached
 
@@ -128,9 +128,9 @@ def test_a_threshold_that_cannot_be_is_allowed(sections) -> None:
 
 def test_their_fields_are_places_for_values(sections) -> None:
     plain = built(sections, training__stop=STOP, training__curriculum=RISING).to_dict()
-    assert slot_of(plain, "training.stop.threshold").takes(0.5)
-    assert not slot_of(plain, "training.curriculum.samples").takes(0.5)
-    assert slot_of(plain, "training.stop.thresholds") is None and single_problems(plain) == []
+    assert find_slot(plain, "training.stop.threshold").accepts(0.5)
+    assert not find_slot(plain, "training.curriculum.samples").accepts(0.5)
+    assert find_slot(plain, "training.stop.thresholds") is None and single_problems(plain) == []
     plain["training"]["stop"]["samples"] = 0
     plain["training"]["curriculum"] = {"name": "treshold"}
     assert [one.key for one in single_problems(plain)] == ["training.stop.samples", "training.curriculum.name"]

@@ -44,7 +44,7 @@ def test_a_member_goes_on_when_its_own_stage_is_good_enough(five) -> None:
     stage = np.zeros(len(SEEDS), int)
     for one in evaluations:
         np.testing.assert_array_equal(one.stage_M, stage)
-        own = one.validation.at("accuracy", "raw", (2, 4))[np.arange(len(SEEDS)), stage]
+        own = one.validation.scores_at("accuracy", "raw", (2, 4))[np.arange(len(SEEDS)), stage]
         going = (one.stopped_at_M < 0) | (one.stopped_at_M == one.step)
         stage = np.where(going & (own >= np.float32(0.95)), np.minimum(stage + 1, 1), stage)
     assert len({tuple(one.stage_M) for one in evaluations}) > 2, "members stood at different stages"
@@ -97,7 +97,7 @@ def test_what_is_drawn_ahead_is_what_is_drawn_step_by_step(member) -> None:
     pack = Pack([staged(member, seed) for seed in (3, 1, 3)], CPU)
     stage_M = torch.tensor([0, 1, 1])
     step_batches = StepBatches(pack)
-    assert elements_per_row(pack.task, staged=True) is not None and step_batches.steps_at_once > 4
+    assert elements_per_row(pack.task, has_stages=True) is not None and step_batches.steps_at_once > 4
     for done in range(4):
         (found,) = step_batches.batches(done, 4, stage_M)
         (wanted,) = sample_batches(pack, torch.tensor(done + 1), 4, stage_M)

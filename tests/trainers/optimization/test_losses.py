@@ -14,7 +14,7 @@ from tests.trainers.own_tasks import Last
 from tests.trainers.runs import check_alone, check_one_program
 from trainers.check import check_model
 from trainers.config.member import MemberConfig
-from trainers.config.slots import slot_of
+from trainers.config.slots import find_slot
 from trainers.errors import ConfigError
 from trainers.models.vmapped import Vmapped
 from trainers.optimization.averaging import Raw
@@ -143,7 +143,7 @@ def test_r_drop_is_equation_4_of_its_paper(member: Make) -> None:
 
     at, noise = theta.clone().requires_grad_(), training_noise(pack, step)
     assert noise is not None
-    first, second = (pack.model.logits(pack.layout.views(at), batch, noise.of_pass(k), pack.form) for k in (0, 1))
+    first, second = (pack.model.logits(pack.layout.views(at), batch, noise.for_pass(k), pack.form) for k in (0, 1))
     assert not torch.allclose(first, second), "the same dropout in both passes"
     expected = []
     for m in (0, 1):
@@ -215,7 +215,7 @@ def test_a_loss_reads_a_weight_average_from_before_the_step(member: Make) -> Non
     slow, at, noise = state.averages[0][0], state.theta.clone().requires_grad_(), training_noise(pack, step)
     assert not torch.equal(slow, state.theta) and noise is not None
     goal, logits = (
-        pack.model.logits(pack.layout.views(weights), batch, noise.of_pass(k), pack.form)
+        pack.model.logits(pack.layout.views(weights), batch, noise.for_pass(k), pack.form)
         for k, weights in ((1, slow), (0, at))
     )
     losses = []
@@ -289,7 +289,7 @@ def test_a_loss_is_part_of_the_identity_and_its_absence_changes_no_id(member: Ma
     assert len({plain.config_id, named.config_id, member(training__loss={"name": "r_drop", "alpha": 2}).config_id}) == 3
     assert member(training__loss={"name": "r_drop", "alpha": 2}).structural_key == named.structural_key
     assert plain.structural_key != named.structural_key
-    slot = slot_of(named.to_dict(), "training.loss.alpha")
+    slot = find_slot(named.to_dict(), "training.loss.alpha")
     assert slot is not None and slot.bounds["low"] == 0.0
 
 
@@ -329,12 +329,12 @@ def test_a_result_that_is_not_two_values_for_each_member_is_refused(
 
 def test_each_pass_of_a_step_has_dropout_of_its_own(member: Make) -> None:
     noise = training_noise(Pack([built(member, "r_drop", 0)], CPU), torch.tensor(1))
-    assert noise is not None and noise.of_pass(0) is noise
-    drawn = [noise.of_pass(k).dropout_factors(0, (40, 40), torch.float32) for k in range(16)]
+    assert noise is not None and noise.for_pass(0) is noise
+    drawn = [noise.for_pass(k).dropout_factors(0, (40, 40), torch.float32) for k in range(16)]
     assert len({tensor.numpy().tobytes() for tensor in drawn}) == 16
     for k in (-1, 16):
         with pytest.raises(ValueError, match=str(k)):
-            noise.of_pass(k)
+            noise.for_pass(k)
 
 
 def test_estimates_know_the_passes(member: Make) -> None:
@@ -349,6 +349,6 @@ def test_members_that_are_left_keep_their_options(member: Make) -> None:
     whole = compute_gradients(pack, theta, sample_batches(pack, step, 4), step)
     few = pack.select([2, 1])
     known = {id(tensor) for tensor in few.tensors()}
-    assert few.loss_h and all(id(column) in known for column in few.loss_h.values())
+    assert few.loss_hyperparameters and all(id(column) in known for column in few.loss_hyperparameters.values())
     left = compute_gradients(few, theta[[2, 1]], sample_batches(few, step, 4), step)
     assert all(torch.equal(inputs, before[[2, 1]]) for inputs, before in zip(left, whole, strict=True))

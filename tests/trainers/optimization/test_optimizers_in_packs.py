@@ -14,7 +14,7 @@ from tests.trainers.runs import check_alone, check_one_program, check_resumed, s
 from trainers import Checkpoints, train
 from trainers.check import check_class
 from trainers.config.member import MemberConfig
-from trainers.config.slots import slot_of
+from trainers.config.slots import find_slot
 from trainers.errors import ConfigError
 from trainers.optimization.optimizer import Optimizer, Update
 from trainers.optimization.optimizers.adamw import AdamW
@@ -123,7 +123,7 @@ def test_an_optimizer_and_its_options_are_part_of_the_identity(member: Make) -> 
     # Member hyperparameters share a program, other options do not.
     assert named({"name": "lion", "beta1": 0.8}).structural_key == named("lion").structural_key
     assert named({"name": "muon", "nesterov": False}).structural_key != named("muon").structural_key
-    slot = slot_of(named("lion").to_dict(), "training.optimizer.beta1")
+    slot = find_slot(named("lion").to_dict(), "training.optimizer.beta1")
     assert slot is not None and slot.bounds["below"] == 1.0
 
 
@@ -146,7 +146,7 @@ def test_a_wrong_name_or_option_is_one_problem(member: Make, optimizer: Any, key
 
 def test_muon_takes_matrices_between_hidden_layers_alone(member: Make) -> None:
     one = member(model=DECODER, training__optimizer="muon")
-    taken = [p.name for p in one.model.parameters(one.task) if one.training.optimizer.takes(p)]  # type: ignore[attr-defined]
+    taken = [p.name for p in one.model.parameters(one.task) if one.training.optimizer.is_muon_parameter(p)]  # type: ignore[attr-defined]
     assert taken and all(name.startswith("block0.") for name in taken)
     chosen = member(training__optimizer={"name": "muon", "matrices": ["query"]})
     pack, plain = (Pack([each], CPU) for each in (chosen, member()))

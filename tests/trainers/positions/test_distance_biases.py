@@ -138,9 +138,12 @@ def test_kerple_below_its_bound_is_set_to_it_and_goes_on_learning(optimizer: str
             assert (pack.layout.views(state.theta)[name] >= np.float32(0.01)).all()
     assert (pack.layout.views(state.theta)["kerple.r2"] > np.float32(0.01)).any() or optimizer == "gradient_descent"
     everything = ParameterLayout([Parameter(name="a", shape=(2,), std=1.0), *Kerple().parameters(sizes(T, 1, K))])
-    least = everything.least(torch.device("cpu"), torch.float64)
+    least = everything.lower_bounds(torch.device("cpu"), torch.float64)
     assert least is not None and least.tolist() == [-math.inf, -math.inf, 0.01, 0.01]
-    assert ParameterLayout([Parameter(name="a", shape=(2,), std=1.0)]).least(torch.device("cpu"), torch.float64) is None
+    assert (
+        ParameterLayout([Parameter(name="a", shape=(2,), std=1.0)]).lower_bounds(torch.device("cpu"), torch.float64)
+        is None
+    )
 
 
 def test_kerple_starts_uniform_and_not_below_its_bound() -> None:

@@ -145,7 +145,7 @@ def test_many_shapes_are_not_all_recorded_which_is_said_once(cuda, state):
     for rows in (*range(1, 11), *range(1, 11)):
         run(state, [batch(1, rows)])
     shapes = f"batches have more than {MAX_GRAPHS} different shapes"
-    assert said == [f"steps are not captured as a CUDA graph and therefore slower: {shapes}"]
+    assert len(said) == 1 and said[0].endswith(shapes)
     assert state.theta.item() == 2 * 3 * sum(range(1, 11)) and len(cuda.pools) == 8 and state.plain == 12
 
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_recorded_goes_on_as_it_is_and_is_said_once(cuda, state):
         run(state, [batch(value)])
     assert state.theta.item() == 6 * 111 and state.plain == 3
     why = "operation not permitted when stream is capturing"
-    assert said == [f"steps are not captured as a CUDA graph and therefore slower: {why}"]
+    assert len(said) == 1 and said[0].endswith(why)
     cuda.failing, recorded = False, len(cuda.pools)
     again = CudaGraphStep(learn, pytest.fail)
     for value in (1, 10, 100):

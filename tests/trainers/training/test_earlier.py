@@ -7,7 +7,7 @@ import pytest
 
 from tests.trainers.runs import same, train_recorded
 from trainers import Checkpoints, train
-from trainers.training.earlier import join_earlier, step_dependence
+from trainers.training.earlier import explain_step_dependence, join_earlier
 
 
 def folders(path: Path) -> tuple[Checkpoints, ...]:
@@ -59,9 +59,9 @@ def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path
         ([(third.folder, names[0])], False, 9, "has no usable state"),
         ([(first.folder, names[1])], False, 9, "has no usable state"),
     ):
-        snapshot, notices = join_earlier(earlier, (), compiled=compiled, most=most)
+        snapshot, notices = join_earlier(earlier, (), compiled=compiled, max_step=most)
         assert snapshot is None and said in notices[-1]
-    snapshot, notices = join_earlier(both[:1], ("before",), compiled=False, most=9)
+    snapshot, notices = join_earlier(both[:1], ("before",), compiled=False, max_step=9)
     assert snapshot is not None and snapshot.step == 4 and notices == ["before"]
 
 
@@ -73,11 +73,11 @@ def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path
         ({"schedule": {"name": "constant", "warmup_share": 0.5}}, ["the schedule constant depends on training.steps"]),
         ({"schedule": {"name": "constant", "warmup": 5}}, []),
         ({"stop": {"metric": "total_variation", "threshold": 0.0}}, ["members may have stopped early"]),
-        ({"compile": "auto"}, ["a training of 1000000 steps is compiled and one of 50 is not"]),
+        ({"compile": "auto"}, ["training is compiled for 1000000 steps and not for 50"]),
     ],
 )
 def test_what_depends_on_the_number_of_steps_is_named(member, changes: dict[str, Any], said: list[str]) -> None:
     given = {f"training__{key}": value for key, value in changes.items()}
     before, after = (member(evaluation__every=10, training__steps=steps, **given) for steps in (50, 1_000_000))
-    found = list(step_dependence(before, after, "cpu"))
+    found = list(explain_step_dependence(before, after, "cpu"))
     assert len(found) == len(said) and all(map(str.startswith, found, said))

@@ -1,1 +1,1 @@
-"""The shipped optimizers; each is tested against `torch.optim`, or the formulas of its paper, member by member."""
+"""The shipped optimizers; each is tested member by member against `torch.optim` or the formulas of its paper."""

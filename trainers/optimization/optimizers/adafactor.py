@@ -20,7 +20,7 @@ class Adafactor(Optimizer):
     least_scale: float = setting(1e-3, low=0.0, member=True, help="least size of a parameter that steps relate to")
 
     def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
-        """Return second moments of each parameter: of rows and columns, or of all entries of a vector."""
+        """Return second moments for each parameter: by rows and columns of a matrix, by entries of a vector."""
         state = dict[str, Tensor]()
         for name, value in layout.views(theta).items():
             parts = {"rows": value[..., :1], "columns": value[..., :1, :]} if value.dim() > 2 else {"entries": value}
@@ -32,7 +32,7 @@ class Adafactor(Optimizer):
         theta, gradients, decayed = map(inputs.layout.views, (inputs.theta, inputs.gradient, inputs.decayed_theta()))
         weights: dict[str, Tensor] = {}
         state: dict[str, Tensor] = {}
-        dtype, least = inputs.theta.dtype, torch.finfo(inputs.theta.dtype).eps
+        dtype, epsilon = inputs.theta.dtype, torch.finfo(inputs.theta.dtype).eps
         new_share = inputs.step.double() ** inputs.h["beta2_decay"]
         rate = torch.minimum(inputs.rate, inputs.step.double() ** -0.5)
         for name, gradient in gradients.items():
@@ -44,11 +44,11 @@ class Adafactor(Optimizer):
                 rows = rows + share * (squares.mean(dim=-1, keepdim=True) - rows)
                 columns = columns + share * (squares.mean(dim=-2, keepdim=True) - columns)
                 state |= {f"rows.{name}": rows, f"columns.{name}": columns}
-                variance = rows * columns / rows.mean(dim=-2, keepdim=True).clamp(min=least)
+                variance = rows * columns / rows.mean(dim=-2, keepdim=True).clamp(min=epsilon)
             else:
                 entries = inputs.state[f"entries.{name}"]
                 variance = state[f"entries.{name}"] = entries + share * (squares - entries)
-            change = gradient * torch.rsqrt(variance.clamp(min=least * least))
+            change = gradient * torch.rsqrt(variance.clamp(min=epsilon * epsilon))
             # The step is relative to the parameter, and the update's root mean square at most the threshold.
             size = torch.maximum(_root_mean_square(theta[name]), inputs.h["least_scale"].to(dtype)) * rate.to(dtype)
             factor = size / (_root_mean_square(change) / inputs.h["threshold"].to(dtype)).clamp(min=1.0)

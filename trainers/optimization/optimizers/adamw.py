@@ -35,5 +35,5 @@ class AdamW(Optimizer):
         return inputs.decayed_theta().sub_(change), {"m": m, "v": v}
 
     def checked(self, state: Mapping[str, Tensor]) -> list[Tensor]:
-        """Return all but m, which is finite if v is."""
+        """Return all tensors except m, which is finite if v is."""
         return [buffer for name, buffer in state.items() if name != "m"]

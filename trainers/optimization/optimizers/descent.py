@@ -34,11 +34,11 @@ class Sgd(Optimizer):
         return {"momentum": torch.zeros_like(theta)}
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return theta - rate b with b = momentum b + gradient; with Nesterov's, rate (gradient + momentum b)."""
+        """Return theta - rate b with b <- momentum b + gradient; for Nesterov theta - rate (gradient + momentum b)."""
         dtype = inputs.theta.dtype
         decay, momentum = inputs.h["weight_decay"].to(dtype), inputs.h["momentum"].to(dtype)
-        pull = inputs.theta * (decay if inputs.decay_mask is None else decay * inputs.decay_mask.to(dtype))
-        gradient = pull.add_(inputs.gradient)
+        decay_term = inputs.theta * (decay if inputs.decay_mask is None else decay * inputs.decay_mask.to(dtype))
+        gradient = decay_term.add_(inputs.gradient)
         buffer = inputs.state["momentum"] * momentum + gradient
         change = gradient + momentum * buffer if self.nesterov else buffer
         return inputs.theta - inputs.rate.to(dtype) * change, {"momentum": buffer}

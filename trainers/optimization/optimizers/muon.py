@@ -13,15 +13,15 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
 
-_A, _B, _C = 3.4445, -4.7750, 2.0315  # of the quintic iteration, whose singular values end between 0.7 and 1.2
+_A, _B, _C = 3.4445, -4.7750, 2.0315  # coefficients of the quintic iteration: singular values end in 0.7 to 1.2
 
 
 @register("optimizer", "muon")
 class Muon(AdamW):
     """Muon for the matrices between hidden layers, AdamW for all other parameters.
 
-    An update of a matrix is scaled by 0.2 sqrt(its larger side), so that both take AdamW's learning rates. The state is
-    as large as AdamW's.
+    An update of a matrix is scaled by 0.2 sqrt(its larger side), so that matrices use AdamW's learning rates. The state
+    is as large as AdamW's.
     """
 
     momentum: float = setting(0.95, low=0.0, below=1.0, member=True, help="weight of earlier gradients of matrices")
@@ -38,7 +38,7 @@ class Muon(AdamW):
         weights, m = inputs.layout.views(theta), inputs.layout.views(state["m"])
         arrays = (inputs.decayed_theta(), inputs.gradient, inputs.state["m"])
         decayed, gradients, old_m = map(inputs.layout.views, arrays)
-        for name in [p.name for p in inputs.layout.parameters if self.takes(p)]:
+        for name in [p.name for p in inputs.layout.parameters if self.is_muon_parameter(p)]:
             gradient = gradients[name]
             m[name] = old_m[name] * momentum + gradient * (1.0 - momentum)
             direction = gradient * (1.0 - momentum) + m[name] * momentum if self.nesterov else m[name]
@@ -47,18 +47,18 @@ class Muon(AdamW):
             weights[name] = decayed[name] - change
         return inputs.layout.flat(weights), {"m": inputs.layout.flat(m), "v": state["v"]}
 
-    def takes(self, parameter: Parameter) -> bool:
+    def is_muon_parameter(self, parameter: Parameter) -> bool:
         """Return whether Muon updates this parameter."""
         is_hidden = parameter.hidden if self.matrices is None else parameter.name in self.matrices
         return is_hidden and len(parameter.shape) == 2
 
     def operations(self, gradient: float, parameters: Sequence[Parameter]) -> float:
-        """Return those of a gradient and of all Newton-Schulz iterations."""
-        sides = [sorted(p.shape) for p in parameters if self.takes(p)]
+        """Return the operations of the gradient and of all Newton-Schulz iterations."""
+        sides = [sorted(p.shape) for p in parameters if self.is_muon_parameter(p)]
         return gradient + self.iterations * sum(4.0 * few**2 * many + 2.0 * few**3 for few, many in sides)
 
     def problems_of_new(self, parameters: Callable[[], Sequence[Parameter]]) -> Iterator[Problem]:
-        """Yield a problem for each name that is no matrix of the model, and if there is none."""
+        """Yield a problem for each name that is not a matrix of the model, and if Muon would update no matrix."""
         known = parameters()
         names = [p.name for p in known if len(p.shape) == 2]
         allowed = f"null, or names of matrices, such as {', '.join(names[:8])}"
@@ -66,7 +66,7 @@ class Muon(AdamW):
         for name in unknown:
             message, close = f"the model has no matrix {name}", nearest(name, names)
             yield Problem(key="matrices", given=name, message=message, allowed=allowed, nearest=close)
-        if known and not unknown and not any(map(self.takes, known)):
+        if known and not unknown and not any(map(self.is_muon_parameter, known)):
             yield Problem(key="matrices", given=self.matrices, message="Muon would have no matrix", allowed=allowed)
 
 
