@@ -1,4 +1,4 @@
-"""Writes largest_train.csv and largest_test.csv: digits, and the largest of them, which is drawn first."""
+"""Write largest_train.csv and largest_test.csv: digits and the largest digit, which is drawn first."""
 
 import csv
 import random

@@ -1,4 +1,4 @@
-"""Majority of bits with the Trainer of Hugging Face; `Report` is the callback that connects it with lengthwise."""
+"""Train BERT on the majority of bits with the Trainer of Hugging Face; the callback `Report` connects lengthwise."""
 
 import argparse
 from pathlib import Path
@@ -21,13 +21,13 @@ LENGTHS = (5, 11, 21, 41)
 
 
 class Report(TrainerCallback):
-    """Report when it is due, then save, then stop if lengthwise asks for it."""
+    """A callback that reports at the steps of lengthwise, saves, and stops the training if lengthwise asks for it."""
 
     def __init__(self, run: lengthwise.Member, evaluate: Any) -> None:
         self.run, self.evaluate = run, evaluate
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> Any:
-        """Report after a step; the trainer saves when this has returned."""
+        """Return the trainer's control, with a save, and a stop if asked for, after a report."""
         if self.run.due(state.global_step):
             model.eval()
             stop = self.run.report(state.global_step, {"accuracy": self.evaluate(model)})
@@ -38,7 +38,7 @@ class Report(TrainerCallback):
 
 
 class Bits(torch.utils.data.Dataset):
-    """Rows of an odd number of bits, and whether most of them are ones."""
+    """A data set of rows of bits, an odd number each, labelled 1 if most of them are ones."""
 
     def __init__(self, length: int, rows: int, seed: int) -> None:
         bits = torch.randint(2, (rows, length), generator=torch.Generator().manual_seed(seed))
@@ -61,7 +61,8 @@ def evaluate(model: torch.nn.Module) -> dict[int, float]:
 
 
 def main() -> None:
-    """Train from the last checkpoint, if there is one."""
+    """Train from the last checkpoint, or from the start without a checkpoint."""
+    # Hyperparameters, and the model.
     parser = argparse.ArgumentParser()
     parser.add_argument("--learning_rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
@@ -70,13 +71,15 @@ def main() -> None:
     set_seed(args.seed)
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = BertForSequenceClassification(BertConfig(vocab_size=2, max_position_embeddings=max(LENGTHS), **sizes))
+
+    # The trainer saves when the callback says so, into a folder that lengthwise keeps.
     arguments = TrainingArguments(
         output_dir=str(run.checkpoints),
         max_steps=run.steps,
         learning_rate=args.learning_rate,
         per_device_train_batch_size=32,
         seed=args.seed,
-        save_strategy="no",  # the callback says when
+        save_strategy="no",
         save_total_limit=2,
         report_to=[],
         disable_tqdm=True,

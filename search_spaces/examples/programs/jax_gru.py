@@ -1,4 +1,4 @@
-"""Majority of bits with a recurrent network in JAX; its values come from lengthwise, so it has no arguments."""
+"""Train a recurrent network on the majority of bits in JAX; hyperparameters come from lengthwise, not arguments."""
 
 import pickle
 from functools import partial
@@ -14,7 +14,7 @@ Weights = dict[str, Any]
 
 
 def draw(key: Any, length: int, rows: int) -> tuple[Any, Any]:
-    """Return bits (rows, length) with an odd length, and which of the rows have more ones."""
+    """Return bits (rows, length) and labels (rows): whether ones are more than zeros; `length` is odd."""
     bits = jax.random.bernoulli(key, shape=(rows, length)).astype(jnp.float32)
     return bits, 2 * bits.sum(1) > length
 
@@ -51,19 +51,22 @@ def evaluate(weights: Weights) -> dict[int, Any]:
 
 
 def main() -> None:
-    """Train, report, save, and resume."""
+    """Train from the last checkpoint, or from the start without a checkpoint; report and save when it is due."""
+    # Hyperparameters, and random weights.
     run = lengthwise.member({"lr": 0.3, "width": 16}, steps=200, every=50)
     width = run.config["width"]
     key = jax.random.key(run.seed)
     state_key, head_key, data_key = jax.random.split(key, 3)
     weights = {"state": jax.random.normal(state_key, (width, width)) / width**0.5, "bias": jnp.zeros(width)}
     weights |= {"bit": jnp.ones(width), "head": jax.random.normal(head_key, (width,)) / width**0.5}
+
+    # The last checkpoint.
     start, kept = 0, run.checkpoints / "last.pickle"
     if kept.exists():
         start, weights = pickle.loads(kept.read_bytes())
 
+    # Training steps; the random numbers of a step follow from its number, so a resumed run draws the same rows.
     for step in range(start + 1, run.steps + 1):
-        # The numbers of a step follow from its count, so a resumed run draws the same ones.
         length = 5 if step % 2 else 11
         weights, loss = train_step(weights, jax.random.fold_in(data_key, step), run.config["lr"], length)
         if run.due(step):

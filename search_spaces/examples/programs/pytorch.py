@@ -1,4 +1,4 @@
-"""Majority of bits with a GRU in plain PyTorch and argparse: are there more ones than zeros?
+"""Train a GRU on the majority of bits in plain PyTorch: are there more ones than zeros?
 
     bits 1 0 1 1 0 -> class 1, trained on 5 to 11 bits, tested on up to 41
 
@@ -29,7 +29,7 @@ class Majority(nn.Module):
 
 
 def draw(length: int, rows: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return bits (rows, length) with an odd length, and which of the rows have more ones."""
+    """Return bits (rows, length) and labels (rows): 1 for more ones than zeros; `length` is odd."""
     bits = torch.randint(2, (rows, length), generator=generator)
     return bits, (2 * bits.sum(dim=1) > length).long()
 
@@ -46,7 +46,8 @@ def evaluate(model: nn.Module) -> dict[int, float]:
 
 
 def main() -> None:
-    """Train, report, save, and resume."""
+    """Train from the last checkpoint, or from the start without a checkpoint; report and save when it is due."""
+    # Hyperparameters, and the model.
     parser = argparse.ArgumentParser()
     for name, default in (("lr", 0.01), ("width", 16), ("seed", 0), ("steps", 200)):
         parser.add_argument(f"--{name}", type=type(default), default=default)
@@ -56,6 +57,8 @@ def main() -> None:
     generator = torch.Generator().manual_seed(args.seed)
     model = Majority(args.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+
+    # The last checkpoint.
     start, kept = 0, run.checkpoints / "last.pt"
     if kept.exists():
         state = torch.load(kept)
@@ -64,6 +67,7 @@ def main() -> None:
         optimizer.load_state_dict(state["optimizer"])
         generator.set_state(state["generator"])
 
+    # Training steps.
     for step in range(start + 1, args.steps + 1):
         length = 5 + 2 * int(torch.randint(4, (), generator=generator))
         bits, is_majority = draw(length, 32, generator)

@@ -1,4 +1,4 @@
-"""Handwritten digits with scikit-learn: no lengths and no steps, so each metric is one number, reported once."""
+"""Fit handwritten digits with scikit-learn: no lengths and no steps, so each metric is a number, reported once."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Majority of bits on two processes, started by torchrun; rank 0 reports, and tells the others when to stop."""
+"""Train on the majority of bits with two processes of torchrun; rank 0 reports and tells the others when to stop."""
 
 import argparse
 
@@ -13,7 +13,7 @@ LENGTHS = (5, 11, 21, 41)
 
 
 class Majority(nn.Module):
-    """A sum over embedded bits, read by two layers."""
+    """Two layers on the mean of embedded bits."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Majority(nn.Module):
 
 
 def draw(length: int, rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return bits (rows, length) with an odd length, and which of the rows have more ones."""
+    """Return bits (rows, length) and labels (rows): 1 for more ones than zeros; `length` is odd."""
     bits = torch.randint(2, (rows, length), generator=torch.Generator().manual_seed(seed))
     return bits, (2 * bits.sum(dim=1) > length).long()
 
@@ -42,7 +42,8 @@ def evaluate(model: nn.Module) -> dict[int, float]:
 
 
 def main() -> None:
-    """Train, report, save, and resume, on every rank."""
+    """Train from the last checkpoint, or from the start without a checkpoint, on every rank."""
+    # Hyperparameters, the group of processes, and the model.
     parser = argparse.ArgumentParser()
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=0)
@@ -54,6 +55,8 @@ def main() -> None:
     torch.manual_seed(args.seed)
     model = DistributedDataParallel(Majority(16))
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+
+    # The last checkpoint.
     start, kept = 0, run.checkpoints / "last.pt"
     if kept.exists():
         state = torch.load(kept)
@@ -61,6 +64,7 @@ def main() -> None:
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
 
+    # Training steps; all ranks stop at the same step.
     for step in range(start + 1, run.steps + 1):
         bits, is_majority = draw(5 + 2 * (step % 4), 32, seed=(args.seed * run.steps + step) * ranks + rank)
         loss = nn.functional.cross_entropy(model(bits), is_majority)
@@ -69,7 +73,7 @@ def main() -> None:
         optimizer.step()
         if run.due(step):
             stop = torch.tensor(run.report(step, {"accuracy": evaluate(model.module)}, loss=loss.item()))
-            dist.broadcast(stop, src=0)  # all ranks stop at the same step
+            dist.broadcast(stop, src=0)
             if rank == 0:
                 state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
                 torch.save(state, kept.with_suffix(".new"))

@@ -18,7 +18,7 @@ SETTLED = 0.01  # change of the probabilities of an answer by a loop, below whic
 
 
 class Net(nn.Module):
-    """Embedding, one block that is applied again and again, and a head."""
+    """An embedding, a block that is applied repeatedly, and a head."""
 
     def __init__(self, inputs, outputs, width, heads, stop="symbols", most_loops=40):
         super().__init__()

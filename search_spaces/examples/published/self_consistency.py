@@ -1,8 +1,8 @@
 """Metrics of several answers to each question, which a model samples independently.
 
-Best of n: is any of them right? pass@k is its chance for k answers, after "Evaluating Large Language Models Trained on
-Code" (Chen et al., arXiv:2107.03374, eq. 1). Self-consistency: is the answer right that most of them give, whatever
-steps lead to it? After "Self-Consistency Improves Chain of Thought Reasoning" (Wang et al., arXiv:2203.11171).
+pass@k is the chance that any of k answers is right, after "Evaluating Large Language Models Trained on Code" (Chen et
+al., arXiv:2107.03374, eq. 1). Self-consistency: is the most frequent answer right, whatever steps lead to it? After
+"Self-Consistency Improves Chain of Thought Reasoning" (Wang et al., arXiv:2203.11171).
 
 Shapes: M members, B rows, D draws, A tokens of an answer.
 """
@@ -17,7 +17,7 @@ from trainers.errors import Problem
 
 
 class OfDraws(Metric):
-    """Base of metrics of sampled answers. Those with the same draws and temperature use the same answers."""
+    """Base of metrics of sampled answers; metrics with equal draws and temperature score the same answers."""
 
     direction = "maximize"
     trial_task: ClassVar[Mapping[str, Any]] = {"name": "half_parity", "size": 2}
@@ -26,7 +26,7 @@ class OfDraws(Metric):
     temperature: float = setting(0.7, above=0.0, help="temperature of the softmax that tokens are sampled from")
 
     def answers(self, evaluated):
-        """Return the sampled answers, (M, B, D, A), and the right ones, (M, B, 1, A)."""
+        """Return the sampled answers, (M, B, D, A), and the right answers, (M, B, 1, A)."""
         answers = evaluated.sample_answers(draws=self.draws, temperature=self.temperature)
         return answers, evaluated.true_answers[:, :, None]
 
@@ -55,7 +55,7 @@ class PassAtK(OfDraws):
 
 @register("metric", "majority")
 class Majority(OfDraws):
-    """Whether the most frequent answer is right. Of answers that are equally frequent, the first drawn counts."""
+    """Whether the most frequent answer is right; of equally frequent answers, the first drawn counts."""
 
     def score_rows(self, evaluated):
         """Return 1 or 0 for each row, (M, B, 1)."""
