@@ -1,4 +1,4 @@
-"""What training reports: evaluations of a pack, progress, and the final result of each member."""
+"""Results that training reports: evaluations of a pack, progress, and the final result of each member."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

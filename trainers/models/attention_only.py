@@ -77,7 +77,7 @@ class AttentionOnly(Model):
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """Its own metrics, without dropout.
+        """Metrics of the attention weights, without dropout.
 
         attention_uniformity: the number of tokens a query sees times its largest attention weight, 1 for uniform
         attention; mean over the scored queries. For length s this is the query at position s in rows of s tokens and in

@@ -34,7 +34,7 @@ class Pack:
         if len(keys) != 1:
             raise PackError(f"a pack needs members of one structural key; {len(members)} members have {len(keys)}")
 
-        # What all members share.
+        # Settings that all members share.
         first = members[0]
         self.device = device
         self.task, self.model, self.schedule = first.task, first.model, first.training.schedule

@@ -153,7 +153,7 @@ def _seconds_per_step(pack: Pack, seconds: float) -> float:
     drawing = (time.process_time() - began) / step_batches.steps_at_once
     began, count = time.process_time(), 0
     while count == 0 or time.process_time() - began < seconds:
-        if pack.training.one_length_per_batch:  # steps differ, so each draws its own batch
+        if pack.training.one_length_per_batch:  # lengths of steps differ, so each draws a separate batch
             batches, drawing = step_batches.batches(1 + count, 2 + count), 0.0
         learn(pack, state, batches)
         count += 1

@@ -83,7 +83,7 @@ class CudaGraphStep:
 
 
 def _shape_key(batch: Batch) -> Hashable:
-    """Return what batches of the same graph must share: types, shapes and fields that are not tensors."""
+    """Return a key that batches of the same graph share: types, shapes and fields that are not tensors."""
     values = [getattr(batch, item.name) for item in fields(batch)]
     return type(batch), tuple(
         (value.shape, value.dtype) if isinstance(value, Tensor) else repr(value) for value in values

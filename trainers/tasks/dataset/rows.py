@@ -131,7 +131,7 @@ class _Table:
     def error(
         self, message: str, role: str | None = None, row: int | None = None, allowed: str | None = None
     ) -> ConfigError:
-        """Return an error of the file, of the column of a role, or of a row of it, counted from 0."""
+        """Return an error of the file, of the column of a role, or of its cell in a row, counted from 0."""
         where = [f"column {getattr(self.form, role)}"] if role else []
         where += [f"row {row + 1}"] if row is not None else []
         text = f"{self.file!r} {', '.join(where)}{': ' if where else ''}{message}"

@@ -88,7 +88,7 @@ class Board:
         """Return the bits of the discs that are flipped by the move with the bit `move`."""
         risen, high, fallen, low = self._runs(move, other, steps)
         mine = own[..., None]
-        risen &= -(high & mine != 0).long()  # all ones if an own disc ends the run
+        risen &= -(high & mine != 0).long()  # all ones if a disc of the mover ends the run
         fallen &= -(low & mine != 0).long()
         return _union(risen | fallen)
 
