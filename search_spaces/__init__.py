@@ -1,4 +1,4 @@
-"""What to try: sweep files and claims files, their grammar, and their strict loaders.
+"""Sweep files and claims files: their grammar, and their strict loaders.
 
 >>> from search_spaces import load_sweep
 >>> spec = load_sweep("search_spaces/quickstart.yaml", overrides=["seeds=2"])

@@ -14,7 +14,7 @@ from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import meets
 from search_spaces import ABSENT
-from search_spaces.grammar.claims import Claim, Lengths, Names, Threshold
+from search_spaces.grammar.claims import Claim, Lengths, Names, SeedThreshold
 
 Values = NDArray[np.float64]
 Rows = TypeVar("Rows", pd.Series, pd.DataFrame)
@@ -183,7 +183,7 @@ def _read_table(
     return table[table.index.get_level_values("config_id").isin(config_ids)][wanted]
 
 
-def passes(rule: Threshold, values: "pd.Series[float]") -> "pd.Series[bool]":
+def passes(rule: SeedThreshold, values: "pd.Series[float]") -> "pd.Series[bool]":
     """Return whether each value reaches a threshold; False for NaN."""
     if rule.least is not None:
         return meets(values, rule.least, "maximize")

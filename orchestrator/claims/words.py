@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.claims.questions import Answer
 from orchestrator.text.wording import spans
-from search_spaces.grammar.claims import Arm, Claim, Lengths, Threshold
+from search_spaces.grammar.claims import Arm, Claim, Lengths, SeedThreshold
 
 
 def describe_metrics(metrics: Sequence[str]) -> str:
@@ -111,7 +111,7 @@ def write_question(claim: Claim) -> str:
     return f"Does {quantity} get {claim.expect} {moves}{condition}?"
 
 
-def describe_threshold(threshold: Threshold | None) -> str:
+def describe_threshold(threshold: SeedThreshold | None) -> str:
     """Return a threshold as text: "of at least 0.9"."""
     assert threshold is not None
     least, most = threshold.least, threshold.most

@@ -147,7 +147,7 @@ def validate(
         except (SweepFileError, LengthwiseError) as error:
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
                 raise
-            _complain(error.in_full if isinstance(error, SweepFileError) else f"{file}: {error}")
+            _complain(error.full_text if isinstance(error, SweepFileError) else f"{file}: {error}")
             codes.add(_exit_code(error))
             continue
         for warning in warnings:
@@ -287,7 +287,7 @@ def main() -> None:
         if os.environ.get(DEBUG_VARIABLE):
             sys.stderr.write(make_printable("".join(traceback.format_exception(error))))
         elif isinstance(error, LengthwiseError | SweepFileError):
-            _complain(error.in_full if isinstance(error, SweepFileError) else str(error))
+            _complain(error.full_text if isinstance(error, SweepFileError) else str(error))
         elif memory := out_of_memory(error):
             sys.stderr.write(f"{make_printable(memory)}\n")  # a console would need memory
         elif isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
@@ -315,7 +315,7 @@ def _load(
 
 def _checked(reading: Reading, storage: Path | None = None) -> Any:
     if reading.spec is None:
-        reading.sound()
+        reading.checked_spec()
     from orchestrator.plan.checks.soundness import check_reading
     from orchestrator.record.kept.code import use_recorded_files
     from orchestrator.sweep.initial_weights import find_initial_weights

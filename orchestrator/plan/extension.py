@@ -108,5 +108,5 @@ def _make_extension(changes: Sequence[tuple[str, object, object]], after: SweepS
     return Extension(
         seeds=tuple(seed for seed in new if seed not in old),
         configurations=after.search.configurations if "search.configurations" in values else None,
-        grids={key: after.space[key].written() for key in keys},
+        grids={key: after.space[key].to_plain() for key in keys},
     )

@@ -56,7 +56,7 @@ def plan_rounds(spec: SweepSpec, configurations: int) -> list[PlannedRound]:
     rounds = [PlannedRound(configurations=configurations, seeds=seeds[: racing.first], rungs=rungs)]
     trained = racing.first
     while trained < len(seeds):
-        until = racing.next_count(trained, len(seeds))
+        until = racing.next_seed_count(trained, len(seeds))
         stay = racing.count_kept(rounds[-1].survivors)
         rounds.append(PlannedRound(configurations=stay, seeds=seeds[trained:until]))
         trained = until

@@ -74,13 +74,13 @@ class _Finder:
         """Return a value of a key with paths and hashes of its starting weights; `address` is its place in the file."""
         if key == "training" and isinstance(value, Mapping) and "initial" in value:
             return {**value, "initial": self.resolve(value["initial"], KEY, f"{address}.initial")}
-        if key != KEY or not isinstance(value, Mapping) or self.findings.doubts(address):
+        if key != KEY or not isinstance(value, Mapping) or self.findings.is_doubtful(address):
             return value
         try:
             return self._find_kept(value, address) if "sweep" in value else self._find_files(value)
         except LengthwiseError as error:
             self.findings.add(address, str(error))
-            self.findings.doubt(address)
+            self.findings.mark_doubtful(address)
             return None
 
     def _find_files(self, written: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -102,7 +102,9 @@ class _Finder:
     def _find_kept(self, written: Mapping[str, Any], address: str) -> dict[str, Any]:
         for name in written:
             if name not in SWEEP_KEYS:
-                self.findings.add(f"{address}.{name}", "unknown key", given=written[name], names=SWEEP_KEYS, meant=name)
+                self.findings.add(
+                    f"{address}.{name}", "unknown key", given=written[name], names=SWEEP_KEYS, misspelt=name
+                )
 
         # The configuration and the seeds.
         state = SweepState.load(self._find_sweep(str(written["sweep"])))

@@ -1,7 +1,9 @@
-"""The Python of sweep files, a pipeline: parse (YAML with lines) -> validate -> build. `load` calls its steps in order.
+"""The grammar of sweep files: `load` parses YAML to plain data, then validates the data and builds a SweepSpec.
 
-parse      YAML and --set overrides as plain data, with the place of every key
-values     types of single values; domains and space: what is searched; spec: the sections, whose fields are the keys
-validate   plain data as a SweepSpec; what is wrong with a key, and what contradicts another section
-problems   checks name an address; file, line and the nearest name are added here
+parse      YAML and --set overrides -> plain data, with the place of every key
+values     types of single values
+domains    domains of searched keys; space: the section that has them
+spec       the sections as classes, whose fields are the keys
+validate   plain data -> SweepSpec, with problems of keys and between sections
+problems   collects problems: a check gives the address of a key, the file and line are added
 """

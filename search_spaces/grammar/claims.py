@@ -1,4 +1,4 @@
-"""Claims files: claims of a paper as questions that sweeps answer. Their grammar and strict loader."""
+"""Claims files, which state claims of a paper as questions that sweeps answer: their grammar and strict loader."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,15 +59,15 @@ _KEYS: dict[str, tuple[int, set[str], set[str]]] = {
 """By question: the number of compared arms, the required keys, the optional keys."""
 
 
-class Threshold(Strict):
-    """One number for each seed: it passes from `least` on, or up to `most`."""
+class SeedThreshold(Strict):
+    """A bound on a number of each seed: it passes if it is at least `least`, or at most `most`."""
 
     least: float | None = Field(default=None, description="The smallest value that passes.")
     most: float | None = Field(default=None, description="The largest value that passes.")
 
 
-class Learned(Threshold):
-    """Which seeds have learned the task, and so count. The others are counted beside them."""
+class Learned(SeedThreshold):
+    """Which seeds have learned the task and therefore count; the number of the other seeds is shown, too."""
 
     metric: Names = Field(description="The metric, or several whose mean is taken.")
     average: Text | None = Field(default=None, description="The weight average; by default the arm's.")
@@ -76,15 +76,15 @@ class Learned(Threshold):
 
 
 class Arm(Strict):
-    """One side of a comparison: configurations, and one value for each of their seeds."""
+    """One side of a comparison: configurations, and a value for each of their seeds."""
 
     where: dict[str, Any] = Field(
         default_factory=dict, description="Dotted keys and values: the configurations that have all of them."
     )
     configurations: Literal["best", "all"] = Field(
         default="best",
-        description="best: of several, the one that the sweep's objective chooses at its selection lengths. all: every "
-        "one, paired with the other arm's by the other searched values.",
+        description="best: of several configurations, the one that the sweep's objective chooses at its selection "
+        "lengths. all: every configuration, paired with the other arm's by the other searched values.",
     )
     metric: Names | None = Field(default=None, description="By default the claim's.")
     average: Names | None = Field(
@@ -97,7 +97,7 @@ class Arm(Strict):
 
 
 class Claim(Strict):
-    """One sentence, of a paper or of ours, and the question that decides it."""
+    """A statement, of a paper or of ours, and the question that decides it."""
 
     id: Name = Field(description="A short name that other claims and pages refer to.")
     says: Text = Field(description="The claim, in one sentence.")
@@ -120,7 +120,7 @@ class Claim(Strict):
     negligible: float | None = Field(default=None, gt=0, description="A difference up to which there is no effect.")
     within: float | None = Field(default=None, gt=0, description="equivalence: the largest difference allowed.")
     around: float | None = Field(default=None, description="equivalence: the difference in the middle; by default 0.")
-    success: Threshold | None = Field(default=None, description="share, fisher: when a seed has succeeded.")
+    success: SeedThreshold | None = Field(default=None, description="share, fisher: when a seed has succeeded.")
     key: Text | None = Field(default=None, description="trend: the searched key.")
     hold_others: bool | None = Field(default=None, description="trend: with the other searched keys held fixed.")
     statistic: Literal["mean"] | None = Field(
@@ -162,12 +162,12 @@ class Claim(Strict):
 
     @property
     def no_effect_bound(self) -> float | None:
-        """The difference up to which there is no effect: the claim's, or the page's for its metric; None without."""
+        """The largest difference that is no effect: of the claim, else of the page for its metric, else None."""
         return self._page_bound if self.negligible is None else self.negligible
 
 
 class NoEffect(Strict):
-    """Up to which difference of a metric a page speaks of no effect, the same for all of its claims."""
+    """The largest difference of a metric that a page calls no effect, the same for all of its claims."""
 
     metric: Name = Field(description="The metric, also for its other distributions (read_error for read_error.sparse).")
     within: float = Field(gt=0, description="The largest difference that is no effect.")
@@ -175,7 +175,7 @@ class NoEffect(Strict):
 
 
 class Headline(Strict):
-    """A headline of the paper: the claim that asks it, or why none does."""
+    """A headline of the paper: the claim that tests it, or why no claim does."""
 
     says: Text = Field(description="What the paper says, in a few words.")
     claim: Name | None = Field(default=None, description="The claim that asks it.")
@@ -184,7 +184,7 @@ class Headline(Strict):
 
 
 class Removed(Strict):
-    """Claims that were asked once and are no longer on the page; each still counts in Holm's correction."""
+    """Claims that were tested once and are no longer on the page; each still counts in Holm's correction."""
 
     claims: list[Name] = Field(min_length=1, description="Their ids.")
     because: Text = Field(description="Why they were removed; the page says so.")
@@ -222,17 +222,17 @@ class ClaimsFile(Strict):
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the file."""
         return self._path
 
     @property
     def sweeps(self) -> tuple[str, ...]:
-        """The names of the sweeps that the claims need, without repetitions."""
+        """The distinct names of the sweeps that the claims need."""
         return tuple(dict.fromkeys(claim.sweep for claim in self.claims))
 
     @property
     def family(self) -> int:
-        """The number of claims in Holm's correction: those of the page and those that were removed from it."""
+        """The number of claims in Holm's correction: claims of the page, and claims that were removed from it."""
         return len(self.claims) + sum(len(group.claims) for group in self.removed)
 
 
@@ -243,7 +243,8 @@ def claims_schema() -> dict[str, Any]:
 
 
 def load_claims(path: str | Path) -> ClaimsFile:
-    """Read and check a claims file. Raises SweepFileError with all problems."""
+    """Return a claims file, read and checked. Raises SweepFileError with all problems."""
+    # Read the file, and say so if it is a sweep file.
     path = Path(path)
     findings = Findings(str(path))
     text = read_text(path, findings, "claims file")
@@ -260,7 +261,7 @@ def load_claims(path: str | Path) -> ClaimsFile:
         findings.add("", f"is a sweep file, not a claims file; {where}", place=Place(findings.source))
     findings.raise_any()
 
-    # The types and names of keys, then how claims refer to one another.
+    # Check the types and names of keys, then the references between claims.
     try:
         file = ClaimsFile.model_validate(data)
     except ValidationError as error:
@@ -277,7 +278,7 @@ def load_claims(path: str | Path) -> ClaimsFile:
 
 
 def _check_page(file: ClaimsFile, findings: Findings) -> None:
-    """Check that `seen` names sweeps, headlines and figures claims, and `removed` none that is there."""
+    """Record names in `seen` that are no sweeps, in headlines and figures that are no claims, in `removed` that are."""
     for name in file.seen:
         if name not in file.sweeps:
             findings.add(f"seen.{name}", "is not the sweep of a claim", given=name, names=file.sweeps)
@@ -297,7 +298,7 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
 
 
 def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
-    """Record problems of one claim."""
+    """Record problems of a claim."""
     # Keys that its question needs or does not read.
     address = f"claims[{index}]"
     count, needed, allowed = _KEYS[claim.question]
@@ -337,7 +338,7 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
         if threshold is not None and (threshold.least is None) == (threshold.most is None):
             findings.add(f"{address}.{key}", "must have either least or most")
 
-    # Other claims that it names.
+    # Claims that it refers to.
     ids = [other.id for other in file.claims]
     if ids.count(claim.id) > 1 and ids.index(claim.id) != index:
         findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
@@ -352,14 +353,15 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
 
 
 def _set_page_bound(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
-    """Give a difference the page's bound for its metric; a claim's own bound must be the same.
+    """Set the page's bound of no effect for the metric of a claim; record a claim with another bound of its own.
 
-    A quotient of two arms is not in units of the metric, and a mean over seeds has no test of equivalence.
+    Only for differences of medians: a quotient of arms is not in units of the metric, and a mean over seeds has no test
+    of equivalence.
     """
     metrics = {metric.partition(".")[0] for metric in claim.metric}
     bounds = {bound.within for bound in file.no_effect if bound.metric in metrics}
-    quotient = any(claim.arms[name].over for name in claim.compare if name in claim.arms)
-    if len(bounds) != 1 or claim.question != "difference" or quotient or claim.statistic is not None:
+    is_quotient = any(claim.arms[name].over for name in claim.compare if name in claim.arms)
+    if len(bounds) != 1 or claim.question != "difference" or is_quotient or claim.statistic is not None:
         return
     (claim._page_bound,) = bounds
     if claim.negligible not in (None, claim._page_bound):
@@ -374,13 +376,14 @@ def _optional_keys() -> set[str]:
 
 
 def _arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
+    """Yield the names of arms that a claim refers to, with the key of each reference."""
     yield from ((name, f"compare[{index}]") for index, name in enumerate(claim.compare))
     for name, arm in claim.arms.items():
         yield from ((other, f"arms.{name}.{key}") for key in ("minus", "over") if (other := getattr(arm, key)))
 
 
 def _source_arms(claim: Claim, name: str) -> set[str]:
-    """Return the arms that an arm is computed from, through minus and over."""
+    """Return the names of the arms that an arm is computed from, through minus and over."""
     seen = [name]
     for source in seen:  # which grows
         if arm := claim.arms.get(source):

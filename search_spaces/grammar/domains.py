@@ -1,4 +1,4 @@
-"""Domains: the values that a key of the space is drawn from. A domain is written as a mapping with its kind as a key.
+"""Domains: the values that a key of the space is drawn from, written as a mapping with the kind of domain as a key.
 
 `{choice: [a, b]}` `{grid: [a, b]}` `{uniform: [low, high]}` `{log_uniform: [low, high]}`
 `{one_minus_log_uniform: [low, high]}` `{int_uniform: [low, high], step: 1}`
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 from search_spaces.grammar.problems import ABSENT, SECTION_KEY
 
 Fault = Callable[..., None]
-"""fault(sub_address, message, given=..., allowed=..., nearest=...) records a problem below the domain's key."""
+"""fault(subkey, message, given=..., allowed=..., nearest=...) records a problem below the key of the domain."""
 
 When = dict[str, tuple[Any, ...]]
 Schema = dict[str, Any]
@@ -30,10 +30,10 @@ def _pair(first: Schema, second: Schema) -> Schema:
 
 @dataclass(frozen=True)
 class Domain(ABC):
-    """The values a key is drawn from, and `when`: values other keys must have for it to be drawn (empty: always).
+    """The values that a key is drawn from; `when`: the values other keys must have for it to be drawn (empty: always).
 
-    `schema` is the JSON Schema of the value of the key `kind`, `syntax` a short form of that value for messages,
-    `options` has the schemas of further keys.
+    kind: the key in a sweep file. schema: JSON Schema of its value. syntax: its form in messages. options: JSON Schemas
+    of further keys.
     """
 
     kind: ClassVar[str]
@@ -46,9 +46,9 @@ class Domain(ABC):
     @classmethod
     @abstractmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
-        """Return the domain written as `raw`, or None with at least one fault recorded."""
+        """Return the domain that the mapping `raw` describes; None, with at least one problem, if it is invalid."""
 
-    def written(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """Return the domain as plain data, as in a sweep file."""
         fields = self._fields()
         return fields | {"when": {key: plain(values) for key, values in self.when.items()}} if self.when else fields
@@ -66,7 +66,7 @@ class _Listed(Domain):
 
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
-        """Parse a non-empty list of distinct values."""
+        """Return the domain of a non-empty list of distinct values, None with a problem."""
         values = raw[cls.kind]
         if not isinstance(values, list) or not values:
             message = "must be a list of values, at least one"
@@ -84,14 +84,14 @@ class _Listed(Domain):
 
 @dataclass(frozen=True)
 class Choice(_Listed):
-    """One of the values, drawn at random for each configuration."""
+    """A value of the list, drawn at random for each configuration."""
 
     kind = "choice"
 
 
 @dataclass(frozen=True)
 class Grid(_Listed):
-    """Every value: each draw of the random domains is repeated with every combination of grid values."""
+    """Every value of the list: each draw of the random domains is repeated with every combination of grid values."""
 
     kind = "grid"
 
@@ -108,8 +108,8 @@ class _Interval(Domain):
 
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
-        """Parse two finite numbers, low < high, strictly inside the bounds of the kind."""
-        pair = number_pair(raw, cls.kind, cls.bounds, fault)
+        """Return the domain of two finite numbers, low < high, inside the bounds of the kind; None with a problem."""
+        pair = read_number_pair(raw, cls.kind, cls.bounds, fault)
         if pair is None:
             return None
         low, high = float(pair[0]), float(pair[1])
@@ -171,9 +171,9 @@ class IntUniform(Domain):
 
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
-        """Parse two whole numbers, low < high, and a step >= 1 that divides their difference."""
+        """Return the domain of whole numbers low < high and a step that divides high - low; None with a problem."""
         bounds = "[low, high], two whole numbers, low < high"
-        pair = number_pair(raw, cls.kind, bounds, fault, whole=True)
+        pair = read_number_pair(raw, cls.kind, bounds, fault, whole=True)
         step = raw.get("step", 1)
         if not is_number(step, whole=True) or step < 1:
             fault(".step", "must be a whole number, at least 1", given=step)
@@ -184,8 +184,8 @@ class IntUniform(Domain):
         if low >= high:
             fault(f".{cls.kind}", "low must be below high", given=list(pair), allowed=bounds)
             return None
-        if reached := (high - low) % step:
-            last = high - reached
+        if remainder := (high - low) % step:
+            last = high - remainder
             nearest = f"[{low}, {last}]" if last > low else None
             fault(".step", "must divide high - low", given=step, allowed=f"a divisor of {high - low}", nearest=nearest)
             return None
@@ -214,7 +214,8 @@ class Normal(Domain):
 
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
-        """Parse a mean, a std > 0 and clip bounds on either side of the mean."""
+        """Return the domain of a mean, a std > 0 and clip bounds around the mean; None with a problem."""
+        # Numbers.
         is_valid = True
         clips: dict[str, float | None] = {}
         for name in ("low", "high"):
@@ -223,9 +224,11 @@ class Normal(Domain):
                 fault(f".{name}", "must be a number", given=clip)
                 is_valid = False
             clips[name] = None if clip is None or not is_number(clip) else float(clip)
-        pair = number_pair(raw, cls.kind, "[mean, std], two numbers, std > 0", fault)
+        pair = read_number_pair(raw, cls.kind, "[mean, std], two numbers, std > 0", fault)
         if pair is None:
             return None
+
+        # Their order: low <= mean <= high, low < high, std > 0.
         mean, std = float(pair[0]), float(pair[1])
         if std <= 0:
             fault(".normal[1]", "the standard deviation must be above 0", given=pair[1])
@@ -260,10 +263,10 @@ def is_number(value: Any, *, whole: bool = False) -> bool:
     return isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
 
 
-def read_number(value: Any) -> Any:
-    """Return the number that a text is, and a real number without a fraction as an int; other values as they are.
+def parse_number(value: Any) -> Any:
+    """Return a text that is a number as a number, and a whole float as an int; other values unchanged.
 
-    read_number("1_000") and read_number(1e3) -> 1000; read_number("1e-4") -> 0.0001
+    parse_number("1_000") and parse_number(1e3) -> 1000; parse_number("1e-4") -> 0.0001
     """
     for kind in (int, float) if isinstance(value, str) else ():
         with suppress(ValueError):
@@ -272,19 +275,19 @@ def read_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def meant_number(value: Any, *, whole: bool = False) -> str | None:
-    """Return how the number that a value of another type means is written; None if it means none.
+def suggest_number(value: Any, *, whole: bool = False) -> str | None:
+    """Return the YAML text of the number that was probably meant by a value of another type; None if unclear.
 
-    meant_number("1e-4") -> "0.0001 without quotes"; meant_number(1e3, whole=True) -> "1000"
+    suggest_number("1e-4") -> "0.0001 without quotes"; suggest_number(1e3, whole=True) -> "1000"
     """
-    number = read_number(value)
+    number = parse_number(value)
     if number is value or not is_number(number, whole=whole) or not abs(number) < 2**63:
         return None
     return f"{number} without quotes" if isinstance(value, str) and "_" not in value else str(number)
 
 
-def number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, whole: bool = False) -> Any:
-    """Return the two numbers of a domain, or None with a fault recorded."""
+def read_number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, whole: bool = False) -> Any:
+    """Return the two numbers of a domain as a tuple; None, with a problem, if they are invalid."""
     pair = raw[kind]
     if not isinstance(pair, list) or len(pair) != 2:
         ends = list(pair.values()) if isinstance(pair, dict) else []
@@ -293,13 +296,13 @@ def number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, wh
         return None
     wrong = [index for index, bound in enumerate(pair) if not is_number(bound, whole=whole)]
     for index in wrong:
-        message, nearest = f"must be a {'whole ' if whole else ''}number", meant_number(pair[index], whole=whole)
+        message, nearest = f"must be a {'whole ' if whole else ''}number", suggest_number(pair[index], whole=whole)
         fault(f".{kind}[{index}]", message, given=pair[index], allowed=bounds, nearest=nearest)
     return None if wrong else tuple(pair)
 
 
 def plain(value: Any) -> Any:
-    """Return a deep copy of plain data, with tuples as lists."""
+    """Return a deep copy of data with tuples as lists."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -325,17 +328,17 @@ _WHEN = {
 
 
 def space_schema() -> dict[str, Any]:
-    """Return the schema of `space`: dotted keys of the open sections, each a mapping with one kind of domain."""
-    domain = {"anyOf": [_domain(kind) for kind in KINDS.values()]}
+    """Return the JSON Schema of `space`: dotted keys of the open sections, each with a domain."""
+    domain = {"anyOf": [_domain_schema(kind) for kind in KINDS.values()]}
     return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": domain}, "additionalProperties": False}
 
 
 def listed_schema() -> dict[str, Any]:
-    """Return the schema of a configuration of `search.listed`: dotted keys of the open sections with any value."""
+    """Return the JSON Schema of a configuration of `search.listed`: dotted keys of the open sections with any value."""
     return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": {}}, "additionalProperties": False}
 
 
-def _domain(kind: type[Domain]) -> dict[str, Any]:
+def _domain_schema(kind: type[Domain]) -> dict[str, Any]:
     described = {"description": (kind.__doc__ or "").strip()}
     properties = {kind.kind: described | kind.schema, **kind.options, "when": _WHEN}
     return {"type": "object", "properties": properties, "required": [kind.kind], "additionalProperties": False}

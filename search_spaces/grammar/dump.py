@@ -1,4 +1,4 @@
-"""Plain data as YAML text that both this package's reader and YAML 1.1 readers read back unchanged."""
+"""Writing plain data as YAML text that this package and YAML 1.1 readers read back unchanged."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        # The other styles fold next-line and the separators U+2028, U+2029 into spaces or line breaks.
+        # Other styles would fold next-line and the separators U+2028, U+2029 into spaces or line breaks.
         escaped = not text.replace("\n", "").isprintable()
         return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if escaped else None)
 

@@ -1,4 +1,4 @@
-"""load_sweep: from a YAML file and --set overrides to a SweepSpec, or to every problem at once."""
+"""Reading a sweep file, with --set overrides, as a SweepSpec, or as a list of all its problems."""
 
 import json
 import re
@@ -28,30 +28,30 @@ from search_spaces.grammar.validate import build_spec, check_across, note_random
 from search_spaces.grammar.values import STORES, expand_ranges, store_problem
 
 DATA_ENDINGS = (".csv", ".tsv", ".jsonl", ".npz", ".parquet")
-MAX_RECORDED = 2 * MAX_BYTES  # of a specification with all its values, as JSON: YAML of this size is read in seconds
+MAX_RECORDED = 2 * MAX_BYTES  # of a recorded specification as JSON, which has all defaults
 UNREAD = "fix this first; the rest of the file was not checked"
 AVERAGES, PROGRAM_AVERAGES = "training.averages", "evaluation.averages"
-ANY_KEYS = ("training.initial.rename",)  # mappings whose keys are names of another program
-RAW = "raw"  # the average of a sweep that names none
+ANY_KEYS = ("training.initial.rename",)  # mappings with arbitrary keys
+RAW = "raw"  # the average of a sweep file without averages
 _PYTHON = re.compile(r"\A#!.*python|^(import \w[\w.]*( as \w+)?(, .*)?|from [\w.]+ import .+)$", re.MULTILINE)
 _LENGTHS = re.compile(r"(^|\.)(test_\w+|\w*lengths)$")  # keys whose value is a list of lengths
-ASSUMED = "minimize"  # stands in until the metric of the task is known
+ASSUMED = "minimize"  # placeholder until the direction of the metric is known
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A sweep file as far as it could be read, so that checks continue after the first problems.
+    """The result of reading a sweep file that may have problems.
 
-    findings: the problems so far. spec: None if the text is not a sweep file; otherwise it has placeholders instead of
-    wrong values, for which `findings.doubts` is true. unchecked: what was not checked, as text.
+    findings: the problems so far. spec: the specification, with placeholders for wrong values, which are doubtful in
+    `findings`; None if the text is not a sweep file. unchecked: what was not checked, as text.
     """
 
     spec: SweepSpec | None
     findings: Findings
     unchecked: str = ""
 
-    def sound(self) -> SweepSpec:
-        """Return the spec. Raises SweepFileError with all problems, if there are any."""
+    def checked_spec(self) -> SweepSpec:
+        """Return the specification. Raises SweepFileError if the file has problems, with all of them."""
         self.findings.raise_any(self.unchecked)
         assert self.spec is not None
         return self.spec
@@ -65,18 +65,18 @@ def load_sweep(
     *,
     recorded: bool = False,
 ) -> SweepSpec:
-    """Read and check a sweep file, as far as possible without the registries of `trainers`.
+    """Return the specification in a sweep file, checked as far as possible without the registries of `trainers`.
 
     overrides: texts `dotted.key=value` with the value in YAML, applied in order; `space.KEY=null` removes a key from
-    the space. name: replaces the sweep's name. imports: modules added to those of the file. recorded: whether the
+    the space. name: replaces the sweep's name. imports: modules added to the imports of the file. recorded: whether the
     sweep has begun already, so that newer checks are skipped. Raises SweepFileError with all problems.
     """
-    spec = read_sweep(path, overrides, name, imports, recorded=recorded).sound()
+    spec = read_sweep(path, overrides, name, imports, recorded=recorded).checked_spec()
     return spec.as_recorded() if recorded else spec
 
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
-    """Check a specification recorded in a ledger; see `parse_sweep`."""
+    """Return a specification recorded in a ledger, checked like a file; source: its name in problems."""
     findings = Findings(source)
     if (size := len(json.dumps(spec))) > MAX_RECORDED:
         findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_RECORDED} bytes")
@@ -85,8 +85,8 @@ def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
-    """Check the text of a sweep file; `source` is its name in problems. See `load_sweep`."""
-    return _parse(text, Findings(source), overrides, name).sound()
+    """Return the specification in the text of a sweep file; source: its name in problems. See `load_sweep`."""
+    return _parse(text, Findings(source), overrides, name).checked_spec()
 
 
 def read_sweep(
@@ -97,7 +97,7 @@ def read_sweep(
     *,
     recorded: bool = False,
 ) -> Reading:
-    """Read a sweep file like `load_sweep`, but return problems instead of raising them."""
+    """Return a sweep file, read as by `load_sweep`, with its problems instead of raising them."""
     findings = Findings(str(path))
     text = read_text(Path(path), findings)
     if findings.problems:
@@ -112,7 +112,7 @@ def read_sweep(
 def read_sections(
     sections: Mapping[str, Any], source: str, overrides: Sequence[str], name: str | None, imports: Sequence[str]
 ) -> Reading:
-    """Read the sections of a new sweep from a dictionary, with the checks of a file; see `read_sweep`."""
+    """Return a new sweep, given as a dictionary of sections, checked like a file; see `read_sweep`."""
     findings = Findings(source)
     reading = _parse(dump_yaml(dict(sections)), findings, overrides, name, imports)
     if reading.spec is not None:
@@ -121,10 +121,10 @@ def read_sections(
 
 
 def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
-    """Record problems that only matter for a file, or a dictionary, that may begin a sweep."""
+    """Record problems that only matter for a file, or a dictionary, from which a sweep may start."""
     if not recorded:
         check_conditions(spec.space, {section: getattr(spec, section) for section in spec.sections}, findings)
-    # The author of a program declares the better direction of its metrics.
+    # The direction of the objective against the direction that a program declares for its metric.
     metrics = spec.evaluation.get("metrics") if spec.program and not recorded else None
     declared = metrics.get(spec.objective.metric) if isinstance(metrics, dict) else None
     declared = declared.get("direction") if isinstance(declared, dict) else declared
@@ -144,6 +144,8 @@ def _parse(
     name: str | None,
     imports: Sequence[str] = (),
 ) -> Reading:
+    """Return the sweep in a text, with its problems."""
+    # Read YAML, and recognise texts that are not sweep files.
     data = read_yaml(text, findings)
     if not isinstance(data, dict):
         if data is None:
@@ -152,7 +154,7 @@ def _parse(
             findings.add("", "must be a mapping of keys to values", given=data)
         return Reading(None, findings, UNREAD if data is ABSENT else "")
     if isinstance(data.get("claims"), list) and not data.keys() & {"task", "program"}:
-        message = f"is a claims file, not a sweep file; judge its claims with: lengthwise claims {findings.source}"
+        message = f"is a claims file, not a sweep file; judge its claims by: lengthwise claims {findings.source}"
         findings.add("", message, place=Place(findings.source))
         return Reading(None, findings)
 
@@ -169,7 +171,7 @@ def _parse(
             findings.places[child("imports", len(written))] = Place(f"--import {module}")
             data["imports"] = written = [*written, module]
 
-    # Write out short forms, and fill in what can be inferred.
+    # Expand short forms, and fill in missing values that follow from others.
     _read_program(data, findings)
     for section in ("task", "evaluation", "objective", "search"):
         _expand_lengths(data.get(section), section, findings)
@@ -180,7 +182,7 @@ def _parse(
         _check_step_names(value, section, findings)
     assumed = _fill_objective(data)
 
-    # Build the specification, and check sections against one another.
+    # Build the specification, and check sections against each other.
     written = data.get("space", ABSENT)
     space = parse_space(written, sections, findings)
     unused: dict[str, Any] = {section: {} for section in ENGINE_SECTIONS if section not in sections}
@@ -189,17 +191,17 @@ def _parse(
     note_random_search(spec.search, findings)
     note_unread_search(spec.search, findings)
 
-    # Values that were replaced are doubtful: no later check reports them.
-    lost = [key for key in written if key not in space] if isinstance(written, dict) else []
-    wholly = ["space"] if written is not ABSENT and not isinstance(written, dict) else []
-    for address in [*corrected, *wholly, *lost, *(child("space", key) for key in lost)]:
-        findings.doubt(address)
+    # Mark replaced values as doubtful, so that later checks do not report them.
+    invalid = [key for key in written if key not in space] if isinstance(written, dict) else []
+    invalid_space = ["space"] if written is not ABSENT and not isinstance(written, dict) else []
+    for address in [*corrected, *invalid_space, *invalid, *(child("space", key) for key in invalid)]:
+        findings.mark_doubtful(address)
     spec._findings, spec._direction_is_assumed = findings, assumed
     return Reading(spec, findings)
 
 
 def _read_program(data: dict[str, Any], findings: Findings) -> None:
-    """Expand the short form of `program`, import the module of its function, and refuse sections of the engine."""
+    """Expand the short form of `program`, add the module of its function to `imports`, and record engine sections."""
     if "program" not in data:
         return
     program = data["program"]
@@ -209,7 +211,7 @@ def _read_program(data: dict[str, Any], findings: Findings) -> None:
         findings.add("program", "is empty", allowed="command: [...] or function: MODULE.NAME")
     for section in ("task", "model"):
         if section in data:
-            findings.add(section, "belongs to the engine of lengthwise, and this sweep trains a program; keep one")
+            findings.add(section, "is not allowed beside program, which trains without it; keep one of the two")
             del data[section]
     function = program.get("function") if isinstance(program, dict) else None
     module = function.rpartition(".")[0] if isinstance(function, str) else ""
@@ -220,7 +222,7 @@ def _read_program(data: dict[str, Any], findings: Findings) -> None:
 
 
 def _expand_lengths(value: Any, address: str, findings: Findings) -> None:
-    """Write out the ranges of lists of lengths inside a section: `lengths: [1-3, 8]` becomes [1, 2, 3, 8]."""
+    """Expand the ranges in lists of lengths inside a section: `lengths: [1-3, 8]` becomes [1, 2, 3, 8]."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             _expand_lengths(item, child(address, index), findings)
@@ -236,8 +238,8 @@ def _expand_lengths(value: Any, address: str, findings: Findings) -> None:
 def _fill_objective(data: dict[str, Any]) -> bool:
     """Fill in a missing average and direction of the objective in `data`; return whether the direction is assumed.
 
-    The average is filled in if all configurations have the same single label. Only the task, or the metrics of a
-    program, know the direction: see `orchestrator.plan.checks.soundness`.
+    The average is filled in if all configurations have the same single label. The direction is only known to the task,
+    or to the metrics of a program; `orchestrator.plan.checks.soundness` reads it there.
     """
     objective = data.get("objective")
     if not isinstance(objective, dict):
@@ -265,9 +267,10 @@ def _varies_labels(data: dict[str, Any], averages: str, labels: list[str]) -> bo
 
 
 def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
-    """Return the text of a file of this kind; "" and a problem if it is missing or cannot be read."""
+    """Return the text of a file of this kind; "", with a problem, if it is missing or cannot be read."""
     here = Place(findings.source)
     try:
+        # Paths that are not readable files, other kinds of files, and files that are too large.
         if path.is_dir():
             findings.add("", f"is a directory; give a {kind}", place=here)
         elif not path.exists():
@@ -282,12 +285,11 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
         elif (size := path.stat().st_size) > MAX_BYTES:
             findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=here)
         elif _is_program(text := path.read_bytes().decode("utf-8-sig")) or path.suffix == ".py":
-            message = (
-                f"is a Python program, and a {kind} is YAML; a sweep file runs a program that it names under program:"
-            )
-            findings.add("", message, place=here)
+            findings.add("", f"is a Python program, not a {kind}; name it in a sweep file under program:", place=here)
         else:
             return text
+
+    # Files that cannot be decoded or opened.
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         findings.add("", f"is not UTF-8: byte 0x{error.object[error.start]:02X}", place=Place(findings.source, line))
@@ -297,12 +299,12 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
 
 
 def _is_program(text: str) -> bool:
-    """Return whether a text is plainly Python: no line of YAML looks like one of its imports, or its first line."""
+    """Return whether a text is Python: it has a line that is an import, or a first line that names the interpreter."""
     return _PYTHON.search(text) is not None
 
 
 def _nearest_file(path: Path) -> Path | None:
-    """Return the file that a path without one means: a shipped sweep of that name, else a similar one beside it."""
+    """Return the file that a missing path probably means: a shipped sweep of this name, or a file of a similar name."""
     shipped = shipped_sweeps()
     if path.stem in shipped:
         return shipped[path.stem]
@@ -315,7 +317,7 @@ def _nearest_file(path: Path) -> Path | None:
 
 
 def _check_step_names(value: Any, address: str, findings: Findings) -> None:
-    """Record keys of the open sections that cannot be part of a dotted key, such as keys that contain dots."""
+    """Record keys of the open sections that cannot be part of a dotted key, such as keys with dots."""
     if address in ANY_KEYS:
         return
     if isinstance(value, list):

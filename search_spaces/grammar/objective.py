@@ -1,4 +1,4 @@
-"""The objective of a sweep, by which configurations are judged."""
+"""The objective of a sweep, which ranks configurations."""
 
 from typing import Annotated, Any, Literal
 
@@ -24,7 +24,7 @@ class ShareAbove(Strict):
 
 
 def _check_statistic(value: Any) -> Any:
-    """Return a statistic over seeds as it is written; raise the one error of all its forms."""
+    """Return a statistic over seeds in its class. Raises a validation error that names all forms."""
     match value:
         case str() if value in STATISTICS:
             return value

@@ -1,4 +1,4 @@
-"""A strict reader of YAML that returns plain data and the line of every key.
+"""A strict YAML reader that returns plain data and the line of every key.
 
 It reads YAML 1.2 scalars (`1e-4` is a number; `on`, `no` and dates are text) from the event stream of PyYAML, and
 constructs only dict, list, str, int, float, bool and None. Anchors, aliases, merge keys, tags, directives, duplicate
@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from search_spaces.grammar.problems import ABSENT, SECRET, Findings, Place, child, shown
+from search_spaces.grammar.problems import ABSENT, SECRET, Findings, Place, child, format_value
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
@@ -31,13 +31,13 @@ _WORDS = {
 
 
 class _UnreadableError(Exception):
-    """The rest of the text cannot be read; the reason has been recorded."""
+    """The rest of the text cannot be read; a problem has been recorded."""
 
 
 def read_yaml(text: str, findings: Findings, *, address: str = "", place: Place | None = None) -> Any:
-    """Return the value of one YAML document, or ABSENT if it cannot be read; record problems and places in `findings`.
+    """Return the value of a YAML document, ABSENT if it cannot be read; record problems and places in `findings`.
 
-    address: of the value of an override, '' for a whole file. place: replaces all lines if given. Values inside a
+    address: the key of an override, '' for a file. place: recorded instead of the lines of the text. Values inside a
     mapping or list that cannot be read are ABSENT.
     """
     return _Reader(findings, place).document(text, address)
@@ -52,15 +52,20 @@ class _Reader:
     def place(self, line: int) -> Place:
         return self.fixed_place or Place(self.findings.source, line + 1)
 
-    def address_or_path(self, event: Any) -> Place:
+    def locate(self, event: Any) -> Place:
+        """Return the line of an event."""
         return self.place(event.start_mark.line)
 
     def document(self, text: str, address: str) -> Any:
+        """Return the value of a document, ABSENT with a problem if it cannot be read."""
+        # Characters that YAML does not allow.
         if match := _UNPRINTABLE.search(text):
             line = text.count("\n", 0, match.start())
             problem = f"character U+{ord(match[0]):04X} is not allowed in YAML"
             self.findings.unreadable(address, problem, place=self.place(line))
             return ABSENT
+
+        # The document, or a single problem of its syntax.
         try:
             try:
                 return self._document(yaml.parse(text, Loader=_Loader), address)
@@ -74,8 +79,8 @@ class _Reader:
             message = " ".join(
                 part for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part
             )
-            written = text.splitlines()[line] if line < len(text.splitlines()) else ""
-            tab = " (indent with spaces, not tabs)" if written.lstrip(" ").startswith("\t") else ""
+            wrong_line = text.splitlines()[line] if line < len(text.splitlines()) else ""
+            tab = " (indent with spaces, not tabs)" if wrong_line.lstrip(" ").startswith("\t") else ""
             self.findings.unreadable(address, f"is not valid YAML: {message}{tab}".lstrip(), place=self.place(line))
             return ABSENT
 
@@ -85,7 +90,7 @@ class _Reader:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
-                place = self.address_or_path(event)
+                place = self.locate(event)
                 if documents > 1:
                     self.findings.add("", "holds more than one YAML document; keep one", place=place)
                     raise _UnreadableError
@@ -95,7 +100,7 @@ class _Reader:
         return value
 
     def _report_references(self) -> None:
-        """Record one problem for all anchors and aliases, because a file can have thousands."""
+        """Record a single problem for all anchors and aliases, because a file can have thousands."""
         if not self.references:
             return
         first, address, place = self.references[0]
@@ -109,10 +114,12 @@ class _Reader:
         self.findings.add(address, message, place=place)
         for name, address, _ in self.references:
             if name[0] == "*":
-                self.findings.doubt(address)
+                self.findings.mark_doubtful(address)
 
     def _value(self, event: Any, events: Iterator[Any], address: str, depth: int) -> Any:
-        place = self.address_or_path(event)
+        """Return the value that begins with an event."""
+        # Its place, and YAML features that are not allowed.
+        place = self.locate(event)
         if depth > MAX_DEPTH:
             self.findings.unreadable(address, f"is nested more than {MAX_DEPTH} levels deep", place=place)
             raise _UnreadableError
@@ -127,6 +134,8 @@ class _Reader:
         if event.tag:
             message = f"YAML tags ({event.tag}) are not allowed; write a plain value"
             self.findings.unreadable(address, message, place=place)
+
+        # A scalar, a list or a mapping.
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, address, place)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -137,10 +146,11 @@ class _Reader:
         return self._mapping(events, address, depth)
 
     def _mapping(self, events: Iterator[Any], address: str, depth: int) -> dict[str, Any]:
+        """Return a mapping without its invalid and repeated keys, which are recorded."""
         mapping: dict[str, Any] = {}
         first_line: dict[str, Place] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
-            place = self.address_or_path(event)
+            place = self.locate(event)
             key = self._key(event, events, address, place, depth)
             if key is None or key in mapping:
                 if key is not None:
@@ -154,7 +164,7 @@ class _Reader:
         return mapping
 
     def _key(self, event: Any, events: Iterator[Any], address: str, place: Place, depth: int) -> str | None:
-        """Return the key, or None, with a problem, if it is invalid."""
+        """Return a key of a mapping; None, with a problem, if it is invalid."""
         if not isinstance(event, yaml.ScalarEvent):
             self.findings.add(address, "has a key that is not text", allowed="text keys", place=place)
             if not isinstance(event, yaml.AliasEvent):
@@ -175,6 +185,8 @@ class _Reader:
         return text
 
     def _scalar(self, event: Any, address: str, place: Place) -> Any:
+        """Return a text, number, flag or null; ABSENT, with a problem, if it is invalid."""
+        # Quoted text.
         text: str = event.value
         if not event.implicit[0]:
             if any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -206,59 +218,59 @@ class _Reader:
             self.findings.unreadable(address, "must be a finite number", given=text, place=place)
             return ABSENT
         if _LEADING_ZERO.fullmatch(text):
-            message = (
-                "has a leading zero, which YAML 1.1 and 1.2 read differently; write it without, or in quotes as text"
-            )
+            message = "has a leading zero, which YAML versions read differently; drop it, or quote it as text"
             self.findings.unreadable(address, message, given=text, place=place)
             return ABSENT
         return text
 
 
 def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str | None:
-    """Change `data` in place and return the key that was set; None, with a problem, if the override cannot be read.
+    """Apply an override to `data` in place and return its key; None, with a problem, if the override is invalid.
 
-    After `space.` the rest is one key of the space, including dots; null removes that key from the space.
+    After `space.` the rest is a single key of the space, including its dots; null removes this key from the space.
     """
+    # The key, and how the override is named in problems.
     key, (_, equals, written) = overridden_key(text), text.partition("=")
-    seen = f"{SECRET}=***" if key == SECRET else text
-    place = Place(f"--set {seen}" if seen.isprintable() and len(seen) <= 120 else f"--set {shown(seen, 120)}")
+    visible = f"{SECRET}=***" if key == SECRET else text
+    place = Place(
+        f"--set {visible}" if visible.isprintable() and len(visible) <= 120 else f"--set {format_value(visible, 120)}"
+    )
     if not equals or not key or not key.isprintable():
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
 
     # Read the value as YAML.
-    of_value = Findings(findings.source)
-    value = read_yaml(_without_comment(written), of_value, address=key, place=place)
-    for problem in of_value.problems:
+    value_findings = Findings(findings.source)
+    value = read_yaml(_without_comment(written), value_findings, address=key, place=place)
+    for problem in value_findings.problems:
         findings.report(problem, place=place)
-    if of_value.problems:
+    if value_findings.problems:
         return None
 
-    # Find the mapping that holds the key, and make those that are missing.
+    # Walk to the mapping that has the key, creating missing mappings.
     steps = ["space", key.removeprefix("space.")] if key.startswith("space.") else key.split(".")
     if "" in steps or len(steps) > MAX_DEPTH:
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
     target = data
     for depth, step in enumerate(steps[:-1]):
-        below = target.setdefault(step, {})
-        if not isinstance(below, dict):
-            above = ".".join(steps[: depth + 1])
-            given = {} if below is ABSENT else {"given": below}
-            findings.add(key, f"{above} has no keys inside it", place=place, **given)
+        inner, outer_key = target.setdefault(step, {}), ".".join(steps[: depth + 1])
+        if not isinstance(inner, dict):
+            given = {} if inner is ABSENT else {"given": inner}
+            findings.add(key, f"{outer_key} has no keys inside it", place=place, **given)
             return None
-        findings.places.setdefault(".".join(steps[: depth + 1]), place)
-        target = below
+        findings.places.setdefault(outer_key, place)
+        target = inner
 
     # Remove a key of the space, or set the value.
     if steps[0] == "space" and len(steps) == 2 and value is None:
         if target.pop(steps[1], ABSENT) is ABSENT:
-            findings.add(key, "is not in the space, so it cannot be taken out", place=place)
+            findings.add(key, "is not in the space, so it cannot be removed", place=place)
             return None
         findings.relocate(key, {})
         return key
     target[steps[-1]] = value
-    findings.relocate(key, of_value.places | {key: place})
+    findings.relocate(key, value_findings.places | {key: place})
     return key
 
 
@@ -268,11 +280,11 @@ def overridden_key(text: str) -> str:
 
 
 def quote_text(text: str) -> str:
-    """Return any text as a quoted value in YAML."""
+    """Return a text as a quoted YAML value."""
     return "'{}'".format(text.replace("'", "''"))
 
 
 def _without_comment(written: str) -> str:
-    """Quote a plain value with a number sign, as in a file name, because an override has no comments."""
+    """Return the value of an override, quoted if it has a number sign, because an override has no comments."""
     is_plain = written.strip()[:1] not in set("'\"[{|>&*!%@`") and "\n" not in written
     return quote_text(written.strip()) if is_plain and re.search(r"(^|\s)#", written) else written

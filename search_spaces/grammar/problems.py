@@ -1,10 +1,10 @@
-"""Problems of a file: what is wrong, where, what is allowed; the place of every key, and the problems found so far.
+"""Problems of a file, and `Findings`, which collects them and knows the line of every key.
 
-A key's *address* is its dotted path, with list items in brackets: `objective.lengths[1]`, `space.training.clip.when`.
-Checks give the address alone; `Findings` adds file and line.
+The *address* of a key is its dotted path, with list items in brackets: `objective.lengths[1]`,
+`space.training.clip.when`. Checks give the address of a problem; `Findings` adds file and line.
 
 ValueError
-└── SweepFileError      a sweep file, or a --set override, cannot be used; has all Problems
+└── SweepFileError      a sweep file, or a --set override, cannot be used; has all problems
 """
 
 import difflib
@@ -23,7 +23,7 @@ class Absent:
         return "ABSENT"
 
     def __reduce__(self) -> str:
-        """Pickle as the one instance of each process."""
+        """Pickle by name, so that every process has a single instance."""
         return "ABSENT"
 
 
@@ -32,7 +32,7 @@ ABSENT: Final = Absent()
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem: its location, its key, the given value, the allowed values, the nearest valid name.
+    """A problem: its location, its key, a message, the given value, the allowed values, the nearest valid name.
 
     >>> print(Problem("a.yaml:3", "objective.reduce", "is not allowed", "men", "mean, max, last", "mean"))
     a.yaml:3: objective.reduce: is not allowed; given 'men'; allowed: mean, max, last; did you mean mean?
@@ -48,8 +48,9 @@ class Problem:
     def __str__(self) -> str:
         subject = f"{self.where}: {self.key}: " if self.key else f"{self.where}: "
         parts = [subject + self.message]
-        if self.given is not ABSENT and not self.message.startswith((f"{self.given!r} ", f"{shown(self.given)} ")):
-            parts.append(f"given {shown(self.given)}")
+        given = ABSENT if self.given is ABSENT else format_value(self.given)
+        if given is not ABSENT and not self.message.startswith((f"{self.given!r} ", f"{given} ")):
+            parts.append(f"given {given}")
         if self.allowed is not None:
             parts.append(f"allowed: {self.allowed}")
         if self.nearest is not None:
@@ -58,9 +59,9 @@ class Problem:
 
 
 class SweepFileError(ValueError):
-    """A sweep file cannot be used. `problems` are all problems; str() has one line for each, in file order.
+    """A sweep file cannot be used. problems: all problems; str() has a line for each, in the order of the file.
 
-    unchecked: what could not be checked because of them, as text; empty if everything was checked.
+    unchecked: what could not be checked because of them, as text; "" if everything was checked.
     """
 
     def __init__(self, problems: Iterable[Problem], unchecked: str = "") -> None:
@@ -72,12 +73,12 @@ class SweepFileError(ValueError):
         return type(self), (self.problems, self.unchecked)
 
     @property
-    def in_full(self) -> str:
-        """The problems, and the checks that they prevented."""
+    def full_text(self) -> str:
+        """The problems, and what was not checked because of them, as text."""
         return f"{self}\n({self.unchecked})" if self.unchecked else str(self)
 
 
-def shown(value: Any, limit: int = 100) -> str:
+def format_value(value: Any, limit: int = 100) -> str:
     """Return a value as YAML on one line, cut at `limit` characters."""
     text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
     text = _printable(text)
@@ -90,7 +91,7 @@ def _printable(text: str) -> str:
 
 
 def nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the valid name closest to the given one, None if none is close (difflib's ratio below `cutoff`)."""
+    """Return the valid name closest to the given name; None if no name is close (difflib's ratio below `cutoff`)."""
     if not isinstance(given, str) or len(given) > 200:
         return None
     by_folded = {name.casefold(): name for name in names}
@@ -98,14 +99,14 @@ def nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str |
     return by_folded[matches[0]] if matches else None
 
 
-SECRET = "notify"  # the key whose value is never shown: the address of a webhook is a password
-MAX_REPETITIONS = 10  # problems of one kind that are listed
+SECRET = "notify"  # the key whose value is never shown: the address of a webhook is a secret
+MAX_REPETITIONS = 10  # problems of the same kind that are listed
 _VARYING = re.compile(r"""'[^']*'|"[^"]*"|\([^)]*\)|\{.*\}|\[.*\]|-?\d[\d.e+-]*""")  # names and values in a message
 
 
 @dataclass(frozen=True)
 class Place:
-    """One line of a file, or one --set override. Prints as `file.yaml:12` or `--set key=value`."""
+    """A line of a file, or a --set override. Prints as `file.yaml:12` or `--set key=value`."""
 
     source: str
     line: int | None = None
@@ -129,31 +130,35 @@ def parent(address: str) -> str:
     return address[:cut] if cut > 0 else ""
 
 
-def above(address: str) -> Iterator[str]:
+def ancestors(address: str) -> Iterator[str]:
     """Yield the addresses of all ancestors, the nearest first."""
     while address := parent(address):
         yield address
 
 
 def within(address: str, ancestor: str) -> bool:
-    """Return whether an address is `ancestor` or inside it."""
+    """Return whether an address equals `ancestor` or is inside it."""
     return address.startswith(ancestor) and (len(address) == len(ancestor) or address[len(ancestor)] in ".[")
 
 
 class Findings:
-    """Collects problems, and has the place of every address, so that a problem only needs its key."""
+    """Collects the problems of a file, and adds to each the place of its address.
+
+    A value may be doubtful, because it could not be read or was replaced: problems that follow from it are dropped.
+    places: address -> place. notes: messages that are not problems.
+    """
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.places: dict[str, Place] = {}
         self._anchors: set[str] = set()
-        self._found: dict[tuple[Place, str, str], Problem] = {}
+        self._problems: dict[tuple[Place, str, str], Problem] = {}
         self._doubtful: set[str] = set()
         self._partly_doubtful: set[str] = set()
         self.notes: list[str] = []
 
     def without_problems(self) -> "Findings":
-        """Return findings with the same places and no problems."""
+        """Return findings with the same places and notes, but without problems."""
         fresh = Findings(self.source)
         fresh.places, fresh.notes = dict(self.places), list(self.notes)
         return fresh
@@ -177,90 +182,90 @@ class Findings:
         allowed: str | None = None,
         nearest: str | None = None,
         names: Iterable[str] | None = None,
-        meant: Any = ABSENT,
+        misspelt: Any = ABSENT,
         place: Place | None = None,
     ) -> None:
-        """Record a problem, unless its value is doubtful already.
+        """Record a problem, unless the value at its address is doubtful.
 
-        `names` are the allowed names, among which the nearest to `meant`, by default to `given`, is looked for.
+        names: the allowed names, of which the nearest to `misspelt`, by default to `given`, is suggested.
         """
         if isinstance(given, list) and ABSENT in given:
             return
-        if self._doubted_above(address):
+        if self._is_inside_doubtful(address):
             return
         if names is not None:
             names = tuple(names)
             allowed = allowed or ", ".join(names)
-            nearest = nearest or nearest_name(given if meant is ABSENT else meant, names)
+            nearest = nearest or nearest_name(given if misspelt is ABSENT else misspelt, names)
         if address == SECRET:
             given = ABSENT
         place = place or self.place(address)
-        self._found.setdefault(
+        self._problems.setdefault(
             (place, address, message), Problem(str(place), address, message, given, allowed, nearest)
         )
 
     def report(self, problem: Any, address: str | None = None, place: Place | None = None) -> None:
-        """Record a problem of another check or package at `address`, by default at the key of the problem."""
+        """Record a problem object of another check or package at `address`, by default at its own key."""
         details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
         self.add(problem.key if address is None else address, problem.message, **details, place=place)
 
     def unreadable(self, address: str, message: str, *, given: Any = ABSENT, place: Place | None = None) -> None:
-        """Record a problem of the text itself, and suppress problems that follow from it."""
+        """Record a problem of a value that cannot be read, and mark the value as doubtful."""
         self.add(address, message, given=given, place=place)
-        self.doubt(address)
+        self.mark_doubtful(address)
 
-    def doubt(self, address: str) -> None:
-        """Mark a value as doubtful, which suppresses problems that follow from it."""
+    def mark_doubtful(self, address: str) -> None:
+        """Mark a value as doubtful, so that problems that follow from it are dropped."""
         if address:
             self._doubtful.add(address)
-            self._partly_doubtful.update(above(address))
+            self._partly_doubtful.update(ancestors(address))
 
-    def doubts(self, address: str) -> bool:
+    def is_doubtful(self, address: str) -> bool:
         """Return whether the value at an address, or a part of it, is doubtful."""
-        return self._doubted_above(address) or address in self._partly_doubtful
+        return self._is_inside_doubtful(address) or address in self._partly_doubtful
 
     def mark_anchor(self, address: str) -> None:
-        """Mark an address that only holds an anchor: the anchor is reported, not the unknown key."""
-        self._anchors.update((address, *above(address)))
+        """Mark an address that has an anchor: the anchor is reported, not the unknown key that holds it."""
+        self._anchors.update((address, *ancestors(address)))
 
     def holds_anchor(self, address: str) -> bool:
         """Return whether the value at an address, or a part of it, has an anchor."""
         return address in self._anchors
 
-    def _doubted_above(self, address: str) -> bool:
-        return address in self._doubtful or any(outer in self._doubtful for outer in above(address))
+    def _is_inside_doubtful(self, address: str) -> bool:
+        return address in self._doubtful or any(outer in self._doubtful for outer in ancestors(address))
 
     def note(self, place: Place, text: str) -> None:
-        """Record a message for the user that is not a problem, without repetitions."""
+        """Record a message for the user that is not a problem; repetitions are dropped."""
         if (line := f"{place}: {text}") not in self.notes:
             self.notes.append(line)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems so far: of the file in line order, then of overrides; similar ones are limited and counted."""
+        """The problems so far: first of the file, by line, then of overrides; repetitions of a kind are counted."""
 
-        def order(finding: tuple[tuple[Place, str, str], Problem]) -> tuple[bool, int]:
-            place = finding[0][0]
+        def order(entry: tuple[tuple[Place, str, str], Problem]) -> tuple[bool, int]:
+            place = entry[0][0]
             return place.source != self.source, place.line or 0
 
-        return tuple(_limit_repetitions([problem for _, problem in sorted(self._found.items(), key=order)]))
+        return tuple(_limit_repetitions([problem for _, problem in sorted(self._problems.items(), key=order)]))
 
     def raise_any(self, unchecked: str = "") -> None:
-        """Raise SweepFileError if there are problems; `unchecked` names the checks that they prevented."""
-        if self._found:
+        """Raise SweepFileError if there are problems; unchecked: what was not checked because of them, as text."""
+        if self._problems:
             raise SweepFileError(self.problems, unchecked)
 
 
 def _limit_repetitions(problems: list[Problem]) -> Iterator[Problem]:
-    """Yield the first problems of each kind (equal except for names and numbers), then one that counts the rest."""
+    """Yield the first problems of each kind (equal except for names and numbers), then a problem with their number."""
     counts = Counter(_kind(problem) for problem in problems)
-    shown: Counter[str] = Counter()
+    listed: Counter[str] = Counter()
     for problem in problems:
         kind = _kind(problem)
-        shown[kind] += 1
-        if counts[kind] <= MAX_REPETITIONS + 1 or shown[kind] <= MAX_REPETITIONS:
+        listed[kind] += 1
+        if counts[kind] <= MAX_REPETITIONS + 1 or listed[kind] <= MAX_REPETITIONS:
             yield problem
-        elif shown[kind] == MAX_REPETITIONS + 1:
+        elif listed[kind] == MAX_REPETITIONS + 1:
             yield Problem(problem.where, "", f"and {counts[kind] - MAX_REPETITIONS:,} more like it: {problem.message}")
 
 
@@ -269,7 +274,7 @@ def _kind(problem: Problem) -> str:
 
 
 def lookup(mapping: Any, dotted: str) -> Any:
-    """Return the value at a dotted key of nested mappings, or ABSENT."""
+    """Return the value at a dotted key of nested mappings, ABSENT if the key is missing."""
     for step in dotted.split("."):
         if not isinstance(mapping, dict) or step not in mapping:
             return ABSENT
@@ -289,11 +294,11 @@ def dotted_keys(mapping: dict[str, Any], prefix: str = "") -> Iterable[str]:
 ENGINE_SECTIONS = ("task", "model", "training", "evaluation")
 PROGRAM_SECTIONS = ("program", "config", "training", "evaluation")
 SECTIONS = tuple(dict.fromkeys((*ENGINE_SECTIONS, *PROGRAM_SECTIONS)))
-"""The open sections, whose keys the trainer checks; a space key is one of them, or starts with one."""
+"""The open sections, whose keys the trainer checks; a key of the space is a section, or a dotted key inside it."""
 
 
 def sections_of(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the open sections of a sweep file: with `program` those of a program, else those of the engine."""
+    """Return the names of the open sections of a sweep file, which depend on whether it has a `program`."""
     return PROGRAM_SECTIONS if "program" in data else ENGINE_SECTIONS
 
 

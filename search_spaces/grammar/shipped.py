@@ -12,7 +12,7 @@ def shipped_sweeps() -> dict[str, Path]:
 
 
 def find_sweep_file(file: str | Path) -> Path:
-    """Return the path of a sweep file; the name of a shipped one, which is no path here, stands for its file.
+    """Return the path of a sweep file, given as a path or as the name of a shipped sweep.
 
     find_sweep_file("quickstart") -> .../search_spaces/quickstart.yaml
     """

@@ -1,4 +1,4 @@
-"""The `space` section: dotted keys with domains, and conditions that can be evaluated."""
+"""Reading the `space` section: dotted keys with domains, and the conditions under which they are drawn."""
 
 import math
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ from search_spaces.grammar.problems import (
     Findings,
     child,
     dotted_keys,
+    format_value,
     lookup,
     nearest_name,
-    shown,
     within,
 )
 
@@ -23,7 +23,8 @@ MAX_GRID_POINTS = 100_000
 
 
 def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[str, Domain]:
-    """Return the readable domains of a space, in file order, and record problems; `sections` has the fixed values."""
+    """Return the valid domains of a space, in the order of the file; record problems. `sections`: the fixed values."""
+    # The domain of each key.
     if raw is ABSENT:
         return {}
     if not isinstance(raw, dict):
@@ -34,12 +35,14 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
         isinstance(written, dict) and written.keys() & (KINDS.keys() - {"grid"}) for written in raw.values()
     )
     for key, written in raw.items():
-        usable = check_key("space", key, raw, sections, findings)
-        if not usable and not (isinstance(written, dict) and written.keys() & KINDS.keys()):
-            continue  # neither a key nor a domain
+        is_valid = check_key("space", key, raw, sections, findings)
+        if not is_valid and not (isinstance(written, dict) and written.keys() & KINDS.keys()):
+            continue  # the value is not a domain, either
         domain = _parse_domain(child("space", key), written, findings, "choice" if is_random else "grid")
-        if usable and domain is not None:
+        if is_valid and domain is not None:
             domains[key] = domain
+
+    # Conditions between keys, and the size of the grid.
     for key, domain in domains.items():
         for other, values in domain.when.items():
             _check_condition(child(f"space.{key}.when", other), other, values, domains, list(raw), sections, findings)
@@ -51,9 +54,10 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
     return domains
 
 
-def check_key(above: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
-    """Return whether `key` of the mapping `raw` at the address `above` can be set, and record why not."""
-    address, place = child(above, key), above.partition("[")[0]
+def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
+    """Return whether `key` of the mapping `raw` at the address `parent` can be set; record a problem if not."""
+    # A section, or a dotted key inside it.
+    address, place = child(parent, key), parent.partition("[")[0]
     if not SECTION_KEY.fullmatch(key) or key.partition(".")[0] not in sections:
         names = list(dotted_keys(sections))
         tail = {name.rpartition(".")[2]: name for name in names}
@@ -65,71 +69,82 @@ def check_key(above: str, key: str, raw: dict[str, Any], sections: dict[str, Any
         findings.add(address, f"a {place} key is {starts}", nearest=nearest)
         return False
     if "program" not in sections and within(key, METRICS):
-        findings.add(address, "is the same for all configurations, because metrics change no result; take it out")
+        findings.add(address, "is the same for all configurations, because metrics change no result; remove it")
         return False
+
+    # No outer key may have a value without keys.
     steps = key.split(".")
     for depth in range(1, len(steps)):
         outer = ".".join(steps[:depth])
         if outer in raw:
-            sets = "the space draws" if place == "space" else f"{place} gives"
-            findings.add(address, f"is inside {outer}, which {sets} as a whole; keep one of the two")
+            sets = "the space draws" if place == "space" else f"{place} sets"
+            findings.add(address, f"is inside {outer}, which {sets}; keep one of the two")
             return False
         value = lookup(sections, outer)
         if value is not ABSENT and not isinstance(value, dict):
-            findings.add(address, f"{outer} is fixed to {shown(value)}, which has no keys inside")
+            findings.add(address, f"{outer} is fixed to {format_value(value)}, which has no keys inside")
             return False
     return True
 
 
-def _parse_domain(address: str, raw: Any, findings: Findings, of_list: str) -> Domain | None:
-    """Return the domain of a key, None if it is wrong, with a problem; `of_list` is the domain that a list may mean."""
+def _parse_domain(address: str, raw: Any, findings: Findings, list_kind: str) -> Domain | None:
+    """Return the domain of a key; None, with a problem, if it is invalid.
 
-    def fault(below: str, message: str, **details: Any) -> None:
-        findings.add(address + below, message, **details)
+    list_kind: the kind of domain to suggest for a plain list.
+    """
 
+    def fault(subkey: str, message: str, **details: Any) -> None:
+        findings.add(address + subkey, message, **details)
+
+    # The kind of domain.
     if not isinstance(raw, dict):
         message = "must be a domain; a fixed value belongs in its own section"
-        fault("", message, given=raw, allowed=SYNTAX, nearest=_guess_domain(raw, of_list))
+        fault("", message, given=raw, allowed=SYNTAX, nearest=_guess_domain(raw, list_kind))
         return None
     kinds = [name for name in raw if name in KINDS]
     if len(kinds) != 1:
         nested = next((name for name, inner in raw.items() if isinstance(inner, dict)), None)
         dotted = f"{address.removeprefix('space.')}.{nested}, with dots" if nested and not kinds else None
         similar = [nearest_name(name, KINDS, cutoff=0.85) for name in raw]
-        nearest = None if kinds else next(filter(None, [*similar, _guess_domain(raw, of_list)]), dotted)
+        nearest = None if kinds else next(filter(None, [*similar, _guess_domain(raw, list_kind)]), dotted)
         message = f"has {len(kinds)} domains ({', '.join(kinds)}); keep one" if kinds else "needs a domain"
         fault("", message, given=raw, allowed=SYNTAX, nearest=nearest)
         return None
+
+    # Its values and options.
     kind = KINDS[kinds[0]]
     options = (*kind.options, "when")
     unknown = [name for name in raw if name not in (kind.kind, *options)]
     for name in unknown:
-        fault(f".{child('', name)}", f"is not an option of {kind.kind}", given=raw[name], names=options, meant=name)
+        fault(f".{child('', name)}", f"is not an option of {kind.kind}", given=raw[name], names=options, misspelt=name)
     when = _parse_when(raw, fault)
     domain = kind.parse(raw, when or {}, fault)
     return None if unknown or when is None else domain
 
 
-def _guess_domain(raw: Any, of_list: str) -> str | None:
-    """Return the domain that a list, a value, a call such as "uniform(0, 1)", or a parameter of a W&B sweep means."""
+def _guess_domain(raw: Any, list_kind: str) -> str | None:
+    """Return the text of the domain that was probably meant; None if unclear.
+
+    raw: a list, a value, a call such as "uniform(0, 1)", or a parameter of a W&B sweep.
+    """
     if isinstance(raw, dict):
         ends = [raw.get("min"), raw.get("max")]
         if isinstance(raw.get("values"), list):
-            return _guess_domain(raw["values"], of_list)
+            return _guess_domain(raw["values"], list_kind)
         kind = "log_uniform" if "log" in str(raw.get("distribution")) else "uniform"
-        return f"{{{kind}: {shown(ends)}}}" if all(map(is_number, ends)) else None
+        return f"{{{kind}: {format_value(ends)}}}" if all(map(is_number, ends)) else None
     name, bracket, values = str(raw).rstrip(") ").partition("(")
     if bracket and (called := nearest_name(name.strip(), KINDS, cutoff=0.85)):
         return f"{{{called}: [{values}]}}"
     if isinstance(raw, list) and raw:
-        return f"{{{of_list}: {shown(raw, 40)}}}"
-    return f"{{grid: {shown([raw], 40)}}}" if raw not in (None, []) else None
+        return f"{{{list_kind}: {format_value(raw, 40)}}}"
+    return f"{{grid: {format_value([raw], 40)}}}" if raw not in (None, []) else None
 
 
 def _parse_when(raw: dict[str, Any], fault: Any) -> When | None:
     written = raw.get("when", {})
     if not isinstance(written, dict) or ("when" in raw and not written):
-        fault(".when", "must map other keys to the value, or list of values, they must have", given=written)
+        fault(".when", "must map other keys to the value, or list of values, that they must have", given=written)
         return None
     when: When = {}
     for other, values in written.items():
@@ -149,16 +164,20 @@ def _check_condition(
     sections: dict[str, Any],
     findings: Findings,
 ) -> None:
+    """Record a condition on a key that is unknown, cannot be a condition, or never has the value."""
+    # A fixed key.
     fixed = lookup(sections, other)
     if other not in space_keys:
         if fixed is ABSENT:
             known = [*space_keys, *(name for name in dotted_keys(sections) if "." in name)]
             nearest = nearest_name(other, known)
-            findings.add(address, "is a key that is neither in the space nor given a fixed value", nearest=nearest)
+            findings.add(address, "is neither in the space nor a key with a fixed value", nearest=nearest)
         return
+
+    # A searched key.
     domain = domains.get(other)
     if domain is None:
-        return  # its problem is recorded already
+        return  # a problem of this domain is recorded already
     if not isinstance(domain, (Choice, Grid)):
         message = f"{other} is drawn from {domain.kind}; a condition needs a choice, a grid or a fixed value"
         findings.add(address, message)
@@ -168,7 +187,7 @@ def _check_condition(
     for value in values:
         if value_key(value) not in keys:
             nearest = nearest_name(value, [name for name in possible if isinstance(name, str)])
-            allowed = ", ".join(shown(option, 40) for option in possible)
+            allowed = ", ".join(format_value(option, 40) for option in possible)
             findings.add(address, f"{other} never has this value", given=value, allowed=allowed, nearest=nearest)
 
 
@@ -182,12 +201,14 @@ def check_conditions(space: dict[str, Domain], sections: dict[str, Any], finding
             if other in space:
                 continue
             if outer is not None:
-                needed = "a condition needs a key that is drawn by itself, or fixed"
-                findings.add(address, f"overlaps with {outer}, which the space draws; {needed}")
+                findings.add(
+                    address, f"overlaps with {outer}, which the space draws", allowed="a searched or fixed key"
+                )
             elif value_key(fixed) not in {value_key(value) for value in values}:
-                lists = f"; for a list write [{shown(fixed, 40)}]" if isinstance(fixed, list) else ""
+                lists = f"; for a list write [{format_value(fixed, 40)}]" if isinstance(fixed, list) else ""
                 findings.note(
-                    findings.place(address), f"{address}: {other} is {shown(fixed, 40)}, so {key} is never drawn{lists}"
+                    findings.place(address),
+                    f"{address}: {other} is {format_value(fixed, 40)}, so {key} is never drawn{lists}",
                 )
 
 
@@ -213,7 +234,7 @@ def _check_cycles(domains: dict[str, Domain], findings: Findings) -> list[str]:
 
 
 def drawn_sections(data: dict[str, Any]) -> set[str]:
-    """Return the sections that the space, or every listed configuration, sets as a whole or through their `name`."""
+    """Return the sections that the space, or every listed configuration, sets as a section or by their `name`."""
     search, space = data.get("search"), data.get("space")
     listed = search.get("listed") if isinstance(search, dict) else None
     entries = [space, *(listed if isinstance(listed, list) else [])]
@@ -224,9 +245,9 @@ def drawn_sections(data: dict[str, Any]) -> set[str]:
 
 
 def check_misplaced_domains(sections: dict[str, Any], findings: Findings) -> None:
-    """Record sections that are a domain, such as `model: {grid: [...]}`, which belongs under `space`."""
+    """Record sections whose value is a domain, such as `model: {grid: [...]}`, which belongs under `space`."""
     for section, value in sections.items():
         kind = next((name for name in value if name in KINDS), None) if isinstance(value, dict) else None
         if kind and not value.keys() - {kind, "when"} and isinstance(value[kind], list):
             findings.add(section, f"a {kind} belongs under space", nearest=f"space: {{{section}: {{{kind}: ...}}}}")
-            findings.doubt(section)
+            findings.mark_doubtful(section)

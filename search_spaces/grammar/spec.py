@@ -1,4 +1,4 @@
-"""The sections of a sweep file as classes, whose fields are its keys; SweepSpec is the whole file, checked.
+"""SweepSpec, a checked sweep file, and its sections as classes, whose fields are the keys of the file.
 
 Racing after Birattari et al. (2002), "A Racing Algorithm for Configuring Metaheuristics", and Lopez-Ibanez et al.
 (2016), "The irace package: Iterated racing for automatic algorithm configuration", with a seed as the block.
@@ -25,7 +25,7 @@ from search_spaces.grammar.values import (
     Listed,
     Modules,
     Name,
-    Pack,
+    PackSize,
     Seeds,
     Strict,
     Text,
@@ -35,7 +35,7 @@ LEVEL = 0.05
 
 
 class Rung(NamedTuple):
-    """A step at which configurations are compared, and the earlier step from which their improvement counts."""
+    """A step at which configurations are compared, and the earlier step since which their improvement counts."""
 
     step: int
     since: int
@@ -64,9 +64,9 @@ class Rungs(Strict):
     )
 
     def rungs(self, every: int, steps: int) -> tuple[Rung, ...]:
-        """Return the rungs of a training with `steps` steps, evaluated every `every` steps.
+        """Return the rungs of a training of `steps` steps, evaluated every `every` steps.
 
-        Improvement counts from the rung before; at the first rung from the last evaluation in the first half.
+        Improvement counts since the rung before; at the first rung since the last evaluation in its first half.
 
         Rungs(first=300, keep=0.5).rungs(100, 3000) -> (Rung(300, 100), Rung(900, 300), Rung(2700, 900))
         """
@@ -77,17 +77,17 @@ class Rungs(Strict):
         return tuple(rising[:-1])
 
     def count_kept(self, configurations: int) -> int:
-        """Return how many configurations train on, not counting ties and configurations that the guard keeps."""
+        """Return how many configurations train on, without ties and configurations kept by the guard."""
         return count_share(self.keep, configurations)
 
 
 def count_share(share: float, configurations: int) -> int:
-    """Return a share of the configurations, rounded up: at least one."""
+    """Return the number of a share of the configurations, rounded up, at least 1."""
     return max(1, math.ceil(round(share * configurations, 6)))
 
 
 class Racing(Strict):
-    """After each round either a share of the configurations stays, or all that a test does not rule out."""
+    """After each round a share of the configurations stays, or all that a test does not rule out."""
 
     first: int = Field(ge=1, description="Seeds of every configuration: those of the first round.")
     growth: float = Field(default=2.0, gt=1, description="Seeds at the end of a round over those of the one before.")
@@ -111,19 +111,19 @@ class Racing(Strict):
         "all of them to the end.",
     )
 
-    def next_count(self, count: int, total: int) -> int:
-        """Return the number of seeds of the round after one with `count` seeds, at most `total`.
+    def next_seed_count(self, count: int, total: int) -> int:
+        """Return the number of seeds in the round after a round with `count` seeds, at most `total`.
 
-        Racing(first=2, keep=0.5, growth=1.5).next_count(3, 16) -> 5
+        Racing(first=2, keep=0.5, growth=1.5).next_seed_count(3, 16) -> 5
         """
         return min(total, max(count + 1, math.ceil(round(min(self.growth * count, total), 6))))
 
     def count_kept(self, configurations: int) -> int:
-        """Return how many configurations stay at most, not counting ties; all of them if `keep` is None."""
+        """Return how many configurations stay at most, without ties; all of them if `keep` is None."""
         return configurations if self.keep is None else count_share(self.keep, configurations)
 
     def resolved(self) -> dict[str, Any]:
-        """Return the given values and the defaults that are read."""
+        """Return the section as plain data: given values, and defaults that have an effect."""
         level = {"level": self.level or LEVEL} if self.test else {}
         return self.model_dump(exclude_none=True) | level
 
@@ -178,13 +178,13 @@ class Search(Strict):
 
     @property
     def results_needed(self) -> int:
-        """Number of results that tpe needs before it uses them."""
+        """The number of results that tpe needs before it uses them."""
         return self.generation if self.startup is None else self.startup
 
-    def informed(self, drawn: int, failed: Collection[int] = ()) -> int:
-        """Return how many of the first `drawn` configurations depend on results; those in `failed` have no score.
+    def count_informed(self, drawn: int, failed: Collection[int] = ()) -> int:
+        """Return how many of the first `drawn` configurations depend on results; failed: numbers without a score.
 
-        Search(sampler="tpe", generation=8, startup=10).informed(20) -> 4; always 0 for samplers that read no results.
+        Search(sampler="tpe", generation=8, startup=10).count_informed(20) -> 4; 0 for samplers that read no results.
         """
         if self.sampler != "tpe":
             return 0
@@ -207,7 +207,7 @@ class Resources(Strict):
         "itself, for tests and debugging. auto: ray where RAY_ADDRESS names a cluster, a pack needs a GPU or training "
         "will take more than two minutes, else local.",
     )
-    pack: Pack = Field(default="auto", description="Members trained together as one program: auto, or a number.")
+    pack: PackSize = Field(default="auto", description="Members trained together as one program: auto, or a number.")
     checkpoint_seconds: float | None = Field(
         default=30.0, gt=0, description="A pack saves its state after this many seconds; null turns it off."
     )
@@ -244,7 +244,7 @@ class Resources(Strict):
 
     @property
     def longest_silence(self) -> float:
-        """Seconds after which a silent pack is taken for dead: several heartbeats, which come once a second."""
+        """The seconds without a heartbeat after which a pack counts as dead; heartbeats come once a second."""
         return max(self.watchdog_seconds, 5.0)
 
 
@@ -326,31 +326,31 @@ class SweepSpec(Strict):
 
     @property
     def sections(self) -> tuple[str, ...]:
-        """The names of the open sections: those of a program if there is one, else task, model and so on."""
+        """The names of the open sections, which depend on whether the sweep has a program."""
         return sections_of({"program": self.program} if self.program else {})
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the sweep file, which is searched for modules under `imports`; None without a file."""
+        """The folder of the sweep file, where modules under `imports` are searched; None without a file."""
         return self._folder
 
     def in_folder(self, folder: Path | None) -> "SweepSpec":
-        """Look for files and modules in this folder; return this specification."""
+        """Set the folder where files and modules are searched; return this specification."""
         self._folder = folder
         return self
 
     @property
     def direction_is_assumed(self) -> bool:
-        """Whether the file leaves out `objective.direction`, so that it must be read from the task's metric."""
+        """Whether the file leaves out `objective.direction`, which then follows from the metric."""
         return self._direction_is_assumed
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the sweep has begun, perhaps with an earlier version that had fewer checks; see `as_recorded`."""
+        """Whether the sweep has begun, perhaps with an earlier version that had fewer checks."""
         return self._is_recorded
 
     def as_recorded(self) -> "SweepSpec":
-        """Mark this specification as recorded, so that its configurations are checked less strictly; return it."""
+        """Mark this specification as recorded, so that newer checks are skipped; return it."""
         self._is_recorded = True
         return self
 
@@ -361,7 +361,7 @@ class SweepSpec(Strict):
         return spec
 
     def findings(self) -> Findings:
-        """Return findings with the places of all keys and no problems, for further checks."""
+        """Return findings with the places of all keys and without problems, for further checks."""
         return self._findings.without_problems()
 
     def where(self, key: str) -> str:
@@ -371,8 +371,8 @@ class SweepSpec(Strict):
     def place(self, key: str) -> Place:
         """Return the place of a dotted key.
 
-        For a searched key it is the place of its domain; for a key of search.listed, its first place there; for an
-        absent key, the place of the nearest key above it.
+        This is the place of its domain for a searched key, the first place in search.listed for a listed key, and the
+        place of the nearest outer key for a missing key.
         """
         drawn = next((name for name in self.space if within(key, name)), None)
         address = f"space.{drawn}" if drawn else key
@@ -384,32 +384,35 @@ class SweepSpec(Strict):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Messages about the file that are not problems, with their places."""
+        """The messages about the file that are not problems, with their places."""
         return tuple(self._findings.notes)
 
     def resolved(self) -> dict[str, Any]:
-        """Return everything as plain data with defaults; `load_sweep` of it as YAML gives an equal spec.
+        """Return the specification as plain data with defaults; `load_sweep` reads an equal specification from it.
 
         Without `claims`, which are only read before the sweep starts.
         """
+        # Sections of the engine or of a program.
         data = self.model_dump(exclude={"space", "claims"})
-        data["space"] = {key: domain.written() for key, domain in self.space.items()}
+        data["space"] = {key: domain.to_plain() for key, domain in self.space.items()}
         for section in {*SECTIONS} - {*self.sections}:
             del data[section]
         if not self.program:
             del data["resources"]["grace_seconds"], data["resources"]["member_hours"]
+
+        # Defaults of newer keys are left out, so that sweeps of earlier versions keep their hash.
         if not self.imports:
             del data["imports"]
         if self.objective.seeds == "median":
-            del data["objective"]["seeds"]  # a sweep of an earlier version keeps its hash
+            del data["objective"]["seeds"]
         if self.budget == Budget():
             del data["budget"]
         if self.notify is None:
             del data["notify"]
         if self.search.listed is None:
-            del data["search"]["listed"]  # it belongs to one sampler only
+            del data["search"]["listed"]
         if self.search.racing is None:
-            del data["search"]["racing"]  # so that sweeps without a race keep their hash
+            del data["search"]["racing"]
         else:
             data["search"]["racing"] = self.search.racing.resolved()
         if self.search.sampler == "tpe":
@@ -420,13 +423,12 @@ class SweepSpec(Strict):
 
     @property
     def spec_hash(self) -> str:
-        """Hash of everything that changes results, 16 hexadecimal digits: without the sections of PASSIVE."""
-        kept = {key: value for key, value in self.resolved().items() if key not in PASSIVE}
-        text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """The hash of all values that change results, 16 hexadecimal digits: without the sections in PASSIVE."""
+        text = json.dumps(_result_values(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:
-        """Compare the resolved content, wherever it was written."""
+        """Compare the resolved content, without places and folders."""
         return isinstance(other, SweepSpec) and self.resolved() == other.resolved()
 
     def __hash__(self) -> int:
@@ -434,47 +436,48 @@ class SweepSpec(Strict):
 
 
 def differences(before: SweepSpec, after: SweepSpec) -> list[tuple[str, object, object]]:
-    """Return (dotted key, before, now) of every difference that changes results."""
-    old, new = _flat(_computed(before)), _flat(_computed(after))
+    """Return (dotted key, value before, value after) of every difference that changes results."""
+    old, new = _flatten(_result_values(before)), _flatten(_result_values(after))
     keys = [*old, *(key for key in new if key not in old)]
     return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
 
 
-def _computed(spec: SweepSpec) -> dict[str, Any]:
+def _result_values(spec: SweepSpec) -> dict[str, Any]:
+    """Return the resolved values that change results."""
     return {key: value for key, value in spec.resolved().items() if key not in PASSIVE}
 
 
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested mappings as dotted keys; empty mappings and lists are values."""
+def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings as a mapping of dotted keys; empty mappings and lists are values."""
     if not isinstance(value, Mapping) or (not value and prefix):
         return {prefix: list(value) if isinstance(value, tuple) else value}
     flat: dict[str, Any] = {}
     for key, inner in value.items():
-        flat.update(_flat(inner, f"{prefix}.{key}" if prefix else str(key)))
+        flat.update(_flatten(inner, f"{prefix}.{key}" if prefix else str(key)))
     return flat
 
 
 def grid_points(spec: SweepSpec) -> list[dict[str, Any]]:
-    """Return every combination of grid values, the last key varying fastest; [{}] if there is no grid."""
+    """Return every combination of grid values, the last key varying fastest; [{}] without a grid."""
     grids = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Grid)}
     return [dict(zip(grids, map(plain, values), strict=True)) for values in product(*grids.values())]
 
 
 def active_values(spec: SweepSpec, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the drawn values whose `when` conditions hold, in file order; other keys keep their fixed values.
+    """Return the drawn values whose `when` conditions hold, in the order of the file; other keys keep fixed values.
 
-    A condition on a key that is not active itself uses its fixed value.
+    A condition on a key that is not active itself is checked against its fixed value.
     """
     sections = {section: getattr(spec, section) for section in spec.sections}
     known: dict[str, bool] = {}
 
-    def active(key: str) -> bool:
+    def is_active(key: str) -> bool:
         if key not in known:
             known[key] = key in drawn and all(
-                value_key(drawn[other] if other in spec.space and active(other) else lookup(sections, other))
+                value_key(drawn[other] if other in spec.space and is_active(other) else lookup(sections, other))
                 in {value_key(value) for value in values}
                 for other, values in spec.space[key].when.items()
             )
         return known[key]
 
-    return {key: drawn[key] for key in spec.space if active(key)}
+    return {key: drawn[key] for key in spec.space if is_active(key)}

@@ -1,7 +1,7 @@
-"""Validation of plain data as a SweepSpec, with pydantic's errors in the terms of sweep files; checks across sections.
+"""Validating plain data as a SweepSpec: pydantic's errors in the terms of sweep files, and checks between sections.
 
-A file with problems still gives a spec, with defaults or placeholders instead of wrong values, so that the rest of the
-file is checked in the same run.
+A file with problems still gives a specification, with defaults or placeholders for wrong values, so that the rest of
+the file is checked in the same run.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from search_spaces.grammar.domains import Domain, Grid, is_number, meant_number
+from search_spaces.grammar.domains import Domain, Grid, is_number, suggest_number
 from search_spaces.grammar.problems import (
     ABSENT,
     SECTIONS,
@@ -33,28 +33,28 @@ _PLACEHOLDERS: dict[str, Any] = {
 
 
 def build_spec(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, list[str]]:
-    """Build the spec of `data` and record problems; return it and the addresses of replaced values."""
+    """Return the specification in `data` and the addresses of replaced values; record problems."""
     try:
         return SweepSpec.model_validate(data), []
     except ValidationError as error:
         faults = error.errors(include_url=False)
     misspelt = report_faults(faults, data, findings, SweepSpec)
     replaced = [_substitute(data, fault["loc"]) for fault in faults]
-    meant = [str(loc[0]) for loc in misspelt if len(loc) == 1 and loc[0] and not data.get(str(loc[0]))]
-    return SweepSpec.model_validate(data), [*replaced, *meant]
+    missing = [str(loc[0]) for loc in misspelt if len(loc) == 1 and loc[0] and not data.get(str(loc[0]))]
+    return SweepSpec.model_validate(data), [*replaced, *missing]
 
 
 def report_faults(
     faults: Sequence[ErrorDetails], data: dict[str, Any], findings: Findings, model: type[BaseModel]
 ) -> set[tuple[int | str | None, ...]]:
-    """Record pydantic's errors about the data of a model; return the locations of the keys meant by misspelt ones.
+    """Record pydantic's errors about the data of a model; return the locations of keys that were misspelt.
 
-    A missing key is not reported if a misspelt key probably means it.
+    A missing key is not reported if an unknown key probably misspells it.
     """
     unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
     if model is SweepSpec:
         unknown = [fault for fault in unknown if not _section_key(fault, data)]
-    misspelt = {(*fault["loc"][:-1], _meant_key(fault, model)) for fault in unknown}
+    misspelt = {(*fault["loc"][:-1], _nearest_key(fault, model)) for fault in unknown}
     for fault in faults:
         if fault["type"] != "missing" or fault["loc"] not in misspelt:
             _translate(fault, data, findings, model)
@@ -62,7 +62,7 @@ def report_faults(
 
 
 def _substitute(data: dict[str, Any], location: tuple[int | str, ...]) -> str:
-    """Replace one wrong value by a placeholder, or remove it if it has a default; return its address."""
+    """Replace a wrong value by a placeholder, or remove it if its key has a default; return its address."""
     model: type[BaseModel] = SweepSpec
     placeholders, address = _PLACEHOLDERS, ""
     for depth, step in enumerate(map(str, location), 1):
@@ -94,7 +94,8 @@ _BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "fa
 
 
 def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, model: type[BaseModel]) -> None:
-    """Record one error of pydantic about `model` as a problem in the terms of the file."""
+    """Record an error of pydantic about `model` as a problem in the terms of the file."""
+    # Keys.
     address = ""
     for step in details["loc"]:
         address = child(address, step)
@@ -103,11 +104,13 @@ def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, 
         allowed = "task and model, or program for a script of your own" if address in ("task", "model") else None
         findings.add(address, "is missing", allowed=allowed)
     elif kind == "extra_forbidden" and findings.holds_anchor(address):
-        return  # it only holds an anchor, which is reported already
+        return  # the anchor that it holds is reported already
     elif kind == "extra_forbidden":
         allowed = ", ".join(_fields_above(details["loc"], model))
-        nearest = (_section_key(details, data) if model is SweepSpec else None) or _meant_key(details, model)
+        nearest = (_section_key(details, data) if model is SweepSpec else None) or _nearest_key(details, model)
         findings.add(address, "unknown key", allowed=allowed, nearest=nearest)
+
+    # Values.
     elif kind == "literal_error":
         names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
         findings.add(address, "is not allowed", given=given, names=names)
@@ -116,18 +119,19 @@ def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, 
     elif kind in _BOUNDS:
         findings.add(address, "is out of bounds", given=given, allowed=_BOUNDS[kind].format(**context))
     elif kind in _MESSAGES:
-        findings.add(address, _MESSAGES[kind], given=given, nearest=_meant(kind, given))
+        findings.add(address, _MESSAGES[kind], given=given, nearest=_suggest_value(kind, given))
     else:
         findings.add(address, details["msg"], given=given)
 
 
-def _meant(kind: str, given: Any) -> str | None:
+def _suggest_value(kind: str, given: Any) -> str | None:
+    """Return the YAML text of the flag or number that was probably meant by a value of another type, else None."""
     if kind == "bool_type" and isinstance(given, str):
         return _BOOLEANS.get(given.casefold())
-    return meant_number(given, whole=kind == "int_type") if kind in ("int_type", "float_type") else None
+    return suggest_number(given, whole=kind == "int_type") if kind in ("int_type", "float_type") else None
 
 
-def _meant_key(unknown: ErrorDetails, model: type[BaseModel]) -> str | None:
+def _nearest_key(unknown: ErrorDetails, model: type[BaseModel]) -> str | None:
     return nearest_name(str(unknown["loc"][-1]), _fields_above(unknown["loc"], model))
 
 
@@ -151,7 +155,7 @@ def _section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
 
 
 def _fields_above(location: tuple[int | str, ...], model: type[BaseModel] = SweepSpec) -> Sequence[str]:
-    """Return the valid keys at a location, in a model that may hold models in lists and mappings."""
+    """Return the valid keys at a location of a model, which may have models in lists and mappings."""
     for step in location[:-1]:
         if step in model.model_fields and (inner := _models_in(model.model_fields[str(step)].annotation)):
             model = inner[0]
@@ -166,7 +170,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: list[str], findings: Findings) -> None:
-    """Record problems between sections; parts of sections that could not be read are ignored."""
+    """Record problems between sections; values that could not be read are ignored."""
     listed = _check_listed(data, findings)
     _check_search(data, space, findings)
     _check_objective(data, space, listed, findings)
@@ -174,29 +178,26 @@ def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: lis
     for key in overridden:
         drawn = next((name for name, domain in space.items() if within(key, name) and not domain.when), None)
         if drawn:
-            findings.add(
-                key,
-                f"the space draws {drawn}, so this value would never be used; "
-                f"take the key out of the space first with --set space.{drawn}=null",
-            )
+            message = f"has no effect: the space draws {drawn}; remove it from the space by --set space.{drawn}=null"
+            findings.add(key, message)
         elif listed and all(any(within(key, name) for name in values) for values in listed):
-            findings.add(key, "every configuration of search.listed sets this key, so this value would never be used")
+            findings.add(key, "has no effect: every configuration of search.listed sets this key")
 
 
 def note_random_search(search: Search, findings: Findings) -> None:
-    """Note a budget of tpe that is too small to use any result, so that the search is random."""
-    budget = search.configurations
-    if search.sampler == "tpe" and budget is not None and not search.informed(budget):
+    """Note a search by tpe with too few configurations to use any result, which is a random search."""
+    count = search.configurations
+    if search.sampler == "tpe" and count is not None and not search.count_informed(count):
         findings.note(
             findings.place("search.configurations"),
-            f"search.configurations: {budget} are too few for tpe, which draws the first {search.results_needed} at "
-            f"random and {search.generation} at a time, so this is a random search; give it more, or lower "
+            f"search.configurations: {count} are too few for tpe, so this is a random search: it needs "
+            f"{search.results_needed} results and draws {search.generation} at a time; give more, or lower "
             "search.startup and search.generation",
         )
 
 
 def note_unread_search(search: Search, findings: Findings) -> None:
-    """Note values of keys that only tpe reads, behind another sampler."""
+    """Note values of keys that only tpe reads, with another sampler."""
     for key in ("generation", "startup", "failed_configurations") if search.sampler != "tpe" else ():
         if getattr(search, key) != Search.model_fields[key].default:
             address = f"search.{key}"
@@ -204,6 +205,7 @@ def note_unread_search(search: Search, findings: Findings) -> None:
 
 
 def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:
+    """Record problems between the sampler, the space and the number of configurations."""
     search = data.get("search", {})
     if not isinstance(search, dict) or not isinstance(data.get("space", {}), dict):
         return
@@ -226,7 +228,7 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
     if search.get("listed") is not None:
         findings.add("search.listed", f"is not read by sampler {sampler}", nearest="sampler: listed")
 
-    # Domains that the sampler cannot draw from, and a number of configurations that is missing or has no meaning.
+    # Domains that the sampler cannot draw from, and a number of configurations that is missing or not allowed.
     if sampler == "tpe":
         for key in grids:
             findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice")
@@ -238,14 +240,14 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
         given = {"given": None} if "configurations" in search else {}
         message = f"is needed, because the space has random domains ({', '.join(drawn)})"
         findings.add("search.configurations", message, **given)
-    every_domain_is_known = data.get("space", {}).keys() == space.keys()
-    if configurations is not None and not drawn and every_domain_is_known:
+    are_all_valid = data.get("space", {}).keys() == space.keys()
+    if configurations is not None and not drawn and are_all_valid:
         message = "must be left out, because nothing is drawn at random: every grid point is tried once"
         findings.add("search.configurations", message, given=configurations)
 
 
 def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, Any]]:
-    """Return the readable configurations of search.listed, and record problems of their keys."""
+    """Return the configurations of search.listed that are mappings, and record problems of their keys."""
     listed = _mapping(data.get("search")).get("listed")
     entries = [values for values in listed if isinstance(values, dict)] if isinstance(listed, list) else []
     sections = {section: data.get(section, {}) for section in sections_of(data)}
@@ -253,13 +255,15 @@ def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, An
         for key in values if isinstance(values, dict) else ():
             address = f"search.listed[{index}]"
             if not check_key(address, key, values, sections, findings):
-                findings.doubt(child(address, key))
+                findings.mark_doubtful(child(address, key))
     return entries
 
 
 def _check_objective(
     data: dict[str, Any], space: dict[str, Domain], listed: list[dict[str, Any]], findings: Findings
 ) -> None:
+    """Record lengths of the objective that are not evaluated, and an average that is not defined."""
+    # Lengths.
     objective = _mapping(data.get("objective"))
     evaluated = lookup(data, "evaluation.lengths")
     varied = dict.fromkeys([*space, *(key for values in listed for key in values)])
@@ -273,11 +277,13 @@ def _check_objective(
             if is_number(length, whole=True) and length >= 1 and length not in evaluated:
                 allowed = ", ".join(str(other) for other in evaluated)
                 findings.add(f"objective.lengths[{index}]", "is not evaluated", given=length, allowed=allowed)
+
+    # The average.
     averages = lookup(data, "training.averages")
     average = objective.get("average", ABSENT)
     start = "training.averages."
-    replaced = any(within(start.rstrip("."), key) for key in varied)
-    if isinstance(averages, dict) and averages and isinstance(average, str) and not replaced:
+    is_searched = any(within(start.rstrip("."), key) for key in varied)
+    if isinstance(averages, dict) and averages and isinstance(average, str) and not is_searched:
         drawn = [key.removeprefix(start).split(".")[0] for key in varied if key.startswith(start)]
         labels = list(dict.fromkeys([*averages, *drawn]))
         if average not in labels:
@@ -293,6 +299,7 @@ RACING_KEY = "search.racing"
 
 def check_racing(data: dict[str, Any], findings: Findings) -> None:
     """Record problems of a race; a section that could not be read is ignored."""
+    # The rule by which configurations stay.
     racing = lookup(data, RACING_KEY)
     if not isinstance(racing, dict):
         return
@@ -313,7 +320,7 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
             allowed="the samplers random, qmc, grid and listed",
         )
 
-    # A race needs a second round, or rungs in its first one.
+    # The rounds: a second round, or rungs in the first round.
     if has_one_round and steps is None:
         message = f"there is no round after the first: all {count} seeds are in it"
         findings.add(
@@ -321,6 +328,8 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
         )
     if isinstance(steps, dict):
         _check_rungs(data, steps, count if has_one_round else first, findings)
+
+    # Failed seeds and claims, which need a value of every seed.
     if "test" in rules and lookup(data, "objective.failed_seeds") == "exclude":
         findings.add(
             "objective.failed_seeds",
@@ -333,7 +342,8 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
 
 
 def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findings: Findings) -> None:
-    """Record problems of the rungs of the first round; `seeds`: number of seeds of every configuration in it."""
+    """Record problems of the rungs of the first round; seeds: number of seeds of every configuration in it."""
+    # The steps of rungs are the same for all configurations.
     key, guard = f"{RACING_KEY}.steps", rungs.get("guard", True) is True
     listed = lookup(data, "search.listed")
     varied = [lookup(data, "space"), *(listed if isinstance(listed, list) else ())]
@@ -342,9 +352,11 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
         if any(isinstance(entry, dict) and (name in entry or section in entry) for entry in varied):
             findings.add(key, f"its rungs are steps of every configuration, and {name} is searched")
             return
+
+    # A rung is at an evaluation before the end.
     first, every, last = rungs.get("first"), lookup(data, "evaluation.every"), lookup(data, "training.steps")
     if not isinstance(every, int):
-        message = "compares configurations at evaluations, and there is none before the end"
+        message = "compares configurations at evaluations, but the only evaluation is at the end"
         findings.add(key, message, allowed="evaluation.every: a number of steps")
         return
     if not isinstance(first, int) or every < 1:
@@ -358,6 +370,8 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
         findings.add(f"{key}.first", message, given=first, allowed=allowed)
     if isinstance(last, int) and first >= last:
         findings.add(f"{key}.first", "is not before the end", given=first, allowed=f"less than training.steps ({last})")
+
+    # The guard needs several seeds.
     if guard and seeds == 1:
         message = "the guard compares with the spread over seeds, and one seed has none"
         address = f"{RACING_KEY}.first" if lookup(data, f"{RACING_KEY}.first") == 1 else "seeds"

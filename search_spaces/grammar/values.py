@@ -1,4 +1,4 @@
-"""The base of all sections, and the types of single values in a sweep file: their validators and JSON Schemas."""
+"""The base class of sections, and the types of single values in a sweep file: validators and JSON Schemas."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from search_spaces.grammar.domains import is_number, listed_schema, meant_number, value_key
+from search_spaces.grammar.domains import is_number, listed_schema, suggest_number, value_key
 
 MAX_CHARACTERS = 100
 MAX_BYTES = 200  # many file systems stop at 255 bytes, suffixes included
@@ -27,12 +27,13 @@ def normalize_name(name: str) -> str:
 
 
 def name_problem(name: str) -> str | None:
-    """Return the problem of a normalised name, None if it is safe.
+    """Return why a normalised name is not a safe folder name, None if it is.
 
     >>> name_problem("Über die Länge 2.1")
     >>> name_problem("../escape")
     "must not start with '.'"
     """
+    # Characters.
     if not name.strip():
         return "must not be empty"
     if name[0] in ". ":
@@ -41,11 +42,13 @@ def name_problem(name: str) -> str | None:
         return f"must not end with {name[-1]!r}"
     if ".." in name:
         return "must not contain '..'"
-    if bad := next((letter for letter in name if not _allowed(letter)), None):
-        shown = repr(bad) if bad.isprintable() else "the character"
-        return f"must not contain {shown} (U+{ord(bad):04X})"
+    if wrong := next((letter for letter in name if not _is_allowed(letter)), None):
+        letter = repr(wrong) if wrong.isprintable() else "the character"
+        return f"must not contain {letter} (U+{ord(wrong):04X})"
     if unicodedata.category(name[0]).startswith("M"):
         return "must not start with a combining mark"
+
+    # Length, and reserved names.
     if len(name) > MAX_CHARACTERS:
         return f"is {len(name)} characters long"
     if len(name.encode()) > MAX_BYTES:
@@ -57,7 +60,7 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-def _allowed(letter: str) -> bool:
+def _is_allowed(letter: str) -> bool:
     if letter in _INVISIBLE or "\ufe00" <= letter <= "\ufe0f" or "\U000e0100" <= letter <= "\U000e01ef":
         return False
     category = unicodedata.category(letter)
@@ -72,8 +75,8 @@ WEB_ADDRESSES = "an address such as https://host/path"
 _STORE = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
 
 MASK = "***"
-_PASSWORDS = (  # each with what stays
-    re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)"),  # or one with a slash, if there is no port
+_PASSWORDS = (  # the group is the part before the password
+    re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)"),  # a password, with a slash if it is not a port
     re.compile(r"(https?://)[^\s/:@]+@"),  # a token
 )
 _IN_QUERY = re.compile(r"(?i)([?&][\w-]*(?:token|password|passwd|pwd|secret|api[_-]?key)=)[^\s&#'\"]+")
@@ -82,18 +85,18 @@ _SQLITE = b"SQLite format 3\0"  # the first bytes of every non-empty SQLite file
 
 
 class Strict(BaseModel):
-    """A frozen section whose values are taken as they are written; unknown keys and other types are errors."""
+    """A frozen section whose values are not converted; unknown keys and other types are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def value_error(message: str, allowed: str | None = None, nearest: str | None = None) -> PydanticCustomError:
-    """Return the error of a validator: a message in the terms of the file, allowed and nearest valid values."""
+    """Return the error of a validator: a message in the terms of the file, the allowed and the nearest value."""
     return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed, "nearest": nearest})
 
 
 def mask_passwords(text: str) -> str:
-    """Return a text with the passwords and tokens in its addresses masked.
+    """Return a text with all passwords and tokens in addresses masked.
 
     mask_passwords("http://ada:pw@host/x") -> "http://ada:***@host/x"
     """
@@ -105,21 +108,21 @@ def mask_passwords(text: str) -> str:
 
 
 def has_password(address: str) -> bool:
-    """Return whether an address has a password or token; a masked one is none."""
+    """Return whether an address has a password or token that is not masked."""
     return mask_passwords(address) != address
 
 
 def store_problem(uri: str) -> str | None:
-    """Return why an address of MLflow is refused (a password, unknown form, a file that is no database), else None."""
+    """Return why an address cannot be MLflow's: a password, an unknown form, a file that is no database; else None."""
     if has_password(uri):
         return (
-            "has a password; leave it out and set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or for a "
-            "database MLFLOW_TRACKING_URI to the whole address"
+            "has a password; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead, or for a database "
+            "MLFLOW_TRACKING_URI"
         )
     if not _STORE.fullmatch(uri):
         return "is not an address of MLflow"
     path = Path(uri.removeprefix("sqlite:///"))
-    with suppress(OSError):  # of a file that cannot be read MLflow says why
+    with suppress(OSError):  # MLflow explains a file that cannot be read
         if uri.startswith("sqlite:") and path.is_dir():
             return "names a folder, not a SQLite database"
         if uri.startswith("sqlite:") and path.exists():
@@ -130,14 +133,14 @@ def store_problem(uri: str) -> str | None:
 
 
 def make_store_absolute(uri: str) -> str:
-    """Return an address of MLflow that does not depend on the current folder: with the whole path of a SQLite file."""
+    """Return an address of MLflow with the absolute path of a SQLite file; other addresses unchanged."""
     path = uri.removeprefix("sqlite:///")
     return uri if path == uri else f"sqlite:///{Path(path).resolve()}"
 
 
 def _name(value: Any) -> str:
     if not isinstance(value, str):
-        raise value_error("must be text (put a name that looks like a number in quotes)", ALLOWED)
+        raise value_error("must be text; quote a name that looks like a number", ALLOWED)
     if fault := name_problem(name := normalize_name(value)):
         raise value_error(fault, ALLOWED)
     return name
@@ -153,7 +156,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
 
 
 def expand_ranges(value: Any) -> Any:
-    """Return a range, or a list with ranges, as the list of its whole numbers; other values as they are.
+    """Return a range, or a list with ranges, as the list of its whole numbers; other values unchanged.
 
     expand_ranges(["1-3", 8]) -> [1, 2, 3, 8]; expand_ranges("41-43") -> [41, 42, 43]
     """
@@ -174,12 +177,12 @@ def _lengths(value: Any) -> tuple[int, ...]:
 
 def _distinct_integers(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
     if not isinstance(value, (list, tuple)):
-        raise value_error("is not allowed", allowed, meant_number(value, whole=True))
+        raise value_error("is not allowed", allowed, suggest_number(value, whole=True))
     if not value:
         raise value_error("must not be empty", allowed)
     for index, item in enumerate(value):
         if not is_number(item, whole=True) or item < least or (most is not None and item > most):
-            raise value_error(f"item {index} is {item!r}", allowed, meant_number(item, whole=True))
+            raise value_error(f"item {index} is {item!r}", allowed, suggest_number(item, whole=True))
     seen: set[int] = set()
     for item in value:
         if item in seen:
@@ -188,11 +191,11 @@ def _distinct_integers(value: Any, least: int, most: int | None, allowed: str) -
     return tuple(value)
 
 
-def _pack(value: Any) -> Any:
+def _pack_size(value: Any) -> Any:
     if value == "auto" or (is_number(value, whole=True) and value >= 1):
         return value
     raise value_error(
-        "is not allowed", "auto, or a whole number of members, at least 1", meant_number(value, whole=True)
+        "is not allowed", "auto, or a whole number of members, at least 1", suggest_number(value, whole=True)
     )
 
 
@@ -205,7 +208,7 @@ def _keep_weights(value: Any) -> Any:
 def _gpus(value: Any) -> float:
     if is_number(value) and (0 <= value <= 1 or (value > 1 and float(value).is_integer())):
         return float(value)
-    raise value_error("is not a share of GPUs", "0, a fraction up to 1, or a whole number", meant_number(value))
+    raise value_error("is not a share of GPUs", "0, a fraction up to 1, or a whole number", suggest_number(value))
 
 
 def _text(value: Any) -> str:
@@ -285,9 +288,9 @@ Listed = Annotated[
     BeforeValidator(_listed),
     WithJsonSchema({"type": "array", "items": listed_schema(), "minItems": 1, "uniqueItems": True}),
 ]
-Pack = Annotated[
+PackSize = Annotated[
     Literal["auto"] | int,
-    BeforeValidator(_pack),
+    BeforeValidator(_pack_size),
     WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
 ]
 KeepWeights = Annotated[

@@ -62,7 +62,7 @@ def test_an_average_that_only_a_configuration_names_can_be_the_objective() -> No
         ("- {}", "- 3", "item 2 is not a mapping"),
         ("- {}", "- {dropout: 0.3}", "search.listed[2].dropout: a search.listed key is a section (task, model"),
         ("- {}", "- {model.name.width: 8}", "model.name is fixed to 'attention_only', which has no keys inside"),
-        ("- {}", "- {training.averages: {}, training.averages.ema.decay: 0.9}", "search.listed gives as a whole"),
+        ("- {}", "- {training.averages: {}, training.averages.ema.decay: 0.9}", "search.listed sets"),
         ("sampler: listed", "sampler: random", "arms.yaml:8: search.listed: is not read by sampler random"),
         (
             "sampler: listed",

@@ -88,4 +88,4 @@ def test_every_sampler_that_draws_is_shown() -> None:
     }
     assert samplers >= {"random", "qmc", "tpe"}
     tpe = load_sweep(FOLDER / "examples" / "tpe.yaml")
-    assert tpe.search.informed(tpe.search.configurations or 0) >= 3 * tpe.search.generation
+    assert tpe.search.count_informed(tpe.search.configurations or 0) >= 3 * tpe.search.generation

@@ -49,7 +49,7 @@ def _find_wrong_kind(domain: Any, slot: Slot) -> list[Problem]:
         message = "" if foreign is None else f"draws {foreign}"
     elif slot.choices is not None:
         message = "draws any number between its ends"
-    return [_make_misfit(slot, f".{domain.kind}", message, domain.written()[domain.kind], nearest)] if message else []
+    return [_make_misfit(slot, f".{domain.kind}", message, domain.to_plain()[domain.kind], nearest)] if message else []
 
 
 def _find_ends_outside(domain: Any, slot: Slot) -> Iterator[Problem]:
@@ -61,7 +61,7 @@ def _find_ends_outside(domain: Any, slot: Slot) -> Iterator[Problem]:
         excluded = end in (slot.bounds["above"], slot.bounds["below"])
         outside = "is excluded, and can be drawn" if excluded else "is out of bounds"
         if not isinstance(domain, Normal):
-            given = domain.written()[domain.kind][index]
+            given = domain.to_plain()[domain.kind][index]
             yield _make_misfit(slot, f".{domain.kind}[{index}]", outside, given, nearest)
             continue
         side, way, relation = (("low", "down", "below"), ("high", "up", "above"))[index]

@@ -16,7 +16,7 @@ from orchestrator.plan.domains import find_range
 from orchestrator.trainer import trainer_of
 from search_spaces import ABSENT, SweepSpec, active_values
 from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, value_key
-from search_spaces.grammar.problems import Findings, above, lookup, parent, shown, within
+from search_spaces.grammar.problems import Findings, ancestors, format_value, lookup, parent, within
 from trainers.errors import Problem
 
 T = TypeVar("T")
@@ -39,9 +39,9 @@ def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
 def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     """Check the sections as written, with values that the space replaces; yield the keys of problems."""
     fixed = assign_values(spec, {})
-    drawn = [key for key in spec.space if lookup(fixed, key) in (ABSENT, {}) and not findings.doubts(key)]
+    drawn = [key for key in spec.space if lookup(fixed, key) in (ABSENT, {}) and not findings.is_doubtful(key)]
     example = {key: _make_example(spec.space[key]) for key in drawn}
-    names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.doubts(key)]
+    names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.is_doubtful(key)]
     always = [key for key, domain in spec.space.items() if not domain.when]
     problems = trainer_of(spec.sections).single_problems(fixed)
     unused = [problem for problem in problems if problem.key in names and problem.key in always]
@@ -51,7 +51,7 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     ]
 
     # Report problems, but none of a key that is drawn or that an earlier problem leaves unclear.
-    incomplete = findings.doubts("space") or findings.doubts("search")
+    incomplete = findings.is_doubtful("space") or findings.is_doubtful("search")
     for problem in problems:
         given: Any = lookup(fixed, problem.key)
         if given is ABSENT and (
@@ -76,7 +76,9 @@ def _describe_searched(problem: Problem, given: Any) -> str | None:
     domain = {"choice": given} if isinstance(given, list) and len(given) > 1 else given
     if not isinstance(domain, dict) or not any(name in KINDS for name in domain):
         return None
-    return f"space: {{{problem.key}: {{{', '.join(f'{name}: {shown(value)}' for name, value in domain.items())}}}}}"
+    return (
+        f"space: {{{problem.key}: {{{', '.join(f'{name}: {format_value(value)}' for name, value in domain.items())}}}}}"
+    )
 
 
 def _find_section_problems(
@@ -109,7 +111,7 @@ def _describe_sections(key: str) -> str:
 def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     """Check every configuration of `search.listed`, each value at its own line; yield the keys of problems."""
     for index, values in enumerate(spec.search.listed or ()):
-        if findings.doubts(f"search.listed[{index}]") or any(map(findings.doubts, values)):
+        if findings.is_doubtful(f"search.listed[{index}]") or any(map(findings.is_doubtful, values)):
             continue
         sections = assign_values(spec, values)
         for problem in trainer_of(spec.sections).single_problems(sections):
@@ -126,7 +128,7 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
 
 def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings) -> Iterator[str]:
     """Check one domain for every combination of the class names along its key; yield the key for each problem."""
-    names = [f"{outer}.{name}" for outer in above(key) for name in NAMES if f"{outer}.{name}" in spec.space]
+    names = [f"{outer}.{name}" for outer in ancestors(key) for name in NAMES if f"{outer}.{name}" in spec.space]
     cases = list_cases(spec, [name for name in names if name != key], active=key)
     misfits = [
         {(misfit.key, misfit.message, misfit.allowed): misfit for misfit in _list_misfits(spec, key, domain, case)}
@@ -213,7 +215,9 @@ def _make_example(domain: Domain) -> Any:
 
 def _is_uncertain(key: str, findings: Findings) -> bool:
     """Return whether a value, or the name of the class that declares it, is unknown."""
-    return findings.doubts(key) or any(findings.doubts(f"{outer}.{name}") for outer in above(key) for name in NAMES)
+    return findings.is_doubtful(key) or any(
+        findings.is_doubtful(f"{outer}.{name}") for outer in ancestors(key) for name in NAMES
+    )
 
 
 def _join_cases(by_case: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:
@@ -227,4 +231,4 @@ def _join_cases(by_case: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str,
 
 
 def _describe_case(case: Mapping[str, Any]) -> str:
-    return f" (with {', '.join(f'{key}: {shown(value, 40)}' for key, value in case.items())})" if case else ""
+    return f" (with {', '.join(f'{key}: {format_value(value, 40)}' for key, value in case.items())})" if case else ""

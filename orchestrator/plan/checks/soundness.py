@@ -40,7 +40,7 @@ def check_reading(reading: Reading) -> SweepSpec:
             check_fields(spec, findings)
             unchecked = UNBUILT
         raise SweepFileError(findings.problems, unchecked)
-    return complete_objective(reading.sound())
+    return complete_objective(reading.checked_spec())
 
 
 def complete_objective(spec: SweepSpec) -> SweepSpec:
@@ -89,7 +89,7 @@ def _import_modules(spec: SweepSpec, findings: Findings) -> bool:
         for problem in error.problems:
             findings.add(problem.key, problem.message, place=spec.place(problem.key))
         return False
-    return not findings.doubts("imports")
+    return not findings.is_doubtful("imports")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,4 +204,4 @@ def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:
     """Return whether the problems of a file leave its configurations as the user meant them."""
     unknown = [*SECTIONS, "space", "search.listed", *(["search.sampler"] if spec.search.listed else [])]
     points = prod(len(domain.values) for domain in spec.space.values() if isinstance(domain, Grid))
-    return points <= MAX_GRID_POINTS and not any(map(findings.doubts, unknown))
+    return points <= MAX_GRID_POINTS and not any(map(findings.is_doubtful, unknown))

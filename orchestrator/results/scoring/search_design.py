@@ -68,4 +68,4 @@ def count_informed(state: SweepState) -> int:
     """Return how many configurations an adaptive sampler has drawn by results."""
     finished = [configuration for configuration in state.configurations.values() if configuration.finished]
     failed = [configuration.number for configuration in finished if configuration.score is None]
-    return Search.model_validate(state.spec["search"]).informed(len(state.draws), failed)
+    return Search.model_validate(state.spec["search"]).count_informed(len(state.draws), failed)

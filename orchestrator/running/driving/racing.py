@@ -68,7 +68,7 @@ def race_fields(spec: SweepSpec, state: SweepState, scores: RecordedScores) -> d
     outcome = decide_round(
         {name: scores.read_seed_scores(name, seeds) for name in race.contenders}, racing, spec.objective
     )
-    following = racing.next_count(len(seeds), len(seeds) + len(race.seeds_left)) - len(seeds)
+    following = racing.next_seed_count(len(seeds), len(seeds) + len(race.seeds_left)) - len(seeds)
     return {
         "round": len(race.rounds) - 1,
         "seeds": seeds,

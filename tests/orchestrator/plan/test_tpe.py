@@ -60,7 +60,7 @@ def test_startup_says_from_when_on_results_count() -> None:
         up, down = drawn(one), drawn(one, lambda values: -planted(values))
         same = [a == b for a, b in zip(up, down, strict=True)]
         assert same == [True] * first + [False] * (16 - first)
-        assert one.search.informed(16) == 16 - first
+        assert one.search.count_informed(16) == 16 - first
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_a_failed_configuration_is_told_as_the_worst_there_is() -> None:
 
 def test_a_failed_configuration_that_is_not_told_is_no_result() -> None:
     one = tpe("search.generation=4", "search.failed_configurations=ignored")
-    assert one.search.informed(16) == 12
-    assert one.search.informed(16, failed=[1, 9]) == 8
-    assert tpe("search.generation=4").search.informed(16, failed=[1, 9]) == 12
+    assert one.search.count_informed(16) == 12
+    assert one.search.count_informed(16, failed=[1, 9]) == 8
+    assert tpe("search.generation=4").search.count_informed(16, failed=[1, 9]) == 12
 
 
 def test_a_recorded_sweep_draws_as_it_did() -> None:

@@ -101,7 +101,7 @@ def test_names_alone_and_keys_of_one_of_them() -> None:
         (
             SECTIONS[:-1] + ", model.width: {grid: [4]}}",
             "",
-            "model.width: is inside model, which the space draws as a whole",
+            "model.width: is inside model, which the space draws",
         ),
         (SECTIONS.replace("lstm", "lstn"), "", "no model is called 'lstn'"),
         (SECTIONS.replace("lstm, width", "lstm, widht"), "", "space.model.grid[1].widht: unknown key"),

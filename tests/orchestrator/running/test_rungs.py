@@ -297,7 +297,7 @@ def test_rungs_are_evaluations_and_end_before_training():
         (("search.racing.steps.keep=1.0",), "search.racing.steps.keep"),
         (("search.racing.steps.growth=1",), "search.racing.steps.growth"),
         (("search.racing.steps.patience=3",), "search.racing.steps.patience"),
-        (("evaluation.every=null",), "compares configurations at evaluations, and there is none before the end"),
+        (("evaluation.every=null",), "compares configurations at evaluations, but the only evaluation is at the end"),
         (("space.training.steps={choice: [40, 80]}",), "its rungs are steps of every configuration"),
         (("search.racing.first=2",), "does not say which configurations stay"),
     ],
