@@ -27,7 +27,7 @@ class Server:
             "AWS_ACCESS_KEY_ID": "key",
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_MAX_ATTEMPTS": "1",
+            "AWS_MAX_ATTEMPTS": "2",
         }
         self._target = target
 
@@ -57,12 +57,8 @@ class Server:
 
 @contextmanager
 def s3_server() -> Iterator[Server]:
-    """Start the two, with an empty bucket. Connections of this process to earlier servers are forgotten.
-
-    In this process lengthwise alone repeats failed requests: the pauses of the libraries that it uses take seconds.
-    """
+    """Start the two, with an empty bucket. Connections of this process to earlier servers are forgotten."""
     S3FileSystem.clear_instance_cache()
-    retries, S3FileSystem.retries = S3FileSystem.retries, 1
     started = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", "0"],
         stderr=subprocess.PIPE,
@@ -90,7 +86,6 @@ def s3_server() -> Iterator[Server]:
         connection.close()
         yield server
     finally:
-        S3FileSystem.retries = retries
         proxy.shutdown()
         proxy.server_close()
         started.kill()

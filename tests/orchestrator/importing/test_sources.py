@@ -204,7 +204,7 @@ def test_trials_that_tune_wrote(rows: pd.DataFrame, imported: Import, tmp_path: 
                 {"eval": {f"accuracy_{n}": row[f"eval/accuracy_{n}"] for n in (5, 10, 20)}, "step": int(row["step"])}
             )
 
-    ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
+    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
     try:
         space = {"lr": tune.grid_search([0.1, 0.01]), "seed": tune.grid_search([0, 1, 2]), "width": 64}
         run_config = tune.RunConfig(storage_path=str(tmp_path), name="tune", verbose=0)
