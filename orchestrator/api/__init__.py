@@ -1,1 +1,1 @@
-"""What the command line can do, in Python: functions that return data."""
+"""The command line as Python functions that return data."""

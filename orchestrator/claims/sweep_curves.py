@@ -11,7 +11,7 @@ import pandas as pd
 
 from orchestrator.claims.registration import registered_values
 from orchestrator.errors import UserError
-from orchestrator.interface.measured import read_measured
+from orchestrator.interface.measurements import read_measurements
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
@@ -48,7 +48,7 @@ class SweepCurves:
         self.name = self.state.name
         self.objective = recorded_objective(self.state.spec)
         digests = {name: configuration.measured for name, configuration in state.configurations.items()}
-        self.measured = read_measured(state.measured, digests)
+        self.measured = read_measurements(state.measured, digests)
         self.groups = self._length_groups((self.objective.metric,))
         self._tables: dict[tuple[str, str, str], pd.DataFrame] = {}
 

@@ -1,1 +1,1 @@
-"""The command line, `lengthwise`: its verbs by subject, their options and their help."""
+"""The command line `lengthwise`: verbs by subject, options and help."""

@@ -1,1 +1,1 @@
-"""What is known of the code that trained: commit, diff, imported modules, digests."""
+"""Record and import the code that trains: commit, diff, imported modules, digests."""

@@ -14,7 +14,7 @@ from orchestrator.code.own_code import DATA, Source
 from orchestrator.engine.environment import environment
 from orchestrator.engine.start_shares import StartShares, describe_start_shares
 from orchestrator.errors import UserError
-from orchestrator.interface.measured import Measured
+from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost, Reporter
 from orchestrator.machine.gpus import hold_to_share
 from search_spaces.grammar.problems import ENGINE_SECTIONS
@@ -74,7 +74,7 @@ class Engine:
         """Return a sentence for each class whose numbers were corrected since."""
         return corrections(resolved)
 
-    def measured(self, member: MemberConfig) -> Measured:
+    def measured(self, member: MemberConfig) -> Measurements:
         """Return the metrics, lengths and averages of a member, by today's classes."""
         return measured_by(member)
 
@@ -275,7 +275,7 @@ class Engine:
         )
 
 
-def measured_by(member: MemberConfig) -> Measured:
+def measured_by(member: MemberConfig) -> Measurements:
     """Return the metrics, lengths and averages of a member of the engine, by today's classes."""
     task = member.task
     trained = {
@@ -283,7 +283,7 @@ def measured_by(member: MemberConfig) -> Measured:
         for distribution in task.distributions
         if distribution.trained_lengths
     }
-    return Measured(
+    return Measurements(
         lengths=member.evaluated_lengths,
         averages=tuple(member.training.averages),
         metrics=member.metrics,

@@ -1,1 +1,1 @@
-"""Files for other programs: a sweep file, weights, a LaTeX table, figures for papers."""
+"""Export a sweep for other programs: sweep file, weights, LaTeX table, figures for papers."""

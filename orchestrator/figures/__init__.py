@@ -1,1 +1,1 @@
-"""Figures drawn from a Summary."""
+"""Draw figures of a Summary."""

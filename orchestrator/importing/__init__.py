@@ -1,1 +1,1 @@
-"""Results of other programs as sweeps: a tidy table becomes the ledger and curves of a sweep folder."""
+"""Import results of other programs as sweeps: a tidy table becomes ledger and curves."""

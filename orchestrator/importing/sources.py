@@ -108,10 +108,10 @@ def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> Imp
     step = step_column or TUNE_STEP
     for run, file in enumerate(sorted(path.rglob(RESULTS))):
         params = file.with_name(PARAMS)
-        settings.append(dict(flatten(_read_json(str(params), params.read_text() if params.exists() else ""))))
+        settings.append(dict(iterate_leaves(_read_json(str(params), params.read_text() if params.exists() else ""))))
         for number, line in enumerate(file.read_text().splitlines(), start=1):
             where = f"{file}:{number}"
-            values = dict(flatten(_read_json(where, line), separator="/"))
+            values = dict(iterate_leaves(_read_json(where, line), separator="/"))
             _refuse_missing(where, step, values)
             points += [(run, name, values[step], value, len(places)) for name, value in values.items()]
             places.append(where)
@@ -192,12 +192,12 @@ def tidy_log(log: Log, naming: Naming, known: list[str] | None = None) -> Import
     )
 
 
-def flatten(tree: Mapping[str, Any], above: str = "", separator: str = ".") -> Iterator[tuple[str, Any]]:
+def iterate_leaves(tree: Mapping[str, Any], above: str = "", separator: str = ".") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of nested mappings as (key, value): {"a": {"b": 1}} -> ("a.b", 1)."""
     for key, value in tree.items():
         name = f"{above}{separator}{key}" if above else str(key)
         if isinstance(value, Mapping) and value:
-            yield from flatten(value, name, separator)
+            yield from iterate_leaves(value, name, separator)
         else:
             yield name, value
 

@@ -21,7 +21,7 @@ from orchestrator.importing.folder import ImportedSweep
 from orchestrator.importing.members import ImportedMembers, Missing, group_members
 from orchestrator.importing.sources import KINDS, Naming, read_source
 from orchestrator.importing.table import ImportedRows, Results, check_rows, read_table
-from orchestrator.interface.measured import measured_fields
+from orchestrator.interface.measurements import measurement_fields
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger
 from orchestrator.record.state.lineage import IMPORTED
@@ -272,7 +272,7 @@ def _configurations(results: Results, members: ImportedMembers, judging: Judging
         sections = _sections(results, members, judging, number)
         trainer = trainer_of(sections)
         member = trainer.build(sections, recorded=True)
-        measured = measured_fields(trainer.measured(member), known)
+        measured = measurement_fields(trainer.measured(member), known)
         known.add(measured["measured"])
         fields.append(
             {

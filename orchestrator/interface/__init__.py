@@ -1,1 +1,1 @@
-"""What the rest of the orchestrator knows of a trainer: what it is asked to do, and what its members measure."""
+"""The interface to trainers: their methods, and the measurements of members."""

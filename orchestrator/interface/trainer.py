@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from orchestrator.interface.measured import Measured
+from orchestrator.interface.measurements import Measurements
 from trainers.errors import Problem
 from trainers.tasks.metrics import RecordedMetric
 
@@ -96,7 +96,7 @@ class Trainer(Protocol):
     def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
         """Return a sentence for each bug fix that changes the results of a recorded configuration."""
 
-    def measured(self, member: Any) -> Measured:
+    def measured(self, member: Any) -> Measurements:
         """Return the metrics, lengths and averages that a member reports."""
 
     def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:

@@ -1,19 +1,19 @@
 """The distributions that a member is evaluated on, in words."""
 
-from orchestrator.interface.measured import Measured
+from orchestrator.interface.measurements import Measurements
 from orchestrator.text.wording import spans
 
 
-def describe_evaluated(measured: Measured) -> str:
+def describe_evaluated(measured: Measurements) -> str:
     """Return the evaluated lengths, those of further distributions after their names: "1-5; hard: 3-5; long: 6-9"."""
     first, *others = _read_lengths(measured).items()
     return "; ".join([spans(first[1]), *(f"{name}: {spans(lengths)}" for name, lengths in others)])
 
 
-def list_further_distributions(measured: Measured) -> tuple[str, ...]:
+def list_further_distributions(measured: Measurements) -> tuple[str, ...]:
     """Return the names of the distributions besides the trained one, which prefix the names of their metrics."""
     return tuple(_read_lengths(measured))[1:]
 
 
-def _read_lengths(measured: Measured) -> dict[str, tuple[int, ...]]:
+def _read_lengths(measured: Measurements) -> dict[str, tuple[int, ...]]:
     return {metric.distribution: metric.lengths for metric in measured.metrics.values()}

@@ -1,1 +1,1 @@
-"""The verbs plan and data: forecasts of a sweep, and its examples."""
+"""Preview a sweep: forecast, training inputs, names, smoke test."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from orchestrator.interface.measured import Measured
+from orchestrator.interface.measurements import Measurements
 from orchestrator.program.command import split_command, unknown_placeholders
 from trainers.errors import Problem, nearest
 from trainers.settings.fields import Settings, setting
@@ -175,7 +175,7 @@ class ProgramMember(Settings):
         return tuple(sorted({length for name in evaluation.metrics for length in evaluation.lengths_of(name)}))
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> Measurements:
         """The reported metrics and lengths as the ledger records them."""
         evaluation, trained = self.evaluation, self._trained_lengths()
         metrics = {}
@@ -183,7 +183,7 @@ class ProgramMember(Settings):
             lengths = evaluation.lengths_of(name)
             known = tuple(length for length in lengths if length in trained)
             metrics[name] = RecordedMetric(name, "", evaluation.direction_of(name), lengths, known)
-        return Measured(
+        return Measurements(
             lengths=self.lengths,
             averages=evaluation.averages,
             metrics=metrics,

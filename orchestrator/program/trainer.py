@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.code.own_code import Source, program_files
-from orchestrator.interface.measured import Measured
+from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost, Reporter
 from orchestrator.program.command import hands_over
 from orchestrator.program.files import find_files
@@ -56,7 +56,7 @@ class ProgramTrainer:
         """Return nothing: the code of a program is compared by its files."""
         return []
 
-    def measured(self, member: ProgramMember) -> Measured:
+    def measured(self, member: ProgramMember) -> Measurements:
         """Return the declared metrics."""
         return member.measured
 

@@ -1,1 +1,1 @@
-"""What is written from a Summary: page, tables, terminal."""
+"""Write a Summary as a page, tables and terminal output."""

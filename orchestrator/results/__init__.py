@@ -1,1 +1,1 @@
-"""What the numbers of a sweep say: scores, medians, effects, comparisons."""
+"""Compute the results of a sweep: scores, medians, effects, comparisons."""

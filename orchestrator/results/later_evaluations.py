@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import LedgerError
-from orchestrator.interface.measured import Measured
+from orchestrator.interface.measurements import Measurements
 from orchestrator.record.kept.curves import read_part
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
@@ -34,7 +34,7 @@ class LaterEvaluation:
     step: int
     seeds: tuple[int, ...]
     failed: int
-    measured: Measured
+    measured: Measurements
     bands: Mapping[tuple[str, str], Band]
     sha256: str
 
@@ -80,8 +80,8 @@ def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[Lat
 
 
 def _read(state: SweepState, fields: Mapping[str, Any], objective: Objective) -> LaterEvaluation:
-    of_configuration = Measured.from_recorded(state.measured[state.configurations[fields["config_id"]].measured])
-    measured = Measured.from_recorded(fields["measured"]).trained_as(of_configuration)
+    of_configuration = Measurements.from_recorded(state.measured[state.configurations[fields["config_id"]].measured])
+    measured = Measurements.from_recorded(fields["measured"]).with_trained_lengths_of(of_configuration)
     curves = read_part(state.folder, fields["file"], fields["sha256"]).to_pandas()
     directions = {name: metric.direction for name, metric in measured.metrics.items()}
     for name, metric in measured.metrics.items():

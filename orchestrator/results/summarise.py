@@ -8,7 +8,7 @@ import pandas as pd
 
 from orchestrator.engine.start_shares import describe_start_shares
 from orchestrator.errors import LedgerError
-from orchestrator.interface.measured import Measured, read_measured
+from orchestrator.interface.measurements import Measurements, read_measurements
 from orchestrator.record.kept.curve_tables import COLUMNS
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.kept.searched_values import list_searched_keys
@@ -49,7 +49,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     """
     # The measurements of each configuration, and the objective.
     digests = {name: configuration.measured for name, configuration in state.configurations.items()}
-    objective, measured = recorded_objective(state.spec), read_measured(state.measured, digests)
+    objective, measured = recorded_objective(state.spec), read_measurements(state.measured, digests)
     _refuse_unjudged(state, objective, measured)
     metrics = [item for described in measured.values() for item in described.metrics.items()]
     directions = {name: metric.direction for name, metric in metrics}
@@ -155,7 +155,7 @@ def _describe_repeated(state: SweepState) -> list[str]:
     return [f"{members} reported a step again with other values: this program does not resume bit for bit"]
 
 
-def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[str, Measured]) -> None:
+def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[str, Measurements]) -> None:
     """Raise LedgerError for a configuration that does not measure the objective of the sweep."""
     for name, quantities in measured.items():
         metric = quantities.metrics.get(objective.metric)
@@ -173,7 +173,7 @@ def _select_needed_rows(objective: Objective, curves: pd.DataFrame) -> Mask:
 
 def _make_row(
     configuration: ConfigurationState,
-    measured: Measured,
+    measured: Measurements,
     bands: Mapping[CurveKey, Band],
     objective: Objective,
 ) -> Row:
@@ -222,7 +222,7 @@ def _describe_failure(member: MemberState) -> str:
 
 
 def _other_distributions(
-    config_id: str, measured: Measured, bands: Mapping[CurveKey, Band], objective: Objective
+    config_id: str, measured: Measurements, bands: Mapping[CurveKey, Band], objective: Objective
 ) -> dict[tuple[str, str], Quartiles]:
     """Return the judged metric on other distributions, by metric and group (trained, test)."""
     base, quartiles = measured.metrics[objective.metric].base, {}

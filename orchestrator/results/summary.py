@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.interface.measured import Measured
+from orchestrator.interface.measurements import Measurements
 from orchestrator.record.state.race import Race
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import LaterEvaluation, read_later_evaluations
@@ -99,7 +99,7 @@ class Summary:
     state: SweepState
     status: str
     objective: Objective
-    measured: Mapping[str, Measured]
+    measured: Mapping[str, Measurements]
     recorded: Mapping[str, RecordedConfiguration]
     searched: dict[str, str]
     design: Design

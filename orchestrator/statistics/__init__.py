@@ -1,1 +1,1 @@
-"""Statistics that know no sweep: quartiles, intervals, exact tests, effects, importance, trends."""
+"""Statistics independent of sweeps: quartiles, intervals, exact tests, effects, importance, trends."""

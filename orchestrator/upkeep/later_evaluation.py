@@ -11,7 +11,7 @@ import numpy as np
 
 from orchestrator.engine.engine import measured_by
 from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
-from orchestrator.interface.measured import Measured
+from orchestrator.interface.measurements import Measurements
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan.recorded import refuse_corrected
 from orchestrator.record.kept.code import import_recorded
@@ -161,7 +161,7 @@ def _request(
         "step": first.training.steps,
         "averages": list(averages_kept(first)),
         "measured": _measured(first)
-        .trained_as(Measured.from_recorded(state.measured[configuration.measured]))
+        .with_trained_lengths_of(Measurements.from_recorded(state.measured[configuration.measured]))
         .recorded(),
     }
     return Request(configuration=configuration, members=members, kept=kept, fields=fields)
@@ -198,7 +198,7 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
     }
 
 
-def _measured(member: MemberConfig) -> Measured:
+def _measured(member: MemberConfig) -> Measurements:
     """Return the metrics to measure: all but those derived from earlier evaluations."""
     derived, every = member.task.derived_metrics, measured_by(member)
     metrics = {name: metric for name, metric in every.metrics.items() if metric.base not in derived}

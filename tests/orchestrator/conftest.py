@@ -15,7 +15,7 @@ from rich.console import Console
 
 from orchestrator.engine.engine import measured_by
 from orchestrator.figures import drawing
-from orchestrator.interface.measured import measured_fields
+from orchestrator.interface.measurements import measurement_fields
 from orchestrator.record.kept.curves import read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
@@ -122,7 +122,7 @@ def build_sweep(
             pack_id, steps = f"pack{number:04d}", resolved["training"]["steps"]
             ledger.append(
                 "configuration", number=number, config_id=lead.config_id, values=dict(values), resolved=resolved,
-                duplicate_of=None, **measured_fields(measured_by(lead), ()),
+                duplicate_of=None, **measurement_fields(measured_by(lead), ()),
             )  # fmt: skip
             ledger.append("pack", pack_id=pack_id, structural_key=lead.structural_key, members=pairs, steps=steps)
             every = resolved["evaluation"]["every"]

@@ -1,1 +1,1 @@
-"""The page of a sweep: its data, the text around them, and the files of a browser that show them."""
+"""The HTML page of a sweep: its data, its text, and the files for the browser."""

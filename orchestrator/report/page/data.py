@@ -34,6 +34,7 @@ Floats = npt.NDArray[np.float32]
 
 def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     """Return all data of the page; `curves` are those of all members, also of unfinished configurations."""
+    # Configurations refer to groups of lengths by number.
     objective = result.objective
     groups: dict[LengthGroups, int] = {}
     configurations = [_configuration(result, row, groups) for row in result.rows]
@@ -126,7 +127,7 @@ def _effects(result: Summary) -> Iterator[dict[str, Any]]:
                 "p": _finite(effect.p),
                 "reason": effect.reason or "",
                 "alone": effect.matched,
-            }  # fmt: skip
+            }
 
 
 def _pairing(result: Summary) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The tables of a report and the sentences above them."""
+"""The tables of a report and their notes."""

@@ -103,13 +103,13 @@ def break_cell(cell: str, width: int = NARROW) -> str:
     return "\n".join(lines).replace("\0", " ")
 
 
-def interval(value: float, low: float, high: float, form: str) -> str:
-    """Return a number with its interval: interval(0.5, 0.1, 0.9, "+.2f") -> "+0.50 [+0.10, +0.90]"; "-" for NaN."""
+def format_interval(value: float, low: float, high: float, form: str) -> str:
+    """Return a number with its interval: format_interval(0.5, 0.1, 0.9, ".1f") -> "0.5 [0.1, 0.9]"; "-" for NaN."""
     if math.isnan(value):
         return NONE
     return f"{value:{form}}" if math.isnan(low) else f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
-def p_value(p: float) -> str:
+def format_p(p: float) -> str:
     """Return a p-value with three significant digits as text, "-" for NaN."""
     return NONE if math.isnan(p) else f"{p:.3g}"

@@ -119,6 +119,7 @@ def _plain(value: Any) -> Any:
 def _confirmation_columns(confirmed: Confirmation) -> Columns:
     names = short_keys(list(dict.fromkeys(key for row in confirmed.rows for key in row.values)))
 
+    # Values by their short keys.
     def describe_values(row: Any) -> str:
         return ", ".join(f"{names[key]} {compact_value(value)}" for key, value in row.values.items()) or NONE
 

@@ -6,7 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from orchestrator.report.tables.columns import NONE, Column, Columns, Lines, csv_columns, interval, make_lines, p_value
+from orchestrator.report.tables.columns import (
+    NONE,
+    Column,
+    Columns,
+    Lines,
+    csv_columns,
+    format_interval,
+    format_p,
+    make_lines,
+)
 from orchestrator.results.comparing.questions import ASKED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
@@ -64,9 +73,9 @@ def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "i
         *csv_columns("second_better"),
         Column("failed" if failed else "", lambda line: f"{line.first_failed}, {line.second_failed}"),
         Column("", lambda line: line.outcome.ties if line.outcome.paired else None, "ties"),
-        Column("p", attrgetter("outcome.p"), "p", lambda line: p_value(line.outcome.p)),
+        Column("p", attrgetter("outcome.p"), "p", lambda line: format_p(line.outcome.p)),
         *csv_columns("smallest_p=outcome.smallest_p"),
-        Column("p (Holm)" if corrected else "", attrgetter("holm_p"), "holm_p", lambda line: p_value(line.holm_p)),
+        Column("p (Holm)" if corrected else "", attrgetter("holm_p"), "holm_p", lambda line: format_p(line.holm_p)),
         *csv_columns("tests first_seeds second_seeds first_failed second_failed"),
         *csv_columns("shared=shared.sentence missing=outcome.reason"),
         Column("", values(0), "first_values"),
@@ -154,7 +163,7 @@ def pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
 
 
 def _describe_difference(line: SeedComparison) -> str:
-    return interval(line.outcome.difference, line.outcome.low, line.outcome.high, "+#.3g")
+    return format_interval(line.outcome.difference, line.outcome.low, line.outcome.high, "+#.3g")
 
 
 def _count_seeds(line: SeedComparison) -> str:
@@ -178,7 +187,7 @@ def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
     kinds += ["of the rank-sum test over all permutations"] if any(not line.outcome.paired for line in tested) else []
     smallest, tests = min(line.outcome.smallest_p for line in tested), max(line.tests for line in tested)
     lines = [
-        f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below {p_value(smallest)}."
+        f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below {format_p(smallest)}."
     ]
     if tests > 1:
         lines.append(f"p (Holm): after Holm's correction for the {tests} comparisons at the same lengths.")

@@ -1,1 +1,1 @@
-"""Two configurations over their seeds: shared randomness, differences, exact tests."""
+"""Compare configurations and sweeps over seeds: shared random streams, differences, exact tests."""

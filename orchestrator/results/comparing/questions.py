@@ -30,8 +30,8 @@ def make_questions(
             f"{names[0]} is judged at the evaluation {rules[0]} and {names[1]} at {rules[1]}: not comparable"
         )
     measured = [side.result.measured[side.row.config_id] for pair in pairs for side in pair]
-    metric = _allowed("metric", metric, objective.metric, [quantities.metrics for quantities in measured])
-    average = _allowed("average", average, objective.average, [quantities.averages for quantities in measured])
+    metric = _choose_common("metric", metric, objective.metric, [quantities.metrics for quantities in measured])
+    average = _choose_common("average", average, objective.average, [quantities.averages for quantities in measured])
     if lengths is None:
         groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in GROUPS]
         return [questions for questions in groups if any(question.lengths for question in questions)]
@@ -46,7 +46,7 @@ def common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
     return tuple(sorted(set.intersection(*lengths)))
 
 
-def _allowed(kind: str, asked: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
+def _choose_common(kind: str, asked: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
     """Return the requested name, or else the judged one. Raises UserError if a configuration lacks it."""
     first, *other_names = (dict.fromkeys(names) for names in allowed)
     common = [candidate for candidate in first if all(candidate in names for names in other_names)]

@@ -1,1 +1,1 @@
-"""How a configuration is scored: the objective, the evaluation that counts, median curves."""
+"""Score configurations: the objective, the chosen evaluation, median curves, decisions of races."""

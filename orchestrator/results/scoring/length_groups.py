@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from orchestrator.errors import UserError
-from orchestrator.interface.measured import Measured
+from orchestrator.interface.measurements import Measurements
 from orchestrator.text.wording import read_numbers
 from search_spaces import Objective
 
@@ -24,7 +24,7 @@ class LengthGroups:
     test: tuple[int, ...]
 
 
-def length_groups(measured: Measured, objective: Objective, metric: str | None = None) -> LengthGroups:
+def length_groups(measured: Measurements, objective: Objective, metric: str | None = None) -> LengthGroups:
     """Return the length groups of a metric of a configuration, by default of the judged metric."""
     judged, described = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
     selection = tuple(sorted(objective.lengths)) if described.distribution == judged.distribution else ()

@@ -1,1 +1,1 @@
-"""The effect of each hyperparameter on the score."""
+"""Effects of hyperparameters on the score."""

@@ -91,6 +91,7 @@ def partial_effects(values_by_config: Values, scores: Scores, design: Design | N
 
 def _fit(response: Floats, columns: Mapping[Column, Floats], unit: str) -> tuple[dict[str, list[Slope]], str | None]:
     """Return the slopes of each key, or no slopes and the reason."""
+    # Refuse a fit that has too few observations or no unique solution.
     n, k = len(response), len(columns)
     if not k:
         return {}, None
@@ -107,6 +108,8 @@ def _fit(response: Floats, columns: Mapping[Column, Floats], unit: str) -> tuple
     coefficients, low, high, p, squares = fit_least_squares(response, design)
     if squares < 1e-9 * n:
         return {}, "the fit is exact, which leaves no error to estimate"
+
+    # The slopes of each key, without the intercept.
     numbers = np.column_stack([coefficients, low, high, p])[1:].tolist()
     slopes: dict[str, list[Slope]] = {}
     for (key, value), (coefficient, low, high, p) in zip(columns, numbers, strict=True):

@@ -12,7 +12,7 @@ from rich.console import Console
 from orchestrator.code import own_code
 from orchestrator.engine.engine import measured_by
 from orchestrator.errors import DamagedLedger
-from orchestrator.interface.measured import Measured, measured_fields
+from orchestrator.interface.measurements import Measurements, measurement_fields
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
@@ -49,7 +49,7 @@ def forget(own_code_forgotten: None) -> Callable[[Path], None]:
     return gone
 
 
-def of(task: dict) -> Measured:
+def of(task: dict) -> Measurements:
     model = {"name": "attention_only", "width": 8, "value_width": 8}
     training = {"steps": 4, "batch_size": 4, "learning_rate": 0.1}
     return measured_by(MemberConfig.from_dict({"task": task, "model": model, "training": training, "seed": 0}))
@@ -58,7 +58,7 @@ def of(task: dict) -> Measured:
 @pytest.mark.parametrize("task", SHIPPED.values(), ids=SHIPPED)
 def test_what_is_recorded_is_read_back_equal(task):
     known = of(task)
-    assert Measured.from_recorded(json.loads(json.dumps(known.recorded()))) == known
+    assert Measurements.from_recorded(json.loads(json.dumps(known.recorded()))) == known
     assert known.metrics and known.headline
 
 
@@ -70,7 +70,7 @@ def test_it_is_written_once_whatever_the_number_of_configurations(ran):
     state = SweepState.load(folder)
     member = load_and_build(folder)
     assert state.measured == {name: measured_by(member).recorded()}
-    more = [measured_fields(measured_by(member), state.measured) for _ in range(1000)]
+    more = [measurement_fields(measured_by(member), state.measured) for _ in range(1000)]
     assert len(json.dumps(more)) < 0.1 * sum(len(json.dumps(record.fields)) for record in records) / 4 * 1000
 
 

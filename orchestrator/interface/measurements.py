@@ -17,7 +17,7 @@ from trainers.tasks.metrics import RecordedMetric
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measurements:
     """The measurements of a configuration: evaluated lengths, weight averages, recorded metrics by name.
 
     `trained` has the trained lengths of each distribution, evaluated or not, empty in ledgers of 1.0.0;
@@ -37,7 +37,7 @@ class Measured:
     axis: str = "length"
     start_shares: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
-    def trained_as(self, recorded: Self) -> Self:
+    def with_trained_lengths_of(self, recorded: Self) -> Self:
         """Return these measurements with the trained lengths of `recorded`."""
         known = {name: {*lengths} for name, lengths in recorded.trained.items()}
         for metric in recorded.metrics.values():
@@ -96,20 +96,20 @@ def _set_of(item: tuple[str, RecordedMetric]) -> tuple[str, tuple[int, ...], tup
     return metric.distribution, metric.lengths, metric.trained_lengths
 
 
-def measured_fields(measured: Measured, known: Iterable[str]) -> dict[str, Any]:
+def measurement_fields(measured: Measurements, known: Iterable[str]) -> dict[str, Any]:
     """Return the fields of a configuration's record with its measurements, in full unless the digest is `known`."""
     recorded = measured.recorded()
     name = hashlib.sha256(json.dumps(recorded).encode()).hexdigest()[:12]
     return {"measured": name} | ({} if name in known else {"measured_in_full": {name: recorded}})
 
 
-def read_measured(in_full: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, Measured]:
+def read_measurements(in_full: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, Measurements]:
     """Return the measurements of each configuration by config_id; `digests` maps config_ids to keys of `in_full`."""
-    by_digest = {digest: Measured.from_recorded(fields) for digest, fields in in_full.items()}
+    by_digest = {digest: Measurements.from_recorded(fields) for digest, fields in in_full.items()}
     return {name: by_digest[digest] for name, digest in digests.items()}
 
 
-def measured_lengths(recorded: Iterable[Mapping[str, Any]]) -> dict[str, set[int]]:
+def partial_metric_lengths(recorded: Iterable[Mapping[str, Any]]) -> dict[str, set[int]]:
     """Return the lengths of each recorded metric that is measured only at some of the evaluated lengths."""
     lengths: dict[str, set[int]] = {}
     for fields in recorded:
