@@ -194,7 +194,7 @@ def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publ
         publisher.send_files()
         _record_attempt(session, spec, publisher.wait())
         publisher.kill()
-    session.say(f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
+    session.say(f"{status}: {message}" + (f", but {deaths}" if deaths else ""))
     return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(deaths)))
 
 

@@ -40,7 +40,7 @@ def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
 
     Raises SweepFileError with every problem, and what `smoke` raises.
     """
-    tried = ""
+    tried = "; the program was not started (--smoke starts it)" if spec.program else ""
     if smoked and spec.program:  # one member is enough, because all run the same program
         (first,) = build_configurations(spec, [(0, build_drawn(spec)[0].values)])
         step, seconds = run_to_first_report(spec, first)

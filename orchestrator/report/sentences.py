@@ -110,7 +110,13 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     )
     if row.test is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
-    return f"{chosen}; on the {lengths_in_words(row.groups.test, 'test ')} it reaches {_at_test(result, row)}."
+    at_test = f"{chosen}; on the {lengths_in_words(row.groups.test, 'test ')} it reaches {_at_test(result, row)}."
+    if result.objective.threshold is None or row.generalization_length is None:
+        return at_test
+    reach, longest = row.generalization_length, max(row.groups.test)
+    if reach >= longest:
+        return f"{at_test} Its median is {describe_threshold(result)} at every length up to {longest}."
+    return f"{at_test} Its median is {describe_threshold(result)} up to length {reach}, and no longer at {longest}."
 
 
 def _all_tied(result: Summary, score: float, count: int) -> str:
@@ -234,6 +240,9 @@ def columns_sentence(result: Summary, *, quartiles: bool) -> str:
     parts += ["brackets: quartiles over seeds"] if quartiles else []
     if result.objective.threshold is not None:
         parts.append(f"reach: up to this length every median is {describe_threshold(result)}")
+    if result.seeds_failed and result.objective.failed_seeds == "worst":
+        worst = "-inf" if result.objective.direction == "maximize" else result.infinity_text
+        parts.append(f"{worst}: failed seeds, which count as the worst value")
     return "; ".join(filter(None, parts))
 
 

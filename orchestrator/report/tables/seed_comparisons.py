@@ -25,7 +25,7 @@ from orchestrator.text.wording import counted, lengths_in_words, spans, three_di
 MOST = 15  # comparisons on a terminal
 MOST_VALUES = 2  # searched values beside a label; with more keys there are none
 POLICIES = {
-    "worst": "A failed seed counts as the worst value: its differences are infinite; if both failed there is none.",
+    "worst": "A failed seed counts as the worst value: its differences are infinite. Seeds that failed in both tie.",
     "exclude": "A seed that failed in one of the two is left out of their comparison.",
     "fail": "A configuration with a failed seed is compared with nothing.",
 }

@@ -190,7 +190,8 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     ended = [values for values in matched if in_first[values].complete and in_second[values].complete]
     if not ended:
         raise UserError(
-            f"{first.folder} and {second.folder}: none of the {len(matched)} common configurations has ended in both"
+            f"{first.folder} and {second.folder}: none of the {len(matched)} common configurations has ended in both; "
+            f"unfinished: {', '.join(str(side.folder) for side in sides if not side.finished) or 'none'}"
         )
     return Matching(
         keys=keys,

@@ -15,7 +15,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import page_data
-from orchestrator.report.sentences import describe_best
+from orchestrator.report.sentences import columns_sentence, describe_best
 from orchestrator.results.summarise import summarise
 
 
@@ -167,6 +167,26 @@ def test_best_is_said_once_with_its_selection_lengths_and_its_test_number(small_
     assert claim.startswith(f"Best by the selection lengths 6-7 is #{first.number} (") and claim in shown
     assert f"on the test lengths 8-11 it reaches {first.test.median:#.3g} (quartiles {first.test.q25:#.3g} to" in claim
     assert " so far is #" in describe_best(replace(result, status="running"))
+
+
+def test_best_has_its_reach_beside_the_longest_length(small_sweep):
+    result = summarise(small_sweep)
+    first, longest = result.rows[0], max(result.rows[0].groups.test)
+    for reach, last in ((7, longest), (longest, longest)):
+        shown = replace(result, rows=(replace(first, generalization_length=reach), *result.rows[1:]))
+        numbers = [int(number) for number in re.findall(r"\b\d+\b", describe_best(shown).rpartition("median is at")[2])]
+        assert numbers[-2:] == [reach, last] if reach < longest else numbers[-1:] == [last]
+    assert "median is at" not in describe_best(
+        replace(result, objective=result.objective.model_copy(update={"threshold": None}))
+    )
+
+
+def test_the_legend_names_the_value_of_failed_seeds(small_sweep):
+    result = summarise(small_sweep)
+    assert result.seeds_failed and "; inf: " in columns_sentence(result, quartiles=True)
+    assert "inf: " not in columns_sentence(
+        replace(result, objective=result.objective.model_copy(update={"failed_seeds": "exclude"})), quartiles=True
+    )
 
 
 def test_without_test_lengths_and_without_a_score_nothing_is_claimed(tmp_path, synthetic_sweep, simple_curve):

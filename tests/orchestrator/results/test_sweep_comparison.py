@@ -228,7 +228,7 @@ def test_nothing_is_said_of_sweeps_whose_seeds_all_failed(build):
 def test_unfinished_configurations_are_left_out_and_counted(build, tmp_path, synthetic_sweep):
     first = build("first")
     unfinished = synthetic_sweep(tmp_path / "unfinished", RATES, 12, noisy(0.0), spec=LOG, ended=False)
-    with pytest.raises(UserError, match="none of the 3 common configurations has ended"):
+    with pytest.raises(UserError, match=rf"none of the 3 common configurations .*: {unfinished.folder}$"):
         compare_sweeps(first, summarise(unfinished))
     rows = tuple(replace(row, complete=row.number != 1) for row in first.rows)
     found = compare_sweeps(first, replace(first, rows=rows))
