@@ -15,10 +15,10 @@ import pytest
 import torch
 
 import lengthwise
-from orchestrator.program.reports import Declared, merge
+from orchestrator.program.reports import DeclaredReports, merge_attempts
 from tests.orchestrator.running.test_full_disk import files_no_larger_than
 
-DECLARED = Declared(
+DECLARED = DeclaredReports(
     steps=250, every=100, averages=("raw", "ema"), metrics={"accuracy": (5, 10), "f1": (1,)}, lengths=(1, 5, 10)
 )
 
@@ -72,7 +72,7 @@ def test_reports_are_read_back(in_sweep: Path) -> None:
     run.failed(120)
     text = (in_sweep / "reports").read_text()
     assert "NaN" not in text
-    (step,), reports = merge({"r": text}, DECLARED)
+    (step,), reports = merge_attempts({"r": text}, DECLARED)
     nan = float("nan")
     expected = [[[nan, 0.5, nan], [0.25, nan, nan]], [[nan, 1, nan], [nan, nan, nan]]]
     np.testing.assert_array_equal(step.values_AKL, np.array(expected, dtype=np.float32))

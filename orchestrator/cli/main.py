@@ -21,7 +21,7 @@ from orchestrator.addresses import address_or_path
 from orchestrator.cli import continuing, importing, options, results, upkeep
 from orchestrator.code.provenance import PACKAGES, version
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
-from orchestrator.machine.shortages import out_of_memory
+from orchestrator.machine.shortages import describe_out_of_memory
 from orchestrator.record.ledger.folders import find_default_storage, has_ledger
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.sweep.children import SweepChildren
@@ -254,11 +254,11 @@ def run(
 
             fetch_sweep(storage / spec.name)
         if resume_begun and has_ledger(storage / spec.name):
-            from orchestrator.sweep.sweep import resume_same
+            from orchestrator.sweep.sweep import resume_with_spec
 
-            raise typer.Exit(resume_same(spec, storage, console, max_seconds=max_seconds).exit_code)
+            raise typer.Exit(resume_with_spec(spec, storage, console, max_seconds=max_seconds).exit_code)
         if early is not None:
-            ray_start.begin_for(spec.resources)
+            ray_start.start_local_ray(spec.resources)
         from orchestrator.sweep.sweep import run_sweep
 
         outcome = run_sweep(spec, storage, console, children=children, max_seconds=max_seconds)
@@ -288,7 +288,7 @@ def main() -> None:
             sys.stderr.write(make_printable("".join(traceback.format_exception(error))))
         elif isinstance(error, LengthwiseError | SweepFileError):
             _complain(error.full_text if isinstance(error, SweepFileError) else str(error))
-        elif memory := out_of_memory(error):
+        elif memory := describe_out_of_memory(error):
             sys.stderr.write(f"{make_printable(memory)}\n")  # a console would need memory
         elif isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
             _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")

@@ -37,17 +37,17 @@ def status(
         _say("\n".join(list_sweeps(find_default_storage())))
         return
     from orchestrator.record.state.state import SweepState
-    from orchestrator.running.watching.follow import follow as follow_sweep
-    from orchestrator.running.watching.leading_curve import leading_curve_rows, undefined_rows
-    from orchestrator.running.watching.meter import status_rows, trace_lines
+    from orchestrator.running.watching.follow import follow_sweep as follow_sweep
+    from orchestrator.running.watching.leading_curve import make_leading_curve_rows, make_undefined_rows
+    from orchestrator.running.watching.meter import make_status_rows, make_trace_lines
 
     try:
         state = follow_sweep(folder, console) if follow else SweepState.load(folder)
     except KeyboardInterrupt:
         _say(f"no longer followed; the sweep continues: {command('status', folder)} --follow")
         raise typer.Exit(INTERRUPTED) from None
-    rows = [*status_rows(state), *leading_curve_rows(state), *undefined_rows(state)]
-    _say("\n".join([align_rows(rows), *(trace_lines(state) if trace else ())]))
+    rows = [*make_status_rows(state), *make_leading_curve_rows(state), *make_undefined_rows(state)]
+    _say("\n".join([align_rows(rows), *(make_trace_lines(state) if trace else ())]))
 
 
 @app.command(rich_help_panel=options.LOOK)

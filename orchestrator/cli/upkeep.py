@@ -58,10 +58,10 @@ def replay(
 
     Says whether its curves agree bit for bit; exit code 1 if they do not.
     """
-    from orchestrator.upkeep.replay import replay
+    from orchestrator.upkeep.replay import replay_member
 
     with make_console(stderr=True).status("training ..."):
-        replayed = replay(folder, configuration, seed)
+        replayed = replay_member(folder, configuration, seed)
     for line in replayed.sentences():
         say(console, line)
     raise typer.Exit(int(replayed.difference is not None))

@@ -1,6 +1,6 @@
 """How a sweep ends, in the driver: complete, failed or interrupted.
 
-`open_session` encloses a whole run and records an interruption; `finish` ends a sweep whose packs have ended.
+`open_session` encloses a whole run and records an interruption; `finish_sweep` ends a sweep whose packs have ended.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from orchestrator.ending.notice import Notice
 from orchestrator.errors import LedgerError, LengthwiseError
-from orchestrator.machine.shortages import out_of_memory, out_of_space
+from orchestrator.machine.shortages import describe_out_of_memory, find_out_of_space
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.parts import STOPPED
@@ -20,7 +20,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.equal_failures import EqualFailures
-from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, last_words
+from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, print_last
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import command, describe_deaths
 from orchestrator.tracking.publisher import Attempt, Publisher
@@ -87,16 +87,16 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
         notice, why = session.notice, ""
 
         # Run the block; what stops it is recorded and becomes the outcome.
-        with last_words(f"interrupted; continue with: {command('resume', ledger.folder)}"):
+        with print_last(f"interrupted; continue with: {command('resume', ledger.folder)}"):
             try:
                 yield session
             except KeyboardInterrupt:
                 with interrupts.held():
                     state = SweepState.load(ledger.folder)
                     record_interruption(ledger, state)
-                session.outcome, why = _interrupted(state, console), "stopped by a signal"
+                session.outcome, why = _report_interruption(state, console), "stopped by a signal"
             except Exception as error:
-                full, memory = out_of_space(error, ledger.folder), out_of_memory(error)
+                full, memory = find_out_of_space(error, ledger.folder), describe_out_of_memory(error)
                 if full is None and memory is None:
                     with interrupts.held(), suppress(LengthwiseError):  # of a ledger that cannot be read
                         if isinstance(error, EqualFailures):
@@ -109,7 +109,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
                 with suppress(LedgerError):  # there may be no room for it either
                     record_interruption(ledger, state, why)
                 reason = f" for lack of space: {full}" if full else f": {memory}"
-                session.outcome = _interrupted(state, console, reason)
+                session.outcome = _report_interruption(state, console, reason)
 
         # Copy what is missing to the address, then send the notice.
         ledger.close()  # which copies missing files to the address
@@ -121,7 +121,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
             notice.send(ledger.folder, session.outcome.status, why, console)
 
 
-def _interrupted(state: SweepState, console: Console, why: str = "") -> Outcome:
+def _report_interruption(state: SweepState, console: Console, why: str = "") -> Outcome:
     """Say that the sweep was interrupted, why, and which command continues it."""
     if state.ended in ("complete", "failed"):
         advice = f"training is complete; draw the report with: {command('report', state.folder)}"
@@ -174,7 +174,7 @@ def _describe_end(state: SweepState) -> tuple[str, str]:
     return "complete" if succeeded else "failed", message
 
 
-def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publisher | None) -> Outcome:
+def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher: Publisher | None) -> Outcome:
     """Record how the sweep ended, write its report, publish it, then print the outcome and return it.
 
     The exit code is 1 if no configuration succeeded, or packs died and were given up; seeds that diverged are results.

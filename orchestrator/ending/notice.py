@@ -43,11 +43,11 @@ class Notice:
         if MASK in self._address:
             problem: str | None = "only the host of the address is recorded; give it again with --notify"
         else:
-            problem = post(self._address, describe_end(state, status, message or state.message or ""))
+            problem = post_fields(self._address, make_notice_fields(state, status, message or state.message or ""))
         say(console, f"warning: {host} was not notified: {problem}" if problem else f"notified {host}")
 
 
-def describe_end(state: SweepState, status: str, message: str) -> dict[str, Any]:
+def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str, Any]:
     """Return the fields of the JSON; `text` is one line with all of them, which Slack shows."""
     members = Counter(member.status for member in state.members)
     done = sum(configuration.is_done for configuration in state.configurations.values())
@@ -75,7 +75,7 @@ def describe_end(state: SweepState, status: str, message: str) -> dict[str, Any]
     }
 
 
-def post(address: str, fields: dict[str, Any], seconds: float = PATIENCE) -> str | None:
+def post_fields(address: str, fields: dict[str, Any], seconds: float = PATIENCE) -> str | None:
     """Post the fields as JSON and return the problem in words, without the address; None if it was taken.
 
     Waits no longer than `seconds`, whatever the server does.

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.code.own_code import DATA, Source
-from orchestrator.engine.environment import environment
+from orchestrator.engine.environment import read_environment
 from orchestrator.engine.start_shares import StartShares, describe_start_shares
 from orchestrator.errors import UserError
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost, Reporter
-from orchestrator.machine.gpus import hold_to_share
+from orchestrator.machine.gpus import limit_gpu_memory
 from search_spaces.grammar.problems import ENGINE_SECTIONS
 from trainers.check import check_metrics, check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
@@ -76,7 +76,7 @@ class Engine:
 
     def measured(self, member: MemberConfig) -> Measurements:
         """Return the metrics, lengths and averages of a member, by today's classes."""
-        return measured_by(member)
+        return list_measurements(member)
 
     def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the declarations of task, model and averages; None if the task cannot be built."""
@@ -92,7 +92,7 @@ class Engine:
             evaluation = EvaluationConfig.from_mapping(sections["evaluation"])
             lengths = tuple(sorted(task.lengths if isinstance(evaluation.lengths, str) else evaluation.lengths))
             added = evaluation.added
-        metrics = recorded_metrics(task, _model_metrics(sections["model"]), added, lengths or task.lengths)
+        metrics = recorded_metrics(task, _read_model_metrics(sections["model"]), added, lengths or task.lengths)
         first = task.distributions[0].name
         return DeclaredObjective(metrics=metrics, averages=averages, lengths=lengths, distribution=first)
 
@@ -158,7 +158,7 @@ class Engine:
         members = list(members)
         both = dict.fromkeys((member.model, member.task) for member in members)
         reasons = ((model, model.explain_loop(task)) for model, task in both)
-        shares = describe_start_shares((member.steps, _start_shares(member)) for member in members)
+        shares = describe_start_shares((member.steps, _find_start_shares(member)) for member in members)
         looped = [
             (
                 "model",
@@ -198,7 +198,7 @@ class Engine:
         rows = math.ceil(member.training.batch_size / member.training.accumulation)
         sizes = {
             "model": (
-                _trained_bytes(member),
+                _count_trained_bytes(member),
                 "with this task, the weights, gradient and optimizer state of one seed take",
             ),
             "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
@@ -212,19 +212,19 @@ class Engine:
 
     def kept_bytes(self, member: MemberConfig) -> int:
         """Return the bytes of the weights of all averages that are kept."""
-        return _weights_bytes(member) * len(averages_kept(member))
+        return _count_weights_bytes(member) * len(averages_kept(member))
 
     def pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
         """Return the cost of packs of one structure, in operations; a step has a fixed cost beside its members'."""
         least, largest = (LEAST_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
-        cost = cost_of(member)
+        cost = estimate_cost(member)
         steps = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps
         looped = steps if member.model.explain_loop(member.task) else 0.0
         return PackCost(
             largest=largest,
             bytes_per_member=max(least, cost.bytes_per_member),
             per_pack=steps - looped,
-            per_member=cost.flops_per_step * equivalent_steps(member) + looped,
+            per_member=cost.flops_per_step * count_equivalent_steps(member) + looped,
         )
 
     def rough_seconds(self, member: MemberConfig) -> float:
@@ -252,7 +252,7 @@ class Engine:
 
     def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
         """Return versions and device of torch in this process, and the threads that `run` will use."""
-        return {**environment(work["code"], gpus=work["gpus"]), "threads": work["cpus"]}
+        return {**read_environment(work["code"], gpus=work["gpus"]), "threads": work["cpus"]}
 
     def run(self, work: Mapping[str, Any], members: list[MemberConfig], reporter: Reporter, checkpoints: Any) -> None:
         """Train a pack in this process, resuming from its newest good checkpoint if there is one."""
@@ -262,7 +262,7 @@ class Engine:
 
         torch.set_num_threads(work["cpus"])
         if work["gpus"] and torch.cuda.is_available():
-            hold_to_share(work["gpus"])
+            limit_gpu_memory(work["gpus"])
         train(
             members,
             reporter,
@@ -275,7 +275,7 @@ class Engine:
         )
 
 
-def measured_by(member: MemberConfig) -> Measurements:
+def list_measurements(member: MemberConfig) -> Measurements:
     """Return the metrics, lengths and averages of a member of the engine, by today's classes."""
     task = member.task
     trained = {
@@ -292,11 +292,11 @@ def measured_by(member: MemberConfig) -> Measurements:
         trained=trained,
         technical=tuple(technical_keys(member)),
         axis=member.evaluation.axis,
-        start_shares=_start_shares(member),
+        start_shares=_find_start_shares(member),
     )
 
 
-def _start_shares(member: MemberConfig) -> StartShares:
+def _find_start_shares(member: MemberConfig) -> StartShares:
     """Return the averages that still are largely the weights they started from after the last step."""
     steps, averages = member.steps, member.training.averages
     shares = {label: average.start_share(steps) for label, average in averages.items()}
@@ -313,7 +313,7 @@ def choose_earlier(
     return next(complete, paths[-1] if paths else None)
 
 
-def cost_of(member: MemberConfig) -> Cost:
+def estimate_cost(member: MemberConfig) -> Cost:
     """Return the cost of a member. Raises UserError if its task and model cannot take a step."""
     try:
         return estimate(member)
@@ -328,7 +328,7 @@ def cost_of(member: MemberConfig) -> Cost:
         ) from error
 
 
-def equivalent_steps(member: MemberConfig) -> float:
+def count_equivalent_steps(member: MemberConfig) -> float:
     """Return the training steps plus the cost of evaluations in steps."""
     steps, evaluation = member.training.steps, member.evaluation
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
@@ -336,7 +336,7 @@ def equivalent_steps(member: MemberConfig) -> float:
     return steps + EVALUATED * member.evaluation_passes * rows / member.training.batch_size
 
 
-def _weights_bytes(member: MemberConfig) -> int:
+def _count_weights_bytes(member: MemberConfig) -> int:
     """Return the bytes of one member's weights."""
     width = 8 if member.training.dtype == "float64" else 4
     return width * _count_parameters(member.model, member.task)
@@ -351,7 +351,7 @@ def _count_parameters(model: Model, task: Task) -> int:
         return 0
 
 
-def _model_metrics(section: Any) -> Mapping[str, str]:
+def _read_model_metrics(section: Any) -> Mapping[str, str]:
     """Return the model's own metrics with their directions; none if it cannot be built."""
     try:
         return dict(registry.build("model", _as_section(section)).metrics)
@@ -374,7 +374,7 @@ def _is_users_own(settings: Settings) -> bool:
     return not type(settings).__module__.startswith("trainers.")
 
 
-def _trained_bytes(member: MemberConfig) -> int:
+def _count_trained_bytes(member: MemberConfig) -> int:
     """Return the bytes of one member in training; 0 if they cannot be told, which the trial of the model reports."""
     try:
         return trained_bytes(member)

@@ -25,7 +25,7 @@ VARIABLES = (
 )
 
 
-def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, str | int | bool]:
+def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, str | int | bool]:
     """Return the environment of this process for a pack that will be trained here; `code` are the modules of `imports`.
 
     Variables that are not set are left out. Threads are those that torch uses in one operation.
@@ -34,20 +34,20 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
 
     from trainers.tensors.precision import mkl_order_problem
 
-    settings: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_versions()}
+    settings: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_read_versions()}
     cuda = bool(gpus) and torch.cuda.is_available()
     settings["cuda"] = torch.version.cuda if cuda else None
     if cuda:
         settings["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     settings |= {
         "device": torch.cuda.get_device_name() if cuda else "cpu",
-        "processor": _processor(),
+        "processor": _read_processor(),
         "cpu capability": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
         "float32 products": torch.get_float32_matmul_precision(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         **{name: os.environ.get(name) for name in VARIABLES},
-        ENGINE: trainers_digest(),
+        ENGINE: compute_trainers_digest(),
         **{f"{MODULE}{fields['module']}": fields["sha256"][:16] for fields in code},
     }
     if mkl_order_problem():
@@ -56,7 +56,7 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
 
 
 @cache
-def trainers_digest() -> str:
+def compute_trainers_digest() -> str:
     """Return the digest of `trainers` as it was at the first call.
 
     Every process calls this soon after the import of `trainers` and before it trains: later edits do not run in it.
@@ -65,12 +65,12 @@ def trainers_digest() -> str:
 
 
 @cache
-def _versions() -> dict[str, str | None]:
+def _read_versions() -> dict[str, str | None]:
     return {name: version(name) for name in PACKAGES}
 
 
 @cache
-def _processor() -> str:
+def _read_processor() -> str:
     """Return the name of the processor, from /proc/cpuinfo on Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()

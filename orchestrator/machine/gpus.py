@@ -14,7 +14,7 @@ _BY_TORCH = (
 )
 
 
-def gpus_here() -> list[float]:
+def read_gpu_memories() -> list[float]:
     """Return the memory in bytes of GPUs here, or of those in CUDA_VISIBLE_DEVICES, which may be parts (MIG)."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):
@@ -30,14 +30,14 @@ def gpus_here() -> list[float]:
     return _ask_torch()
 
 
-def mig_parts() -> list[str]:
+def list_mig_parts() -> list[str]:
     """Return the parts of cards (MIG) that CUDA_VISIBLE_DEVICES names."""
     return [
         device for device in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device.strip().startswith("MIG-")
     ]
 
 
-def smallest_share(memories: list[float], gpus: float) -> float:
+def compute_smallest_share(memories: list[float], gpus: float) -> float:
     """Return the memory of the smallest of these GPUs that a pack with `gpus` GPUs, or a part of one, may use."""
     return min(memories, default=UNKNOWN) * min(1.0, gpus)
 
@@ -47,19 +47,19 @@ def count_gpu_packs(available: float, gpus: float) -> int:
     return int(available + 1e-9) * int(1 / gpus + 1e-9) if gpus < 1 else int(available / gpus + 1e-9)
 
 
-def gpu_slots(gpus: float) -> list[str]:
+def list_gpu_slots(gpus: float) -> list[str]:
     """Return CUDA_VISIBLE_DEVICES for each of the packs with `gpus` GPUs that the GPUs here hold at once.
 
     On two GPUs: 0.5 -> ["0", "1", "0", "1"], 2 -> ["0,1"].
     """
-    count, visible = len(gpus_here()), os.environ.get("CUDA_VISIBLE_DEVICES")
+    count, visible = len(read_gpu_memories()), os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [name.strip() for name in visible.split(",")][:count] if visible else list(map(str, range(count)))
     size = max(1, int(gpus))
     slots = [",".join(names[first : first + size]) for first in range(0, count - size + 1, size)]
     return slots * int(1 / gpus + 1e-9) if gpus < 1 else slots
 
 
-def hold_to_share(gpus: float) -> None:
+def limit_gpu_memory(gpus: float) -> None:
     """Limit the GPU memory of torch in this process to the share of a pack, if packs share a GPU."""
     import torch
 

@@ -13,7 +13,7 @@ from orchestrator.errors import OutOfSpace
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # a full disk, a quota, a limit on the size of files
 
 
-def out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace | None:
+def find_out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace | None:
     """Return an OutOfSpace error if a full disk caused `error`, else None.
 
     `folder` is the folder that was written to, if the error does not name a file.
@@ -29,7 +29,7 @@ def out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace | None
     return None
 
 
-def out_of_memory(error: BaseException) -> str | None:
+def describe_out_of_memory(error: BaseException) -> str | None:
     """Return a message if missing memory caused `error`, else None."""
     words = ("start new thread", "failed to map segment", "allocate memory")  # messages of threads, libraries and torch
     by_name = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
@@ -42,12 +42,12 @@ def out_of_memory(error: BaseException) -> str | None:
 
 
 @contextmanager
-def raising_out_of_space(folder: Path) -> Iterator[None]:
+def raise_out_of_space(folder: Path) -> Iterator[None]:
     """Raise OutOfSpace instead of any error that a full disk caused."""
     try:
         yield
     except Exception as error:
-        if (full := out_of_space(error, folder)) is not None:
+        if (full := find_out_of_space(error, folder)) is not None:
             raise full from error
         raise
 

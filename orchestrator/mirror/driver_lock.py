@@ -33,13 +33,15 @@ class DriverLock:
 
         locked: whether the caller holds the lock of the local folder, so that no other process drives from it.
         """
-        last = _last_driver(self._store)
-        is_ours = locked and self._file.exists() and self._file.read_text() == str(_number(last))  # then it is dead
+        last = _find_last_driver(self._store)
+        is_ours = (
+            locked and self._file.exists() and self._file.read_text() == str(_parse_number(last))
+        )  # then it is dead
         if last and not is_ours:
             self._refuse_alive(last)
 
         # The next number, which only one driver gets; a second write shows whether the storage knows conditions.
-        name, heartbeat = f"{DRIVERS}/{_number(last) + 1:06d}.json", self._heartbeat()
+        name, heartbeat = f"{DRIVERS}/{_parse_number(last) + 1:06d}.json", self._heartbeat()
         if self._store.create(name, heartbeat) != heartbeat:
             raise self._locked()
         if self._store.create(name, ENDED) != heartbeat:
@@ -47,7 +49,7 @@ class DriverLock:
                 f"{self._store.address} cannot be used: it has no conditional writes (If-None-Match), which the "
                 "lock of a sweep needs"
             )
-        self.number = _number(name)
+        self.number = _parse_number(name)
 
     def write_number(self) -> None:
         """Write our number to the local folder, so that its next driver need not wait if this one is killed."""
@@ -56,7 +58,7 @@ class DriverLock:
     def beat(self) -> None:
         """Show that this driver is alive, if that is due; raises TakenLedger if another one has taken over."""
         if time.monotonic() - self._beaten > HEARTBEAT_SECONDS:
-            if _number(_last_driver(self._store)) != self.number:
+            if _parse_number(_find_last_driver(self._store)) != self.number:
                 self._taken_by = describe_driver(self._store)
                 self.refuse_taken()
             self._store.write(f"{DRIVERS}/{self.number:06d}.json", self._heartbeat())
@@ -95,7 +97,7 @@ class DriverLock:
 
 def read_driver(store: ObjectStore) -> Owner | None:
     """Return the last driver of a sweep; None if it has ended or there is none."""
-    last = _last_driver(store)
+    last = _find_last_driver(store)
     return parse_owner(store.read([last])[last]) if last else None
 
 
@@ -105,9 +107,9 @@ def describe_driver(store: ObjectStore) -> str:
     return driver.describe(time.time()) if driver else "an unknown process"
 
 
-def _last_driver(store: ObjectStore) -> str:
+def _find_last_driver(store: ObjectStore) -> str:
     return max(store.sizes(DRIVERS), default="")
 
 
-def _number(name: str) -> int:
+def _parse_number(name: str) -> int:
     return int(Path(name).stem) if name else 0

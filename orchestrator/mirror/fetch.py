@@ -53,7 +53,7 @@ def fetch_sweep(folder: Path) -> None:
     if address_of(folder) is None:
         return
     store = ObjectStore.for_copy(folder)
-    if not last_ledger(store):
+    if not find_last_ledger(store):
         return
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK_FILE, timeout=PATIENCE_SECONDS)
@@ -75,17 +75,17 @@ def fetch_sweep(folder: Path) -> None:
             (folder / OWNER_FILE).unlink(missing_ok=True)
 
 
-def ledger_name(number: int, content: bytes) -> str:
+def make_ledger_name(number: int, content: bytes) -> str:
     """Return the name of a ledger as a driver has copied it: its number, the bytes, the checksum of the last line."""
     return f"{LEDGERS}/{number:06d}-{len(content):012d}-{content[-19:-3].decode()}.jsonl"
 
 
-def ledger_size(name: str) -> int:
+def parse_ledger_size(name: str) -> int:
     """Return the bytes of a ledger that its name has, 0 without one."""
     return int(name.split("-")[1]) if name else 0
 
 
-def last_ledger(store: ObjectStore) -> str:
+def find_last_ledger(store: ObjectStore) -> str:
     """Return the name of the ledger that counts, "" without one. One that is not as long as named was cut short."""
     sizes = store.sizes(LEDGERS)
     return max((name for name, size in sizes.items() if f"-{size:012d}-" in name), default="")
@@ -96,10 +96,10 @@ def read_newer(store: ObjectStore, folder: Path) -> bytes:
 
     Raises DivergedLedger if each has records that the other lacks.
     """
-    path, name = folder / LEDGER_FILE, last_ledger(store)
+    path, name = folder / LEDGER_FILE, find_last_ledger(store)
     content = path.read_bytes() if path.exists() else b""
     local = content[: content.rfind(b"\n") + 1]
-    if not name or name.endswith(ledger_name(0, local).partition("-")[2]):  # the same one
+    if not name or name.endswith(make_ledger_name(0, local).partition("-")[2]):  # the same one
         return b""
     remote = store.read([name])[name]
     if not local.startswith(remote) and not remote.startswith(local):

@@ -14,7 +14,14 @@ from typing import Any
 from orchestrator.addresses import address_of
 from orchestrator.errors import LengthwiseError, StorageError, StorageRefused, SweepLocked, TakenLedger
 from orchestrator.mirror.driver_lock import DriverLock
-from orchestrator.mirror.fetch import LEDGERS, fetch_sweep, last_ledger, ledger_name, ledger_size, read_newer
+from orchestrator.mirror.fetch import (
+    LEDGERS,
+    fetch_sweep,
+    find_last_ledger,
+    make_ledger_name,
+    parse_ledger_size,
+    read_newer,
+)
 from orchestrator.record.kept.curves import CURVES_FOLDER
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
@@ -64,7 +71,7 @@ def open_ledger(folder: Path) -> Ledger:
         raise
 
 
-def copy_now(ledger: Ledger) -> str | None:
+def copy_at_start(ledger: Ledger) -> str | None:
     """Copy a sweep to its address before training begins; return a sentence if that failed for seconds."""
     if not isinstance(ledger, MirroredLedger) or ledger.try_to_copy():
         return None
@@ -79,7 +86,7 @@ class MirroredLedger(Ledger):
     def mirror_to(self, store: ObjectStore, driver: DriverLock) -> "MirroredLedger":
         """Copy to a store from now on."""
         self.address, self._driver, self._store = store.address, driver, store
-        self._ledgers, self._copied = list(store.sizes(LEDGERS)), ledger_size(last_ledger(store))
+        self._ledgers, self._copied = list(store.sizes(LEDGERS)), parse_ledger_size(find_last_ledger(store))
         sizes = {name: size for name, size in store.sizes(CURVES_FOLDER).items() if (self.folder / name).exists()}
         self._curves = {name for name, size in sizes.items() if (self.folder / name).stat().st_size == size}
         self._sent = dict[str, tuple[int, int]]()  # changed and size of other files as they are at the address
@@ -157,7 +164,7 @@ class MirroredLedger(Ledger):
         if size > self._copied:
             with self.path.open("rb") as file:
                 content = file.read(size)
-            store.write(name := ledger_name(driver.number, content), content)
+            store.write(name := make_ledger_name(driver.number, content), content)
             self._copied, self._ledgers = size, [*self._ledgers, name]
             store.delete(self._ledgers[:-2])
             self._ledgers = self._ledgers[-2:]

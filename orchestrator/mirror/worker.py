@@ -21,7 +21,7 @@ from trainers.files.checkpoint import Checkpoints, Snapshot
 ANSWER_SECONDS = 0.5
 
 
-def on_this_machine(work: dict[str, Any]) -> dict[str, Any]:
+def move_folders(work: dict[str, Any]) -> dict[str, Any]:
     """Return decoded work of a sweep that has an address, with the folders that it has on this machine."""
     of_driver, of_worker = Path(work["folder"]).parent, local_copy(work["address"]).parent
 
@@ -36,7 +36,7 @@ def on_this_machine(work: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def fetch_for(work: Mapping[str, Any]) -> None:
+def fetch_files(work: Mapping[str, Any]) -> None:
     """Get the code, the checkpoints and the earlier states that a pack needs; raises StorageError, StorageRefused."""
     store, folder = ObjectStore(work["address"]), Path(work["folder"])
     for fields in work["code"]:

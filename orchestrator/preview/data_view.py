@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from orchestrator.engine.engine import measured_by
+from orchestrator.engine.engine import list_measurements
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import build_configurations, check_data
 from orchestrator.plan.distributions import describe_evaluated
@@ -38,7 +38,7 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
     return [
         f"{spec.name}: task {member.task.name}, {which}, seed {member.seed}",
         f"trained on lengths {spans(member.task.trained_lengths)}, "
-        f"evaluated at {describe_evaluated(measured_by(member))}",
+        f"evaluated at {describe_evaluated(list_measurements(member))}",
         "",
         *example_lines(read_examples(member, count), list_annotations(member)),
     ]

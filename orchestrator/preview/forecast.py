@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import psutil
 
-from orchestrator.engine.engine import LARGEST_PACK_CPU, cost_of, equivalent_steps, measured_by
-from orchestrator.machine.gpus import count_gpu_packs, gpus_here, smallest_share
+from orchestrator.engine.engine import LARGEST_PACK_CPU, count_equivalent_steps, estimate_cost, list_measurements
+from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, read_gpu_memories
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.configurations import Configuration, list_trainer_warnings
@@ -100,7 +100,7 @@ def _forecast_engine(
     packs = [pack for packs_of_round in packs_of_rounds for pack in packs_of_round]
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
-    costs = {key: cost_of(member) for key, member in examples.items()}
+    costs = {key: estimate_cost(member) for key, member in examples.items()}
     step_seconds = _measure_steps(packs, examples, costs)
 
     # The member-steps of packs by round; later generations of a search are assumed to cost as much as the first.
@@ -134,7 +134,7 @@ def _forecast_engine(
         ("steps", spans(sorted({pack.steps for pack in packs}))),
         (
             "evaluated at",
-            "; ".join(dict.fromkeys(describe_evaluated(measured_by(member)) for member in examples.values())),
+            "; ".join(dict.fromkeys(describe_evaluated(list_measurements(member)) for member in examples.values())),
         ),
         ("parameters", f"{parameters} per member"),
         ("memory", f"about {_mebibytes(memory)} for the largest pack"),
@@ -158,7 +158,7 @@ def _forecast_program(
     """Return rows on steps, reports and time of a sweep of a program, and the use of its budget."""
     resources = spec.resources
     example = distinct[0].member(spec.seeds[0])
-    at_once = workers or local.this_machine(resources.cpus, most=resources.workers, gpus=resources.gpus).workers
+    at_once = workers or local.describe_machine(resources.cpus, most=resources.workers, gpus=resources.gpus).workers
     members = search.count_configurations(spec) / len(distinct) * sum(part.members * part.share for part in rounds)
 
     # The time of a member: measured, or from the sweep file.
@@ -194,7 +194,7 @@ def _measure_steps(
     for pack in packs:
         sizes.setdefault(pack.structural_key, len(pack.members))
     work = {
-        key: costs[key].flops_per_step * equivalent_steps(member) / member.training.steps
+        key: costs[key].flops_per_step * count_equivalent_steps(member) / member.training.steps
         for key, member in examples.items()
     }
     measured = sorted(sizes, key=lambda key: -work[key] * sizes[key] * examples[key].training.steps)[:MEASURED]
@@ -234,15 +234,15 @@ def find_cluster(spec: SweepSpec, workers: int | None) -> Cluster:
     gpus = spec.resources.gpus
     if spec.resources.scheduler == "inline":
         refuse_workers("inline", workers)
-        return inline.this_process(gpus)
+        return inline.describe_process(gpus)
     if gpus:
-        memory = gpus_here()
+        memory = read_gpu_memories()
         return Cluster(
             workers=workers or min(max(1, count_gpu_packs(len(memory), gpus)), spec.resources.workers or sys.maxsize),
-            bytes_per_worker=smallest_share(memory, gpus),
+            bytes_per_worker=compute_smallest_share(memory, gpus),
             description="the GPUs of this machine",
         )
-    return local.this_machine(spec.resources.cpus, workers, spec.resources.workers)
+    return local.describe_machine(spec.resources.cpus, workers, spec.resources.workers)
 
 
 def _mebibytes(count: float) -> str:

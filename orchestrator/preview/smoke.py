@@ -19,7 +19,7 @@ from orchestrator.plan.checks.soundness import build_configurations, build_drawn
 from orchestrator.plan.configurations import Configuration
 from orchestrator.program.ends import ProgramEnded
 from orchestrator.record.kept.code import make_worker_modules
-from orchestrator.running.driving.work import solo_work
+from orchestrator.running.driving.work import make_solo_work
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.text.wording import counted, duration, label
@@ -140,7 +140,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
                 target.write_bytes((source.root / file).read_bytes())
 
         # Run the member, paused at its first report.
-        work = solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
+        work = make_solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
         work |= {"pause_at": min(member.every or member.steps, member.steps), "objective": spec.objective.model_dump()}
         began, report, name = time.monotonic(), _FirstReport(), label(configuration.number)
         files = frozenset(str(source.root / file) for source in sources for file in source.files)

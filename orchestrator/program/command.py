@@ -25,7 +25,7 @@ _OPTION = re.compile(r"--?[^=$]+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Values:
+class PlaceholderValues:
     """The values of the placeholders for one member; `config` may be nested."""
 
     config: Mapping[str, Any]
@@ -42,85 +42,89 @@ def split_command(command: str) -> list[str]:
     return shlex.split(command)
 
 
-def unknown_placeholders(words: Iterable[str], config_keys: Iterable[str]) -> list[Problem]:
+def find_unknown_placeholders(words: Iterable[str], config_keys: Iterable[str]) -> list[Problem]:
     """Return a problem for each placeholder without a value; `config_keys` are dotted, without `config.`."""
     allowed = [*ARGUMENTS, *SINGLE, *(f"config.{key}" for key in config_keys)]
     problems = []
     for word in words:
-        for name in sorted(_names([word])):
+        for name in sorted(_find_placeholders([word])):
             if name not in allowed:
                 meant = f"config.{name}" if f"config.{name}" in allowed else nearest(name, allowed)
-                problems.append(_problem(f"unknown placeholder ${{{name}}}", word, ", ".join(allowed), meant))
+                problems.append(_make_problem(f"unknown placeholder ${{{name}}}", word, ", ".join(allowed), meant))
             elif name in ARGUMENTS and word != f"${{{name}}}":
-                problems.append(_problem(f"${{{name}}} gives several words, so it must be a word of its own", word))
+                problems.append(
+                    _make_problem(f"${{{name}}} gives several words, so it must be a word of its own", word)
+                )
     return problems
 
 
-def fill_words(words: Sequence[str], values: Values) -> list[str]:
+def fill_words(words: Sequence[str], values: PlaceholderValues) -> list[str]:
     """Return the words with every placeholder replaced; an option whose value is null is left out."""
-    known = {name: getattr(values, name) for name in SINGLE} | dict(_dotted(values.config, "config."))
-    elsewhere = _names(words)
+    known = {name: getattr(values, name) for name in SINGLE} | dict(list_dotted(values.config, "config."))
+    elsewhere = _find_placeholders(words)
     arguments = {
         key.removeprefix("config."): known[key]
-        for key in (*dict(_dotted(values.config, "config.")), "seed")
+        for key in (*dict(list_dotted(values.config, "config.")), "seed")
         if key not in elsewhere and known[key] is not None and not isinstance(known[key], Mapping)
     }
     filled: list[str] = []
     for before, word in zip(["", *words], words, strict=False):
-        names = _names([word])
+        names = _find_placeholders([word])
         if names & set(ARGUMENTS):
-            filled += _options(arguments, names.pop())
+            filled += _make_arguments(arguments, names.pop())
         elif any(known[name] is None for name in names):
             # Of `--lr ${config.lr}` both words are left out.
             if _PLACEHOLDER.fullmatch(word) and _OPTION.fullmatch(before):
                 filled.pop()
         else:
-            filled.append(_PLACEHOLDER.sub(lambda match: "${" if match[1] is None else _text(known[match[1]]), word))
+            filled.append(
+                _PLACEHOLDER.sub(lambda match: "${" if match[1] is None else _format_value(known[match[1]]), word)
+            )
     return filled
 
 
-def hands_over(words: Iterable[str], key: str, files: Iterable[Path] = ()) -> bool:
+def receives_key(words: Iterable[str], key: str, files: Iterable[Path] = ()) -> bool:
     """Return whether a program receives `key`, "seed" or "config.KEY", by its words or in its files by the client."""
-    names = _names(words)
+    names = _find_placeholders(words)
     parts = key.split(".")
     prefixes = {".".join(parts[: count + 1]) for count in range(len(parts))}
     if names & {*ARGUMENTS, *prefixes} or (parts[0] == "config" and "config_file" in names):
         return True
-    return any(_reads(path.read_text(encoding="utf-8", errors="replace"), parts[0]) for path in files)
+    return any(_reads_key(path.read_text(encoding="utf-8", errors="replace"), parts[0]) for path in files)
 
 
-def _reads(code: str, key: str) -> bool:
+def _reads_key(code: str, key: str) -> bool:
     """Return whether a file reads `key` of the client, not of the arguments that it has parsed itself."""
     for name in re.findall(r"(\w+)\s*=\s*[\w.()]*parse_args\(", code):
         code = re.sub(rf"\b{name}\.{key}\b", "", code)
     return re.search(rf"LENGTHWISE_{key.upper()}\b|\blengthwise\b.*\.{key}\b", code, re.DOTALL) is not None
 
 
-def _names(words: Iterable[str]) -> set[str]:
+def _find_placeholders(words: Iterable[str]) -> set[str]:
     return {match[1] for word in words for match in _PLACEHOLDER.finditer(word) if match[1] is not None}
 
 
-def _dotted(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def list_dotted(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield every value of a nested mapping with its dotted key, the inner mappings too."""
     for key, value in values.items():
         yield f"{prefix}{key}", value
         if isinstance(value, Mapping):
-            yield from _dotted(value, f"{prefix}{key}.")
+            yield from list_dotted(value, f"{prefix}{key}.")
 
 
-def _options(arguments: Mapping[str, Any], placeholder: str) -> Iterator[str]:
+def _make_arguments(arguments: Mapping[str, Any], placeholder: str) -> Iterator[str]:
     hyphens = "" if placeholder == "args_no_hyphens" else "--"
     for key, value in arguments.items():
         if placeholder == "args_no_boolean_flags" and isinstance(value, bool):
             yield from [f"--{key}"] * value
         else:
-            yield f"{hyphens}{key}={_text(value)}"
+            yield f"{hyphens}{key}={_format_value(value)}"
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a value as a word: booleans as True and False, lists and mappings as JSON without spaces."""
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list | tuple | Mapping) else str(value)
 
 
-def _problem(message: str, word: str, allowed: str | None = None, meant: str | None = None) -> Problem:
+def _make_problem(message: str, word: str, allowed: str | None = None, meant: str | None = None) -> Problem:
     return Problem(key="program.command", message=message, given=word, allowed=allowed, nearest=meant)

@@ -41,12 +41,12 @@ def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, 
     advanced = completed > start_step
     if reason is None and code == AGAIN:
         return True
-    trace = shown_log(log)
-    line = _error_line(trace)
+    trace = read_log(log)
+    line = _find_error_line(trace)
     _refuse_full_disk(log, line)
     if reason is not None:
         raise ProgramEnded(
-            f"{reason}, {where}", trace, again="hours" not in reason or not _were_used_up(log.parent, completed)
+            f"{reason}, {where}", trace, again="hours" not in reason or not _were_hours_used_up(log.parent, completed)
         )
     if code == 0:
         raise ProgramEnded(f"it ended {where}, without {reports.describe_missing()}", trace, again=False)
@@ -69,7 +69,7 @@ def _refuse_full_disk(log: Path, line: str) -> None:
         probe.unlink(missing_ok=True)
 
 
-def _were_used_up(folder: Path, completed: int) -> bool:
+def _were_hours_used_up(folder: Path, completed: int) -> bool:
     """Return whether `member_hours` have been used up at this step before, and note that they are now."""
     note, step = folder / "member_hours_used_up_at", str(completed)
     before = note.read_text() if note.exists() else ""
@@ -77,14 +77,14 @@ def _were_used_up(folder: Path, completed: int) -> bool:
     return before == step
 
 
-def _error_line(log: str | None) -> str:
+def _find_error_line(log: str | None) -> str:
     """Return the line of a log that says why the program failed: that of the last exception, else the last one."""
     lines = (log or "").strip().splitlines() or ["its log is empty"]
     last = max((i for i, line in enumerate(lines) if line.startswith("Traceback ")), default=len(lines))
     return next((line for line in lines[last + 1 :] if not line.startswith(" ")), lines[-1]).strip()[:_LONGEST_LINE]
 
 
-def shown_log(log: Path) -> str | None:
+def read_log(log: Path) -> str | None:
     """Return the first and the last lines of a log, None if there is none."""
     if not log.exists():
         return None

@@ -39,10 +39,10 @@ def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
 
     def check_worker(number: int, frame: object) -> None:
         if os.getppid() != worker:
-            _kill(keeper, _WORKER_ENDED)
+            _send_signal(keeper, _WORKER_ENDED)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, lambda number, _: _kill(keeper, number))
+        signal.signal(number, lambda number, _: _send_signal(keeper, number))
     signal.signal(signal.SIGALRM, check_worker)
     signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_LOOKS)
     code = os.waitstatus_to_exitcode(os.waitpid(keeper, 0)[1])
@@ -69,7 +69,7 @@ def keep(parent: int, lock: int, grace: float, words: list[str]) -> int:
     if LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     os.set_inheritable(lock, False)
-    program = _start(words)
+    program = _start_program(words)
     os.pwrite(lock, b"%d\n" % program, 0)
 
     status: int | None = None
@@ -106,7 +106,7 @@ def keep(parent: int, lock: int, grace: float, words: list[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _start(words: list[str]) -> int:
+def _start_program(words: list[str]) -> int:
     """Start the program in a session of its own and return its process id."""
     keeper = os.getpid()
     program = os.fork()
@@ -128,11 +128,11 @@ def _start(words: list[str]) -> int:
 
 def _signal_all(program: int, number: int) -> None:
     """Send a signal to every process below the keeper; without /proc to the program's group."""
-    for process in _descendants() if LINUX else [-program]:
-        _kill(process, number)
+    for process in _list_descendants() if LINUX else [-program]:
+        _send_signal(process, number)
 
 
-def _kill(process: int, number: int) -> None:
+def _send_signal(process: int, number: int) -> None:
     """Send a signal to a process that may have ended."""
     try:  # noqa: SIM105 - contextlib takes long to import
         os.kill(process, number)
@@ -150,7 +150,7 @@ def _has_children() -> bool:
     return True
 
 
-def _descendants() -> list[int]:
+def _list_descendants() -> list[int]:
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - pathlib, too
         try:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.interface.measurements import Measurements
-from orchestrator.program.command import split_command, unknown_placeholders
+from orchestrator.program.command import find_unknown_placeholders, split_command
 from trainers.errors import Problem, nearest
 from trainers.settings.fields import Settings, setting
 from trainers.settings.identity import digest, identity, structure
@@ -110,7 +110,7 @@ class ProgramEvaluation(Settings):
                 message = f"{direction!r} is no direction"
                 yield Problem(key=f"metrics.{name}", given=metric, message=message, allowed=allowed, nearest=close)
             if isinstance(metric, Mapping):
-                yield from _metric_problems(name, metric)
+                yield from _find_metric_problems(name, metric)
         trained = self.trained_lengths
         if isinstance(trained, Mapping) and (trained.keys() != {"up_to"} or not _is_config_key(trained["up_to"])):
             message = "is neither a list of lengths nor {up_to: config.KEY}"
@@ -139,7 +139,7 @@ class ProgramMember(Settings):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of placeholders without a value, and of a trained length that the config does not have."""
-        yield from unknown_placeholders(self.program.words, dotted_keys(self.config))
+        yield from find_unknown_placeholders(self.program.words, dotted_keys(self.config))
         trained = self.evaluation.trained_lengths
         if isinstance(trained, Mapping) and self._longest_trained() is None:
             key, known = trained["up_to"], [f"config.{key}" for key in dotted_keys(self.config)]
@@ -214,7 +214,7 @@ def dotted_keys(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from dotted_keys(value, f"{prefix}{key}.")
 
 
-def _metric_problems(name: str, metric: Mapping[str, Any]) -> Iterable[Problem]:
+def _find_metric_problems(name: str, metric: Mapping[str, Any]) -> Iterable[Problem]:
     for key in metric.keys() - {"direction", "lengths"}:
         close = nearest(key, ("direction", "lengths"))
         yield Problem(key=f"metrics.{name}.{key}", message="unknown key", allowed="direction, lengths", nearest=close)

@@ -27,7 +27,7 @@ _LOCK_VARIABLE = "LENGTHWISE_LOCK"
 
 
 @dataclass(frozen=True)
-class Lock:
+class MemberLock:
     """The lock of a member on this node, held by the keeper until the last process of the attempt has ended."""
 
     path: Path
@@ -38,7 +38,7 @@ class Lock:
         os.close(self.descriptor)
 
 
-def try_lock(path: Path) -> Lock | None:
+def try_lock(path: Path) -> MemberLock | None:
     """Lock a member for a new attempt; None while processes of an earlier one are alive.
 
     Processes that an earlier attempt left without a keeper are killed. Where the file system has no locks (some NFS),
@@ -54,7 +54,7 @@ def try_lock(path: Path) -> Lock | None:
     except OSError:
         pass
     os.ftruncate(descriptor, 0)  # of the process id that an earlier keeper has written
-    lock = Lock(path.absolute(), descriptor)
+    lock = MemberLock(path.absolute(), descriptor)
     if not is_first and sys.platform == "linux":
         kill_leftovers(lock.path)
     return lock
@@ -100,7 +100,9 @@ class Process:
         return code
 
 
-def start(words: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, lock: Lock, grace: float) -> Process:
+def start_program(
+    words: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, lock: MemberLock, grace: float
+) -> Process:
     """Start a program whose output is appended to `log`; `lock` belongs to its keeper from now on.
 
     `env` is its whole environment; ranks that an outer srun or mpirun gave to this worker are left out of it.
@@ -132,14 +134,14 @@ def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
             os.killpg(int(lock.read_text()), signal.SIGKILL)
         return
     deadline = time.monotonic() + seconds
-    while (alive := _processes_of(lock)) and time.monotonic() < deadline:
+    while (alive := _find_processes(lock)) and time.monotonic() < deadline:
         for process in alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
         time.sleep(0.02)
 
 
-def _processes_of(lock: Path) -> list[int]:
+def _find_processes(lock: Path) -> list[int]:
     variable = f"{_LOCK_VARIABLE}={lock}".encode()
     processes = []
     for folder in Path("/proc").iterdir():

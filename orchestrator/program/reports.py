@@ -39,7 +39,7 @@ class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it p
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declared:
+class DeclaredReports:
     """The allowed reports of a program: steps, averages, lengths of each metric, all lengths in the ledger's order."""
 
     steps: int
@@ -96,7 +96,7 @@ class ReportedStep:
     loss: float
 
 
-def parse_report(line: str, declared: Declared) -> Report:
+def parse_report(line: str, declared: DeclaredReports) -> Report:
     """Return the report in a line; raises ValueError with the problem and the allowed values."""
     try:
         fields = json.loads(line)
@@ -120,7 +120,7 @@ def parse_report(line: str, declared: Declared) -> Report:
     if not isinstance(curves, dict):
         raise ValueError("`curves` must be an object of metrics")
     parsed = {name: _parse_curve(name, curve, declared) for name, curve in curves.items()}
-    loss = _number("loss", fields.get("loss"))
+    loss = _parse_number("loss", fields.get("loss"))
     return Report(step=step, average=average, curves=parsed, loss=loss)
 
 
@@ -132,7 +132,7 @@ class MergedReports:
     stopped early, None if it did not; later lines are not read.
     """
 
-    def __init__(self, declared: Declared) -> None:
+    def __init__(self, declared: DeclaredReports) -> None:
         self.declared = declared
         self.completed = self.last_step = self.repeated = 0
         self.failed: int | None = None
@@ -205,7 +205,7 @@ class MergedReports:
         # A later step completes an earlier one; curves that a step has already are compared.
         complete = self.finish() if step > last else []
         self.last_step = max(last, step)
-        values_KL = _curves_array(report.curves, self.declared)
+        values_KL = _make_array(report.curves, self.declared)
         if (step, average) in self._curves:
             self.repeated += not np.array_equal(self._curves[step, average], values_KL, equal_nan=True)
         elif self.declared.is_due(step) and step > self.completed:
@@ -235,19 +235,19 @@ class MergedReports:
 
     def _complete(self, step: int) -> ReportedStep:
         self.completed = step
-        missing_KL = _curves_array({}, self.declared)
+        missing_KL = _make_array({}, self.declared)
         values_AKL = np.stack([self._curves.get((step, name), missing_KL) for name in self.declared.averages])
         return ReportedStep(step=step, values_AKL=values_AKL, loss=self._losses[step])
 
 
-def merge(attempts: Mapping[str, str], declared: Declared) -> tuple[list[ReportedStep], MergedReports]:
+def merge_attempts(attempts: Mapping[str, str], declared: DeclaredReports) -> tuple[list[ReportedStep], MergedReports]:
     """Return the complete steps of attempts that have ended, by file name in order, and all their reports."""
     reports = MergedReports(declared)
     steps = [step for file, text in attempts.items() for step in reports.read(file, text)]
     return steps + reports.finish(), reports
 
 
-def _parse_curve(metric: str, curve: Any, declared: Declared) -> dict[int, float]:
+def _parse_curve(metric: str, curve: Any, declared: DeclaredReports) -> dict[int, float]:
     _check_name("metric", metric, declared.metrics)
     by_length = curve if isinstance(curve, dict) else {"1": curve}
     lengths = declared.metrics[metric]
@@ -257,10 +257,10 @@ def _parse_curve(metric: str, curve: Any, declared: Declared) -> dict[int, float
             raise ValueError(
                 f"{metric}: length {length} is not declared; allowed: {', '.join(map(str, lengths))}{hint}"
             )
-    return {int(length): _number(f"{metric} at length {length}", value) for length, value in by_length.items()}
+    return {int(length): _parse_number(f"{metric} at length {length}", value) for length, value in by_length.items()}
 
 
-def _number(name: str, value: Any) -> float:
+def _parse_number(name: str, value: Any) -> float:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise ValueError(f"{name}: {value!r} is not a number")
     return math.nan if value is None else float(value)
@@ -273,7 +273,7 @@ def _check_name(kind: str, name: Any, allowed: Collection[str]) -> None:
         raise ValueError(f"unknown {kind} {name!r} in a report; allowed: {', '.join(allowed)}{hint}")
 
 
-def _curves_array(curves: Mapping[str, Mapping[int, float]], declared: Declared) -> NDArray[np.float32]:
+def _make_array(curves: Mapping[str, Mapping[int, float]], declared: DeclaredReports) -> NDArray[np.float32]:
     """Return curves as (metrics, lengths); NaN where there is no finite float32 value."""
     rows = [[curves.get(name, {}).get(length, math.nan) for length in declared.lengths] for name in declared.metrics]
     with np.errstate(over="ignore"):

@@ -24,11 +24,11 @@ import numpy as np
 import lengthwise
 from orchestrator.code.own_code import PROGRAM
 from orchestrator.interface.trainer import MEMBERS_FOLDER, Reporter
-from orchestrator.program.command import Values, fill_words
-from orchestrator.program.ends import ProgramEnded, judge_end, shown_log
+from orchestrator.program.command import PlaceholderValues, fill_words
+from orchestrator.program.ends import ProgramEnded, judge_end, read_log
 from orchestrator.program.member import ProgramMember
-from orchestrator.program.process import Process, start, try_lock
-from orchestrator.program.reports import Declared, MergedReports, ReportedStep, ReportProblem
+from orchestrator.program.process import Process, start_program, try_lock
+from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
 from trainers.evaluation.results import Evaluation, Progress
 from trainers.files.atomic_file import write_atomic
 
@@ -36,7 +36,7 @@ _MOST_UNCHANGED = 20  # such starts in a row without a new step
 _POLL_SECONDS = 0.05
 
 
-def search_path() -> str:
+def make_search_path() -> str:
     """Return the folders in which commands are searched: PATH, then that of this interpreter."""
     return os.pathsep.join(filter(None, (os.environ.get("PATH"), str(Path(sys.executable).parent))))
 
@@ -71,7 +71,7 @@ class _MemberRun:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         evaluation = member.evaluation
         self.reports = MergedReports(
-            Declared(
+            DeclaredReports(
                 steps=member.steps,
                 every=member.every,
                 averages=evaluation.averages,
@@ -129,7 +129,7 @@ class _MemberRun:
             with suppress(FileNotFoundError):  # removed by the program
                 self.checkpoints.rename(self.checkpoints.with_name(f"{self.checkpoints.name}.attempt-{number}"))
             if log.exists():
-                raise ProgramEnded(str(problem), shown_log(log), again=False) from None
+                raise ProgramEnded(str(problem), read_log(log), again=False) from None
             raise  # through the function, whose line is named
         if code == 0 and reason is None:  # otherwise the next attempt repeats a step that lacks averages
             self._record_steps(self.reports.finish())
@@ -151,7 +151,7 @@ class _MemberRun:
 
         # The words of the command, with their values filled in.
         root, copy = self._code_folders()
-        values = Values(
+        values = PlaceholderValues(
             config=self.member.config,
             config_file=config,
             seed=self.member.seed,
@@ -160,14 +160,14 @@ class _MemberRun:
             folder=self.folder,
             reports=reports,
         )
-        words = [_in_copy(word, copy) for word in fill_words(self.member.program.words, values)]
+        words = [_replace_by_copy(word, copy) for word in fill_words(self.member.program.words, values)]
         if words[0] != (first := self.member.program.words[0]) and os.access(root / first, os.X_OK):
             Path(words[0]).chmod(0o755)  # a copy has lost it
-        words[0] = shutil.which(words[0], path=search_path()) or words[0]
+        words[0] = shutil.which(words[0], path=make_search_path()) or words[0]
 
         # Start it, and follow its reports until it ends.
         environment = self._environment(reports, config, copy)
-        process = start(
+        process = start_program(
             words,
             env=environment,
             cwd=root if root.is_dir() else copy,
@@ -253,7 +253,7 @@ class _MemberRun:
         for name in ("MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
             environment.pop(name, None)
         environment |= {f"LENGTHWISE_{name}": str(value) for name, value in variables.items()}
-        environment |= {"PATH": search_path(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        environment |= {"PATH": make_search_path(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
         # Modules of the copy, threads and GPUs.
         if "-m" in self.member.program.words:
@@ -371,7 +371,7 @@ class _MemberRun:
         )
 
 
-def _in_copy(word: str, copy: Path) -> str:
+def _replace_by_copy(word: str, copy: Path) -> str:
     """Return a word that names a copied file, perhaps after `=`, with the path of the copy."""
     before, equals, path = word.rpartition("=")
     name = path.removeprefix("./")

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.code.own_code import Source, program_files
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost, Reporter
-from orchestrator.program.command import hands_over
+from orchestrator.program.command import receives_key
 from orchestrator.program.files import find_files
 from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings, dotted_keys
-from orchestrator.program.run import run_member, search_path
+from orchestrator.program.run import make_search_path, run_member
 from search_spaces.grammar.problems import PROGRAM_SECTIONS, lookup
 from trainers.config.slots import find_slot, single_problems
 from trainers.errors import ConfigError, Problem, nearest
@@ -93,23 +93,23 @@ class ProgramTrainer:
         """Return missing files and commands; the program itself is tried by `validate --smoke`."""
         if member.program.imported is not None:
             return [("program.imported", "results that were imported cannot be trained again")]
-        root = _root(folder)
-        problems = [(key, _describe_missing(name, root)) for key, name in _missing_files(member, root)]
+        root = _find_root(folder)
+        problems = [(key, _describe_missing(name, root)) for key, name in _find_missing_files(member, root)]
         first = (*member.program.words, "")[0]
         # A cluster may have commands that this machine lacks.
         is_searched = first and "/" not in first and "$" not in first and not os.environ.get("RAY_ADDRESS")
-        if is_searched and shutil.which(first, path=search_path()) is None:
+        if is_searched and shutil.which(first, path=make_search_path()) is None:
             hint = "searched the folders of PATH; no shell reads this line (for one: bash -c)"
             problems.append(("program.command", f"there is no command {first}; {hint}"))
         if member.program.function is not None:
-            problems += _function_problems(member.program.function)
+            problems += _find_function_problems(member.program.function)
         return problems
 
     def sources(self, members: Iterable[ProgramMember], folder: Path | None) -> list[Source]:
         """Return the files of the commands, which are copied and hashed. Raises OwnCodeError."""
         commands = [member.program for member in members if member.program.command is not None]
-        names = {name for program in commands for name in _files(program, folder)}
-        return [program_files(_root(folder), sorted(names))] if commands else []
+        names = {name for program in commands for name in _list_files(program, folder)}
+        return [program_files(_find_root(folder), sorted(names))] if commands else []
 
     def warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
         """Warn of a command that is not given the seed, or a key that is searched."""
@@ -117,9 +117,9 @@ class ProgramTrainer:
         commands = dict.fromkeys(member.program.words for member in members if member.program.command is not None)
         warnings = []
         for words in commands:
-            files = [_root(folder) / name for name in find_files(words, _root(folder))]
-            keys = ["seed", *(f"config.{key}" for key in _varied_keys([member.config for member in members]))]
-            lacking = [key for key in keys if not hands_over(words, key, files)]
+            files = [_find_root(folder) / name for name in find_files(words, _find_root(folder))]
+            keys = ["seed", *(f"config.{key}" for key in _find_varied_keys([member.config for member in members]))]
+            lacking = [key for key in keys if not receives_key(words, key, files)]
             if lacking:
                 message = f"the program is not given {', '.join(lacking)}; add ${{args}}, "
                 read = ", ".join(dict.fromkeys(f"run.{key.partition('.')[0]}" for key in lacking))
@@ -155,7 +155,7 @@ class ProgramTrainer:
             **{f"module {fields['module']}": fields["sha256"][:16] for fields in work["code"]},
         }
         words = self.rebuild(work["members"][0], 0).program.words
-        command = shutil.which(words[0], path=search_path()) if words else sys.executable
+        command = shutil.which(words[0], path=make_search_path()) if words else sys.executable
         return table | _describe_command(command or "")
 
     def run(self, work: Mapping[str, Any], members: list[ProgramMember], reporter: Reporter, checkpoints: Any) -> None:
@@ -163,19 +163,19 @@ class ProgramTrainer:
         run_member(work, members[0], reporter)
 
 
-def _root(folder: Path | None) -> Path:
+def _find_root(folder: Path | None) -> Path:
     """Return the folder in which the words of a command name files: that of the sweep file, else the current one."""
     return (folder or Path.cwd()).resolve()
 
 
-def _files(program: ProgramSettings, folder: Path | None) -> list[str]:
+def _list_files(program: ProgramSettings, folder: Path | None) -> list[str]:
     """Return the files that a program needs, relative to the folder of the sweep file."""
     if program.files is not None:
         return list(program.files)
-    return [name.as_posix() for name in find_files(program.words, _root(folder))]
+    return [name.as_posix() for name in find_files(program.words, _find_root(folder))]
 
 
-def _missing_files(member: ProgramMember, root: Path) -> list[tuple[str, str]]:
+def _find_missing_files(member: ProgramMember, root: Path) -> list[tuple[str, str]]:
     """Return (dotted key, name) of files that the sweep file names and that do not exist."""
     if member.program.files is not None:
         named, key = list(member.program.files), "program.files"
@@ -193,7 +193,7 @@ def _describe_missing(name: str, root: Path) -> str:
     return f"there is no file {name} in {root}, the folder of the sweep file{hint}"
 
 
-def _function_problems(function: str) -> list[tuple[str, str]]:
+def _find_function_problems(function: str) -> list[tuple[str, str]]:
     """Return the problem with the name of a function, whose module is imported already."""
     module, _, name = function.rpartition(".")
     names = vars(importlib.import_module(module))
@@ -204,7 +204,7 @@ def _function_problems(function: str) -> list[tuple[str, str]]:
     return [("program.function", f"{module} has no function {name}" + (f"; did you mean {close}?" if close else ""))]
 
 
-def _varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:
+def _find_varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:
     """Return the dotted keys of config, without those of mappings, that differ between configurations."""
     keys = dict.fromkeys(key for config in configs for key in dotted_keys(config))
     values = {key: [lookup(config, key) for config in configs] for key in keys}
@@ -219,7 +219,7 @@ def _varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:
 def _describe_command(command: str) -> dict[str, str | int | bool]:
     """Return the path of a command; of a Python interpreter, or a script of one, also its version and packages."""
     table: dict[str, str | int | bool] = {"command": command}
-    interpreter = _interpreter(command)
+    interpreter = _find_interpreter(command)
     if interpreter is None:
         return table
     words = [interpreter, "-I", "-c", _DESCRIBE]
@@ -233,7 +233,7 @@ def _describe_command(command: str) -> dict[str, str | int | bool]:
     return table | {"python": version, "packages": digest, **dict(name.split("==", 1) for name in known)}
 
 
-def _interpreter(command: str) -> str | None:
+def _find_interpreter(command: str) -> str | None:
     """Return the Python interpreter that a command is, or that its first line names, None if it is none."""
     if Path(command).name.startswith("python"):
         return command

@@ -23,7 +23,7 @@ from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Row
 from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
-from orchestrator.sweep.selection import choose_rows, is_good, refuse_top_with_names, refuse_unfinished
+from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_with_names, refuse_unfinished
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import command, label, read_numbers, spans
 from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
@@ -70,7 +70,7 @@ def plan_confirmation(
     result = summarise(state)
     if not allow_unfinished:
         refuse_unfinished(result, str(state.folder), "--allow-unfinished confirms the best of those that are")
-    usual = min(TOP, max(1, sum(map(is_good, result.rows))))
+    usual = min(TOP, max(1, sum(map(is_eligible, result.rows))))
     chosen = choose_rows(result, state, usual if top is None else top, configurations)
     used = find_used_seeds(state)
     which = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
@@ -78,7 +78,7 @@ def plan_confirmation(
         "name": name or f"{state.name}-confirm",
         "description": f"Confirmation of {state.name}: {which} of {result.configurations_finished} by "
         f"{result.score_label}, on fresh seeds.",
-        "seeds": list(fresh_seeds(seeds, used)),
+        "seeds": list(choose_fresh_seeds(seeds, used)),
     }
     spec = make_listed_spec(state, chosen, header, overrides, "confirmed")
     confirmed = ((state.configurations[row.config_id], spec.seeds) for row in chosen)
@@ -101,10 +101,10 @@ def plan_confirmation(
     return DerivedSweep(spec=spec, origin={CONFIRMS: origin}, lines=tuple(lines))
 
 
-def fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
+def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
     """Return the seeds to confirm on: the N smallest unused ones, or the listed ones if none of them was used.
 
-    fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); fresh_seeds("7,9", {0: "a"}) -> (7, 9)
+    choose_fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); choose_fresh_seeds("7,9", {0: "a"}) -> (7, 9)
     """
     numbers = read_numbers(option)
     is_count = len(numbers) == 1 and not {",", "-"} & set(option)
@@ -116,7 +116,7 @@ def fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
         return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
     if again := sorted(seed for seed in set(numbers) if seed in used):
         sweeps = ", ".join(dict.fromkeys(used[seed] for seed in again))
-        hint = spans(fresh_seeds(str(len(numbers)), used))
+        hint = spans(choose_fresh_seeds(str(len(numbers)), used))
         raise UserError(
             f"--seeds {option}: already used by {sweeps}: {spans(again)}; a score on a used seed confirms nothing; "
             f"unused are for example {hint}"

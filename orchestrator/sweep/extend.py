@@ -32,19 +32,19 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summarise
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.sweep.confirm import refuse_many_seeds
-from orchestrator.sweep.selection import best_rows, refuse_top_with_names, refuse_unfinished
+from orchestrator.sweep.selection import choose_best_rows, refuse_top_with_names, refuse_unfinished
 from orchestrator.sweep.specification import (
     SETTINGS,
     SPEC_FILE,
+    copy_settings,
+    get_section,
     is_earlier,
-    recorded_spec,
+    read_recorded_spec,
     refuse_changed,
     refuse_fixed,
     rewrite_spec,
-    section_of,
-    with_settings_of,
 )
-from orchestrator.sweep.sweep import code_to_resume, resume_sweep
+from orchestrator.sweep.sweep import import_code_to_resume, resume_sweep
 from orchestrator.sweep.train import train_missing
 from orchestrator.text.wording import command, counted, label, read_numbers, spans
 from search_spaces import SweepSpec, load_sweep, parse_recorded
@@ -56,7 +56,7 @@ SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or different seed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class PlannedExtension:
     """The extended specification, its additions, and by config_id the seeds that single configurations get.
 
     `lines` say what is added and what is kept.
@@ -88,7 +88,7 @@ def extend_sweep(
     """
 
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
-    passive = [override for override in overrides if section_of(override) in SETTINGS]
+    passive = [override for override in overrides if get_section(override) in SETTINGS]
     asked = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(only)}
     asked["set"] = [override for override in overrides if override not in passive]
     if SweepState.load(folder).asked == asked:
@@ -101,7 +101,7 @@ def extend_sweep(
         spec = planned.spec
         session.notice.set(spec.notify)
         find_missing_resources(spec).raise_any()
-        code = code_to_resume(state, console, accept_change=accept_code_change)
+        code = import_code_to_resume(state, console, accept_change=accept_code_change)
         of_known, added = planned.seeds, planned.added.seeds
         starting = [(state.configurations[name], {*added, *of_known.get(name, ())}) for name in state.configurations]
         refuse_without_start(starting, f"{folder} cannot be extended")
@@ -136,7 +136,7 @@ def plan_extension(
     top: int | None = None,
     only: Sequence[str] = (),
     overrides: Sequence[str] = (),
-) -> Planned:
+) -> PlannedExtension:
     """Return how a sweep is to be extended; writes nothing.
 
     `seeds` are written as SEEDS_ALLOWED says. With `top` (how many of those ranked first) or `only` (labels) they are
@@ -145,13 +145,13 @@ def plan_extension(
     """
     # Options that contradict one another, or a part of the file that never changes.
     refuse_imported(state)
-    sweep, recorded = str(state.folder), recorded_spec(state)
+    sweep, recorded = str(state.folder), read_recorded_spec(state)
     refuse_fixed(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
     added_by = {"seeds": seeds, "configurations": configurations}
     for option, keys in (("seeds", {"seeds"}), ("configurations", {"search", "search.configurations"})):
         if added_by[option] is not None and (same := keys & set(map(overridden_key, overrides))):
             raise UserError(f"--{option} and --set {same.pop()} both say how many {option} there are; give one of them")
-    chosen = _named_configurations(state, top, only, seeds)
+    chosen = _find_named(state, top, only, seeds)
     if configurations is not None:
         refuse_configurations(recorded, configurations, sweep)
 
@@ -162,10 +162,10 @@ def plan_extension(
         changes.append(f"search.configurations={configurations}")
     if seeds is not None and chosen:
         seeds_of = {
-            name: new for name in chosen if (new := _new_seeds(seeds, state.planned_seeds(name), used_elsewhere))
+            name: new for name in chosen if (new := _choose_new_seeds(seeds, state.planned_seeds(name), used_elsewhere))
         }
     elif seeds is not None:
-        changes.append(f"seeds={[*recorded.seeds, *_new_seeds(seeds, recorded.seeds, used_elsewhere)]}")
+        changes.append(f"seeds={[*recorded.seeds, *_choose_new_seeds(seeds, recorded.seeds, used_elsewhere)]}")
     racing = recorded.search.racing
     if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not chosen:
         raise UserError(f"--seeds {seeds}: {sweep} does not say which configurations stay in its race; give --top, too")
@@ -195,12 +195,12 @@ def plan_extension(
         file = load_sweep(path, recorded=True)
         if spec.spec_hash != file.spec_hash and not is_earlier(file, state):
             refuse_changed(file, state)
-        passive = [override for override in overrides if section_of(override) in SETTINGS]
-        spec = with_settings_of(spec, load_sweep(path, passive, recorded=True) if passive else file)
+        passive = [override for override in overrides if get_section(override) in SETTINGS]
+        spec = copy_settings(spec, load_sweep(path, passive, recorded=True) if passive else file)
     spec = spec.in_folder(find_program(state) or spec.folder)
 
     # What the user reads before anything is trained.
-    lines = _describe(state, spec, added, seeds_of)
+    lines = _describe_extension(state, spec, added, seeds_of)
     if used:
         used = sorted(used)
         names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in used))
@@ -215,12 +215,14 @@ def plan_extension(
             f"note: the race continues after round {len(state.race.rounds)} with its {len(state.race.seeds)} seeds; a "
             "sweep with more seeds from the beginning may have had other rounds"
         )
-    return Planned(spec=spec, added=added, seeds=seeds_of, lines=lines)
+    return PlannedExtension(spec=spec, added=added, seeds=seeds_of, lines=lines)
 
 
-def _describe(state: SweepState, spec: SweepSpec, added: Extension, seeds_of: dict[str, tuple[int, ...]]) -> list[str]:
+def _describe_extension(
+    state: SweepState, spec: SweepSpec, added: Extension, seeds_of: dict[str, tuple[int, ...]]
+) -> list[str]:
     """Return sentences on what is added and what is kept."""
-    before = recorded_spec(state)
+    before = read_recorded_spec(state)
     trained = sum(member.status in ("complete", "failed") for member in state.members)
     lines = [f"sweep {state.name} in {state.folder.resolve()} is extended"]
     if added.seeds:
@@ -250,7 +252,7 @@ def _describe_own_seeds(state: SweepState) -> str:
     return f" (already planned: {'; '.join(words)})" if words else ""
 
 
-def _named_configurations(state: SweepState, top: int | None, only: Sequence[str], seeds: str | None) -> list[str]:
+def _find_named(state: SweepState, top: int | None, only: Sequence[str], seeds: str | None) -> list[str]:
     """Return the config_ids that --seeds names; none if it applies to all."""
     if top is None and not only:
         return []
@@ -268,10 +270,10 @@ def _named_configurations(state: SweepState, top: int | None, only: Sequence[str
         return list(dict.fromkeys(configuration.config_id for configuration in configurations.values()))
     result = summarise(state)
     refuse_unfinished(result, f"{state.folder}: --top {top}", "or name them by --configuration")
-    return [row.config_id for row in best_rows(result, top)]
+    return [row.config_id for row in choose_best_rows(result, top)]
 
 
-def _new_seeds(option: str, present: Sequence[int], used_elsewhere: dict[int, str]) -> tuple[int, ...]:
+def _choose_new_seeds(option: str, present: Sequence[int], used_elsewhere: dict[int, str]) -> tuple[int, ...]:
     """Return the seeds to add; a number of seeds is reached with the smallest unused ones."""
     text = "".join(option.split())
     if re.fullmatch(r"\+?[0-9]{1,10}", text):

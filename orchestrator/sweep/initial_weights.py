@@ -43,7 +43,7 @@ def find_initial_weights(reading: Reading, storage: Path | None = None) -> Readi
     """
     if (spec := reading.spec) is None:
         return reading
-    finder = _Finder(spec, reading.findings, storage)
+    finder = _WeightsFinder(spec, reading.findings, storage)
     space = {
         key: replace(domain, values=tuple(finder.resolve_all(domain.values, key, f"space.{key}.{domain.kind}")))
         if isinstance(domain, (Choice, Grid))
@@ -63,7 +63,7 @@ def find_initial_weights(reading: Reading, storage: Path | None = None) -> Readi
     return replace(reading, spec=spec.model_copy(update=changed))
 
 
-class _Finder:
+class _WeightsFinder:
     def __init__(self, spec: SweepSpec, findings: Findings, storage: Path | None) -> None:
         self.spec, self.findings, self.storage = spec, findings, storage
 
@@ -108,7 +108,7 @@ class _Finder:
 
         # The configuration and the seeds.
         state = SweepState.load(self._find_sweep(str(written["sweep"])))
-        configuration = _choose(state, written.get("configuration", "best"))
+        configuration = _choose_configuration(state, written.get("configuration", "best"))
         average, seeds = written.get("average", "raw"), written.get("seeds", "same")
         if seeds == "same":
             chosen = sorted(seed for name, seed in list_kept_weights(state) if name == configuration.config_id)
@@ -168,7 +168,7 @@ class _Finder:
         return folder
 
 
-def _choose(state: SweepState, reference: Any) -> ConfigurationState:
+def _choose_configuration(state: SweepState, reference: Any) -> ConfigurationState:
     """Return the configuration ranked first, for `best`, or with that label, number or config_id."""
     if reference != "best":
         try:

@@ -80,7 +80,7 @@ def plan_more_steps(
         "seeds": list(state.spec["seeds"]),
     }
     listed = make_listed_spec(state, rows, header, overrides, "extended")
-    spec = _with_steps(listed, steps, f"{state.folder}: --steps {steps}", [label(row.number) for row in rows])
+    spec = _set_steps(listed, steps, f"{state.folder}: --steps {steps}", [label(row.number) for row in rows])
     after = configure(
         spec, [(drawn.number, drawn.values) for drawn in draw_configurations(spec, range(count_configurations(spec)))]
     )
@@ -89,11 +89,13 @@ def plan_more_steps(
         _refuse_dependence(state, old, new, device)
 
     # The checkpoints that they continue from.
-    checkpoint_steps = sorted({step for configuration in before for step in _kept_steps(state, configuration)})
+    checkpoint_steps = sorted(
+        {step for configuration in before for step in _list_checkpoint_steps(state, configuration)}
+    )
     if not checkpoint_steps:
         raise UserError(
             f"{state.folder}: --steps {steps}: it has no checkpoints to continue from: none were written (see "
-            f"resources.checkpoint_seconds), or they were deleted; {_rerun_hint(steps)}"
+            f"resources.checkpoint_seconds), or they were deleted; {_describe_rerun(steps)}"
         )
     continued = {
         new.config_id: {
@@ -134,7 +136,7 @@ def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[in
     ]
 
 
-def _with_steps(spec: SweepSpec, steps: int, subject: str, labels: Sequence[str]) -> SweepSpec:
+def _set_steps(spec: SweepSpec, steps: int, subject: str, labels: Sequence[str]) -> SweepSpec:
     """Return the specification with this many steps in every listed configuration.
 
     Raises UserError, which begins with `subject`, if two configurations, named by `labels`, differ in steps alone.
@@ -164,15 +166,15 @@ def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configur
     if steps <= was.training.steps:
         raise UserError(f"{subject} has {was.training.steps} steps already; allowed: more than that")
     if reasons := list(explain_step_dependence(was, replace(new.member(0), seed=was.seed), device)):
-        raise UserError(f"{subject} cannot be trained further: {'; '.join(reasons)}; {_rerun_hint(steps)}")
+        raise UserError(f"{subject} cannot be trained further: {'; '.join(reasons)}; {_describe_rerun(steps)}")
 
 
-def _kept_steps(state: SweepState, configuration: ConfigurationState) -> list[int]:
+def _list_checkpoint_steps(state: SweepState, configuration: ConfigurationState) -> list[int]:
     """Return the step of the newest state of every member that has one."""
     folders = [state.folder / "checkpoints" / member.pack_id for member in configuration.members.values()]
     newest = [max(folder.glob("step-*.ckpt"), default=None) for folder in folders]
     return [int(path.stem.removeprefix("step-")) for path in newest if path is not None]
 
 
-def _rerun_hint(steps: int) -> str:
+def _describe_rerun(steps: int) -> str:
     return "a sweep from the beginning: lengthwise run FILE --name NAME --set training.steps=" + str(steps)

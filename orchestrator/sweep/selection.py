@@ -31,12 +31,12 @@ def choose_rows(
 ) -> list[Row]:
     """Return the rows of the configurations with these names, or without names the first `top` ones.
 
-    Raises what `named_rows` and `best_rows` raise.
+    Raises what `choose_named_rows` and `choose_best_rows` raise.
     """
-    return named_rows(result, state, names, eligible) if names else best_rows(result, top, eligible)
+    return choose_named_rows(result, state, names, eligible) if names else choose_best_rows(result, top, eligible)
 
 
-def best_rows(result: Summary, top: int, eligible: Collection[str] | None = None) -> list[Row]:
+def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None = None) -> list[Row]:
     """Return the first `top` rows by the objective, of `eligible` config_ids, by default those with a finite score.
 
     Raises UserError when there are fewer of them, and while a race is not over.
@@ -46,7 +46,7 @@ def best_rows(result: Summary, top: int, eligible: Collection[str] | None = None
             f"--top {top}: the race of {result.name} is not over, so there is no ranking yet; resume it, "
             "or name configurations by --configuration"
         )
-    rows = [row for row in result.rows if is_good(row, eligible)]
+    rows = [row for row in result.rows if is_eligible(row, eligible)]
     allowed = f"a number from 1 to {len(rows)}" if rows else "none, since no configuration succeeded"
     if top < 1:
         raise UserError(f"--top {top} is not a number of configurations; allowed: {allowed}")
@@ -65,7 +65,7 @@ def best_rows(result: Summary, top: int, eligible: Collection[str] | None = None
     return rows[:top]
 
 
-def named_rows(
+def choose_named_rows(
     result: Summary, state: SweepState, names: Sequence[str], eligible: Collection[str] | None = None
 ) -> list[Row]:
     """Return the rows of these configurations, best first.
@@ -74,7 +74,7 @@ def named_rows(
     """
     name_of = {find_configuration(state, name).config_id: name for name in names}
     for row in result.rows:
-        if row.config_id in name_of and not is_good(row, eligible):
+        if row.config_id in name_of and not is_eligible(row, eligible):
             why = "failed" if row.failed else "has no finite score" if row.complete else row.why_incomplete
             raise UserError(
                 f"--configuration {name_of[row.config_id]}: {label(row.number)} {why}; allowed: one that succeeded"
@@ -82,7 +82,7 @@ def named_rows(
     return [row for row in result.rows if row.config_id in name_of]
 
 
-def is_good(row: Row, eligible: Collection[str] | None = None) -> bool:
+def is_eligible(row: Row, eligible: Collection[str] | None = None) -> bool:
     """Return whether a row is among `eligible` config_ids, by default whether it has a finite score."""
     if eligible is not None:
         return row.config_id in eligible

@@ -24,7 +24,7 @@ SPEC_FILE = "sweep.yaml"
 SETTINGS = ("resources", "budget", "tracking", "notify")  # may differ in every command that runs a sweep
 
 
-def recorded_spec(state: SweepState, version: int = -1) -> SweepSpec:
+def read_recorded_spec(state: SweepState, version: int = -1) -> SweepSpec:
     """Return the latest specification of a sweep, or another `version` of all that it has had.
 
     Raises DamagedLedger where this version cannot read it.
@@ -43,7 +43,7 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
     if has_ledger(folder):
         state = SweepState.load(folder)
         if spec.direction_is_assumed:
-            spec = spec.with_direction(recorded_spec(state).objective.direction)
+            spec = spec.with_direction(read_recorded_spec(state).objective.direction)
         refuse_changed_file(spec, state)
         since = ", which was extended since" if is_earlier(spec, state) else " already"
         way_on = f"resume it with: {command('resume', folder)}"
@@ -56,7 +56,7 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
 
 def refuse_changed(spec: SweepSpec, state: SweepState) -> None:
     """Raise SpecChanged when sweep.yaml computes something else than the sweep does."""
-    _refuse_difference(recorded_spec(state), spec, state)
+    _refuse_difference(read_recorded_spec(state), spec, state)
 
 
 def refuse_changed_file(spec: SweepSpec, state: SweepState) -> None:
@@ -65,8 +65,8 @@ def refuse_changed_file(spec: SweepSpec, state: SweepState) -> None:
     `extend` does not rewrite that file, so its differences are those from the nearest specification that the sweep has
     had; on a tie, from the last one.
     """
-    if differences(recorded_spec(state), spec) and not is_earlier(spec, state):
-        had = [recorded_spec(state, version) for version in range(-1, len(state.specs) - 1)]
+    if differences(read_recorded_spec(state), spec) and not is_earlier(spec, state):
+        had = [read_recorded_spec(state, version) for version in range(-1, len(state.specs) - 1)]
         nearest = min(had, key=lambda before: (find_extension(before, spec) is None, len(differences(before, spec))))
         _refuse_difference(nearest, spec, state)
 
@@ -75,7 +75,7 @@ def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) 
     """Raise SpecChanged if `spec` differs from `recorded`, with the command that adds the difference, if any."""
     if not (changes := differences(recorded, spec)):
         return
-    added, last = find_extension(recorded, spec), recorded_spec(state)
+    added, last = find_extension(recorded, spec), read_recorded_spec(state)
     if added and differences(recorded, last):  # the rest of an earlier specification would take away what was added
         seeds = tuple(seed for seed in added.seeds if seed not in last.seeds)
         added = Extension(seeds=seeds) if seeds and not added.grids and not added.configurations else None
@@ -83,8 +83,8 @@ def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) 
     raise SpecChanged(state.folder, changes, way_on)
 
 
-def section_of(override: str) -> str:
-    """Return the first part of the key of an override: section_of("resources.workers=3") -> "resources"."""
+def get_section(override: str) -> str:
+    """Return the first part of the key of an override: get_section("resources.workers=3") -> "resources"."""
     return overridden_key(override).split(".")[0]
 
 
@@ -93,15 +93,15 @@ def refuse_fixed(overrides: Sequence[str], allowed: str) -> None:
 
     Overrides of anything that changes results are refused where specifications are compared.
     """
-    if fixed := [section for section in map(section_of, overrides) if section in set(PASSIVE) - set(SETTINGS)]:
+    if fixed := [section for section in map(get_section, overrides) if section in set(PASSIVE) - set(SETTINGS)]:
         raise UserError(f"--set {', '.join(fixed)}: cannot be changed; allowed: {allowed}")
 
 
 def is_earlier(spec: SweepSpec, state: SweepState) -> bool:
     """Return whether `spec` is that of the sweep before it was extended."""
-    if not differences(recorded_spec(state), spec):
+    if not differences(read_recorded_spec(state), spec):
         return False
-    return any(not differences(recorded_spec(state, version), spec) for version in range(len(state.specs) - 1))
+    return any(not differences(read_recorded_spec(state, version), spec) for version in range(len(state.specs) - 1))
 
 
 def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
@@ -114,15 +114,15 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
     path = state.folder / SPEC_FILE
     if not path.exists():
         write_spec(state.spec, state.folder)
-    elif len(state.specs) > 1 and is_earlier(before := _load_kept(path), state):
-        rewrite_spec(with_settings_of(recorded_spec(state), before).resolved(), state.folder)
-    spec = _load_kept(path, overrides)
+    elif len(state.specs) > 1 and is_earlier(before := _load_file(path), state):
+        rewrite_spec(copy_settings(read_recorded_spec(state), before).resolved(), state.folder)
+    spec = _load_file(path, overrides)
     refuse_changed(spec, state)
-    spec = spec.model_copy(update={"space": {key: spec.space[key] for key in recorded_spec(state).space}})
+    spec = spec.model_copy(update={"space": {key: spec.space[key] for key in read_recorded_spec(state).space}})
     return spec.in_folder(find_program(state) or spec.folder)
 
 
-def _load_kept(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
+def _load_file(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
     """Return the specification in sweep.yaml; an error in it also says how to get the file back."""
     try:
         return load_sweep(path, overrides, recorded=True)
@@ -133,12 +133,12 @@ def _load_kept(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
         raise SweepFileError(error.problems, again) from None
 
 
-def with_settings_of(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
+def copy_settings(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
     """Return `spec` with those values of `other` that do not change any result."""
     return spec.model_copy(update={key: getattr(other, key) for key in ("description", *SETTINGS)})
 
 
-def differing_settings(spec: SweepSpec, other: SweepSpec) -> list[str]:
+def list_differing_settings(spec: SweepSpec, other: SweepSpec) -> list[str]:
     """Return the names of those SETTINGS that differ, `notify` by its host alone."""
     first, second = redact_spec(spec.resolved()), redact_spec(other.resolved())
     return [key for key in SETTINGS if first.get(key) != second.get(key)]

@@ -43,12 +43,12 @@ from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import (
     SETTINGS,
     SPEC_FILE,
-    differing_settings,
+    copy_settings,
+    list_differing_settings,
     load_spec,
     refuse_changed_file,
     refuse_existing,
     refuse_fixed,
-    with_settings_of,
     with_tracking_uri,
     write_spec,
 )
@@ -82,7 +82,7 @@ def run_sweep(
     # Refuse a folder that holds a sweep already, and resources that are not here.
     spec, folder = with_tracking_uri(spec), storage / spec.name
     fetch_sweep(folder)
-    with _mistakes_first(spec):
+    with _report_mistakes_first(spec):
         refuse_existing(spec, folder)
     find_missing_resources(spec).raise_any()
 
@@ -126,7 +126,7 @@ def run_sweep(
 
 
 @contextmanager
-def _mistakes_first(spec: SweepSpec) -> Iterator[None]:
+def _report_mistakes_first(spec: SweepSpec) -> Iterator[None]:
     """Raise SweepFileError for a mistake in `spec` in place of SpecChanged, which would show it as a difference."""
     try:
         yield
@@ -167,18 +167,18 @@ def resume_sweep(
         why = f"; {state.ended}: {state.message}" if state.ended == "interrupted" else ""
         spec = load_spec(state, overrides)
         if settings is not None:
-            if differing := differing_settings(spec, settings):
+            if differing := list_differing_settings(spec, settings):
                 session.say(f"note: {', '.join(differing)}: as in this command and its file, not as in {SPEC_FILE}")
-            spec = with_settings_of(spec, settings)
+            spec = copy_settings(spec, settings)
         session.notice.set(spec.notify)
         find_missing_resources(settings or spec).raise_any()
 
         # What is finished needs neither today's code nor a record of the resumption.
         is_lacking = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
         if is_lacking:
-            code = code_to_resume(state, console, accept_change=accept_code_change)
+            code = import_code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
-            _reopen(session, state)
+            _reopen_packs(session, state)
         done = sum(configuration.is_done for configuration in state.configurations.values())
         share = f"{done} of {count_planned(state)} configurations are done"
         session.say(f"sweep {spec.name} in {folder.resolve()}: {share}{why}")
@@ -188,7 +188,7 @@ def resume_sweep(
     return session.outcome
 
 
-def code_to_resume(state: SweepState, console: Console, *, accept_change: bool) -> CodeRecord:
+def import_code_to_resume(state: SweepState, console: Console, *, accept_change: bool) -> CodeRecord:
     """Import the code of a sweep, and return the record of its current version.
 
     Raises OwnCodeError for code that is missing or changed without `accept_change`, UserError where its configurations
@@ -200,14 +200,14 @@ def code_to_resume(state: SweepState, console: Console, *, accept_change: bool) 
     recorded = list(state.configurations.values())
     for refuse in (refuse_corrected, refuse_without_data, refuse_too_large):
         refuse(recorded, f"{state.folder} cannot be resumed")
-    refuse_without_start(_untrained_seeds(state), f"{state.folder} cannot be resumed")
+    refuse_without_start(_find_untrained_seeds(state), f"{state.folder} cannot be resumed")
     with begin_reading(*recorded_folders(state.codes)) as reading:
         code = record_code(reading.read(), sources)
     code.write_copies(state.folder)
     return code
 
 
-def _untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationState, list[int]]]:
+def _find_untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationState, list[int]]]:
     """Yield every configuration with its seeds that will start from step 0; none of a sweep at an address is known."""
     if address_of(state.folder) is not None:
         return
@@ -218,19 +218,19 @@ def _untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationState, li
         yield configuration, [seed for seed in planned if seed not in members or waiting[members[seed].pack_id]]
 
 
-def resume_same(spec: SweepSpec, storage: Path, console: Console, *, max_seconds: float | None = None) -> Outcome:
+def resume_with_spec(spec: SweepSpec, storage: Path, console: Console, *, max_seconds: float | None = None) -> Outcome:
     """Resume the sweep that was begun with `spec`, with the resources, budget, tracking and notify of `spec`.
 
     Raises what `resume_sweep` raises, SpecChanged also if the sweep file has changed since.
     """
     spec, folder = with_tracking_uri(spec), storage / spec.name
     state = SweepState.load(folder)
-    with _mistakes_first(spec):
+    with _report_mistakes_first(spec):
         refuse_changed_file(spec, state)
     return resume_sweep(folder, console, settings=spec, max_seconds=max_seconds)
 
 
-def _reopen(session: Session, state: SweepState) -> None:
+def _reopen_packs(session: Session, state: SweepState) -> None:
     """Record that packs that were given up are tried again."""
     pack_ids = [pack_id for pack_id, _ in state.deaths]
     if pack_ids:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 
-from orchestrator.ending.ending import Outcome, Session, finish, record_end
+from orchestrator.ending.ending import Outcome, Session, finish_sweep, record_end
 from orchestrator.ending.running_page import RunningPage
 from orchestrator.interface.trainer import Member
-from orchestrator.mirror.mirrored import copy_now
+from orchestrator.mirror.mirrored import copy_at_start
 from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer
@@ -24,7 +24,7 @@ from orchestrator.tracking.publisher import Publisher
 from search_spaces import SweepSpec
 
 
-def _examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[Member]:
+def _make_examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[Member]:
     """Return a member of each recorded configuration; if none is recorded yet, of each that will be drawn first."""
     if state.configurations:
         yield from (rebuild_member(configuration) for configuration in state.configurations.values())
@@ -66,7 +66,7 @@ def train_missing(
     with ExitStack() as opens:
         if not is_finished(spec, state):
             # Child processes import while the scheduler starts.
-            name, _ = choose_scheduler(spec, _examples(spec, state, built))
+            name, _ = choose_scheduler(spec, _make_examples(spec, state, built))
             if children is None:
                 children = opens.enter_context(SweepChildren(name, tracking=spec.tracking.enabled))
             children.end_unneeded(name)
@@ -94,7 +94,7 @@ def train_missing(
                     say=session.say,
                     tick=display.tick,
                 )
-                if late := copy_now(session.ledger):
+                if late := copy_at_start(session.ledger):
                     session.say(f"warning: {late}")
                 page = RunningPage(session.folder) if name != "inline" else nullcontext()
                 with page, display.progress.showing(), session.interruption_recorded(state):
@@ -104,4 +104,4 @@ def train_missing(
                     record_end(session.ledger, state, session.interrupts, limits)
                 if publisher is not None:
                     publisher.begin_end()  # while the scheduler ends and the report is written
-        return finish(session, spec, state, publisher)
+        return finish_sweep(session, spec, state, publisher)

@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.running.children.child import load
+from orchestrator.running.children.child import import_without_gc
 from orchestrator.text.redaction import mask_log_records
 from orchestrator.text.wording import command
 from orchestrator.tracking.publisher import Attempt
@@ -36,7 +36,7 @@ def serve(descriptor: int) -> None:
     connection: Connection[bytes, bytes] = Connection(descriptor)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=receive, args=[connection, requests], daemon=True).start()  # so this must not fork
-    load("orchestrator.tracking.publish")  # imports MLflow while the driver checks the sweep
+    import_without_gc("orchestrator.tracking.publish")  # imports MLflow while the driver checks the sweep
     from orchestrator.tracking.publish import publish
 
     # The first request names the sweep, every later one is a signal.

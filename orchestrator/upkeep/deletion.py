@@ -31,7 +31,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import OUTDATED, TABLES
 from orchestrator.storage import ObjectStore
 from orchestrator.sweep.specification import SPEC_FILE
-from orchestrator.upkeep.listing import readable_size
+from orchestrator.upkeep.listing import format_size
 
 _DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, KEPT, *TABLES, *OUTDATED)
 _OF_ADDRESSES = (LEDGERS, DRIVERS, NUMBER_FILE)
@@ -73,10 +73,10 @@ class Deletion:
         foreign = [f"these stay, which lengthwise has not written: {', '.join(self.foreign)}"] if self.foreign else []
         remaining = "".join(f"; {sentence}" for sentence in (*foreign, *self.relations))
         kind = " of checkpoints" if self.checkpoints_only else ""
-        copy = f"{self.folder}: {len(sizes)} files{kind}, {readable_size(sum(sizes))}"
+        copy = f"{self.folder}: {len(sizes)} files{kind}, {format_size(sum(sizes))}"
         if self.address is None:
             return copy + remaining
-        size = readable_size(sum(self.objects))
+        size = format_size(sum(self.objects))
         return f"{self.address}: {len(self.objects)} objects{kind}, {size}, and the copy of it in {copy}{remaining}"
 
 
@@ -94,7 +94,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         raise make_no_sweep_error(folder)
 
     # The files of the folder, and the objects at its address.
-    entries = {entry.relative_to(folder).as_posix(): entry for entry in sorted(_entries(folder))}
+    entries = {entry.relative_to(folder).as_posix(): entry for entry in sorted(_list_entries(folder))}
     address = address_of(folder)
     stored = ObjectStore(address).sizes() if address is not None else {}
     names = dict.fromkeys([*entries, *stored])
@@ -199,7 +199,7 @@ def _is_deleted(path: str, checkpoints_only: bool = False) -> bool:
     return name in _WHOLE or path in FOLDERS or any(PurePosixPath(path).match(pattern) for pattern in patterns)
 
 
-def _entries(folder: Path) -> Iterator[Path]:
+def _list_entries(folder: Path) -> Iterator[Path]:
     """Yield the entries of a sweep folder; in place of a folder of lengthwise, unless it is a link, its entries."""
     for entry in folder.iterdir():
         if entry.name in FOLDERS and entry.is_dir() and not entry.is_symlink():

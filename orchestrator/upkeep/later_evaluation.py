@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orchestrator.engine.engine import measured_by
+from orchestrator.engine.engine import list_measurements
 from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
 from orchestrator.interface.measurements import Measurements
 from orchestrator.mirror.mirrored import open_ledger
@@ -23,7 +23,7 @@ from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import evaluation_key
-from orchestrator.running.schedulers.inline import as_in_a_worker
+from orchestrator.running.schedulers.inline import worker_settings
 from orchestrator.text.wording import label
 from orchestrator.trainer import refuse_program
 from search_spaces import ABSENT, SweepFileError
@@ -44,7 +44,7 @@ HINT = "longer inputs may need other settings of the task: --task KEY=VALUE (len
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class EvaluationRequest:
     """The evaluation of one configuration: its seeds as members with the new settings, None for failed seeds.
 
     `fields` are those of the record that do not need the evaluation. `kept` has the files of the weights by seed.
@@ -80,7 +80,7 @@ def evaluate_later(
     chosen = list({configuration.config_id: configuration for configuration in listed}.values())
     import_recorded(state)
     refuse_corrected(chosen, "kept weights cannot be evaluated again")
-    requests = [_request(state, configuration, lengths, samples, task) for configuration in chosen]
+    requests = [_make_request(state, configuration, lengths, samples, task) for configuration in chosen]
     if missing := [request for request in requests if not _is_recorded(state, request)]:
         with open_ledger(folder) as ledger:  # and no driver begins meanwhile
             for request, (curves, table) in [(request, _evaluate(state, request)) for request in missing]:
@@ -92,38 +92,38 @@ def evaluate_later(
     return [evaluation_key(request.fields) for request in requests]
 
 
-def _evaluate(state: SweepState, request: Request) -> tuple["StoredCurves", dict[str, Any]]:
+def _evaluate(state: SweepState, request: EvaluationRequest) -> tuple["StoredCurves", dict[str, Any]]:
     """Evaluate a request in this process; return the curves, NaN for members without weights, and its environment."""
     import torch
 
-    from orchestrator.engine.environment import environment
+    from orchestrator.engine.environment import read_environment
     from trainers.evaluation.stored import evaluate_stored
 
     resources = state.spec.get("resources", {})
     gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
     alive = {seed: member for seed, member in request.members.items() if member is not None}
     averages = request.fields["averages"]
-    with as_in_a_worker(int(resources.get("cpus") or 1)):
-        table = environment(state.modules, gpus=gpus)
+    with worker_settings(int(resources.get("cpus") or 1)):
+        table = read_environment(state.modules, gpus=gpus)
         try:
             weights = [{average: request.kept[seed].weights(average) for average in averages} for seed in alive]
             curves = evaluate_stored([*alive.values()], weights, device="cuda" if gpus else "cpu")
         except WeightsError as error:
             raise DamagedWeights(str(error)) from error
         except ConfigError as error:
-            raise _refused(request.configuration, error) from error
+            raise _make_error(request.configuration, error) from error
     values = np.full((len(request.members), *curves.values_MAKL.shape[1:]), np.nan, dtype=np.float32)
     values[[seed in alive for seed in request.members]] = curves.values_MAKL
     return replace(curves, values_MAKL=values), table
 
 
-def _request(
+def _make_request(
     state: SweepState,
     configuration: ConfigurationState,
     lengths: Sequence[int] | None,
     samples: int | None,
     task: Sequence[str],
-) -> Request:
+) -> EvaluationRequest:
     """Return the request to evaluate a configuration; raises UserError if that is impossible."""
     resolved = copy.deepcopy(configuration.resolved)
     replaced = _replace_task(resolved, task)
@@ -149,7 +149,7 @@ def _request(
         raise UserError(f"configuration {label(configuration.number)} has no weights: all of its seeds failed")
     first = alive[0]
     if problems := [*first.task.data_problems()]:
-        raise _refused(configuration, ConfigError(problem.under("task") for problem in problems))
+        raise _make_error(configuration, ConfigError(problem.under("task") for problem in problems))
 
     # The fields by which an evaluation that was made already is recognized.
     fields = {
@@ -160,11 +160,11 @@ def _request(
         "samples": first.evaluation.samples,
         "step": first.training.steps,
         "averages": list(averages_kept(first)),
-        "measured": _measured(first)
+        "measured": _list_measurements(first)
         .with_trained_lengths_of(Measurements.from_recorded(state.measured[configuration.measured]))
         .recorded(),
     }
-    return Request(configuration=configuration, members=members, kept=kept, fields=fields)
+    return EvaluationRequest(configuration=configuration, members=members, kept=kept, fields=fields)
 
 
 def _build_member(
@@ -174,11 +174,11 @@ def _build_member(
     try:
         member = recorded_member(resolved, seed)
     except ConfigError as error:
-        raise _refused(configuration, error) from error
+        raise _make_error(configuration, error) from error
     try:
         return member if lengths is None else member.evaluated_at(lengths)
     except ConfigError as error:
-        raise _refused(configuration, error, _find_option(member.task, lengths or ()) or HINT) from error
+        raise _make_error(configuration, error, _find_option(member.task, lengths or ()) or HINT) from error
 
 
 def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, Any]:
@@ -198,15 +198,15 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
     }
 
 
-def _measured(member: MemberConfig) -> Measurements:
+def _list_measurements(member: MemberConfig) -> Measurements:
     """Return the metrics to measure: all but those derived from earlier evaluations."""
-    derived, every = member.task.derived_metrics, measured_by(member)
+    derived, every = member.task.derived_metrics, list_measurements(member)
     metrics = {name: metric for name, metric in every.metrics.items() if metric.base not in derived}
     headline = tuple(name for name in every.headline if name not in derived)
     return replace(every, averages=averages_kept(member), metrics=metrics, headline=headline)
 
 
-def _is_recorded(state: SweepState, request: Request) -> bool:
+def _is_recorded(state: SweepState, request: EvaluationRequest) -> bool:
     """Return whether the last record of this evaluation is of the same weights, and its curves are undamaged."""
     key = evaluation_key(request.fields)
     recorded = [fields for fields in state.later_evaluations if evaluation_key(fields) == key]
@@ -219,7 +219,7 @@ def _is_recorded(state: SweepState, request: Request) -> bool:
     return True
 
 
-def _refused(configuration: ConfigurationState, error: ConfigError, hint: str = HINT) -> UserError:
+def _make_error(configuration: ConfigurationState, error: ConfigError, hint: str = HINT) -> UserError:
     """Return the problems in terms of the command's options, with a hint for lengths that the task lacks."""
     lines = [str(_as_option(problem)) for problem in error.problems]
     lines += [hint] if any(problem.key == "evaluation.lengths" for problem in error.problems) else []

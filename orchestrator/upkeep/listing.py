@@ -33,7 +33,7 @@ def list_sweeps(storage: Path) -> list[str]:
     rows: list[tuple[str, ...]] = [HEAD]
     for folder in folders:
         try:
-            rows.append(_row(folder))
+            rows.append(_make_row(folder))
         except LengthwiseError as error:
             unread.append(f"cannot be read: {str(error).splitlines()[0]}")
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -41,14 +41,14 @@ def list_sweeps(storage: Path) -> list[str]:
     return [*lines, *unread]
 
 
-def state_word(state: SweepState) -> str:
+def describe_state(state: SweepState) -> str:
     """Return running, finished, failed (no configuration succeeded), interrupted, or how else its ledger ends."""
     if describe_running_driver(state.folder):
         return "running"
     return _STATES.get(state.ended) or str(state.ended)
 
 
-def size_on_disk(folder: Path) -> int:
+def sum_file_sizes(folder: Path) -> int:
     """Return the bytes of all files of a folder."""
     total = 0
     for path in folder.rglob("*"):
@@ -57,23 +57,23 @@ def size_on_disk(folder: Path) -> int:
     return total
 
 
-def readable_size(count: int) -> str:
-    """Return bytes as a person says them: readable_size(2_500_000) -> "2.4 MiB"."""
+def format_size(count: int) -> str:
+    """Return bytes as a person says them: format_size(2_500_000) -> "2.4 MiB"."""
     power = min((max(count, 1).bit_length() - 1) // 10, 3)
     return f"{count / 1024**power:.1f} {('B', 'KiB', 'MiB', 'GiB')[power]}" if power else f"{count} B"
 
 
-def _row(folder: Path) -> tuple[str, ...]:
+def _make_row(folder: Path) -> tuple[str, ...]:
     state = SweepState.load(folder)
     age = max(0.0, time.time() - (state.started or time.time()))
     done = sum(configuration.is_done for configuration in state.configurations.values())
     return (
         folder.name,
         state.study,
-        state_word(state),
+        describe_state(state),
         f"{done} of {count_planned(state)}",
         describe_best(state, "-"),
-        readable_size(size_on_disk(folder)),
+        format_size(sum_file_sizes(folder)),
         f"{int(age // 86400)} d" if age >= 86400 else duration(age),
         state.provenance.get(CONFIRMS, {}).get("sweep", ""),
     )

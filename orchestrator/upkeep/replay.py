@@ -15,10 +15,10 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.driving.work import solo_work
+from orchestrator.running.driving.work import make_solo_work
 from orchestrator.running.schedulers.choice import count_lacking
-from orchestrator.running.schedulers.inline import as_in_a_worker
-from orchestrator.sweep.specification import recorded_spec
+from orchestrator.running.schedulers.inline import worker_settings
+from orchestrator.sweep.specification import read_recorded_spec
 from orchestrator.text.wording import differing_keys, label, spans
 from orchestrator.trainer import trainer_of
 from trainers.evaluation.results import Evaluation, Progress
@@ -47,7 +47,7 @@ class Replay:
     def report(self, evaluation: Evaluation) -> None:
         """Compare it; raise _EndedEarly at the first that differs, and after the last recorded one."""
         if evaluation.step in self._recorded:
-            self.difference = _difference(evaluation, self._recorded[evaluation.step])
+            self.difference = _describe_difference(evaluation, self._recorded[evaluation.step])
             if self.difference is None:
                 self.agreed.append(evaluation.step)
         if self.difference is not None or evaluation.step >= max(self._recorded):
@@ -75,7 +75,7 @@ class Replay:
         ]
 
 
-def replay(folder: Path, configuration: str, seed: int) -> Replay:
+def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     """Train a member again, alone, up to its last recorded evaluation, and compare; writes nothing.
 
     The user's own modules are the copies in the sweep folder; lengthwise itself is the installed one. Raises UserError
@@ -90,7 +90,7 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
         )
     member = f"{label(of_sweep.number)} ({of_sweep.config_id}) seed {seed}"
     pack = state.packs[of_sweep.members[seed].pack_id]
-    recorded = _recorded(state, pack, of_sweep.config_id, seed)
+    recorded = _read_recorded(state, pack, of_sweep.config_id, seed)
     if not recorded:
         raise UserError(f"{state.folder}: {member} has no recorded curves yet; there is nothing to compare with")
 
@@ -106,8 +106,8 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
 
     # Train it, and compare as evaluations come.
     trainer, again = trainer_of(of_sweep.resolved), Replay(member, recorded)
-    with as_in_a_worker(cpus), TemporaryDirectory(prefix="lengthwise-") as name:
-        work = solo_work(recorded_spec(state).resources, Path(name), of_sweep, seed, state.modules)
+    with worker_settings(cpus), TemporaryDirectory(prefix="lengthwise-") as name:
+        work = make_solo_work(read_recorded_spec(state).resources, Path(name), of_sweep, seed, state.modules)
         work["code"] = make_worker_modules(state.folder, state.modules)
         if under := [state.environments[name] for _, name in pack.ran_under]:
             again.environment += differing_keys(under[-1], trainer.environment(work))
@@ -116,7 +116,7 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     return again
 
 
-def _recorded(state: SweepState, pack: PackState, config_id: str, seed: int) -> dict[int, pd.DataFrame]:
+def _read_recorded(state: SweepState, pack: PackState, config_id: str, seed: int) -> dict[int, pd.DataFrame]:
     """Return the recorded curves of a member by step, without the NaN rows that `read_curves` adds for a dead pack."""
     curves = read_curves(state, packs={pack.pack_id})
     mine = curves[(curves["config_id"] == config_id) & (curves["seed"] == seed)]
@@ -124,7 +124,7 @@ def _recorded(state: SweepState, pack: PackState, config_id: str, seed: int) -> 
     return {step: mine[mine["step"] == step] for step in steps}
 
 
-def _difference(evaluation: Evaluation, recorded: pd.DataFrame) -> str | None:
+def _describe_difference(evaluation: Evaluation, recorded: pd.DataFrame) -> str | None:
     """Return the first difference between an evaluation of one member and its recorded rows, None without any."""
     index = pd.MultiIndex.from_product([evaluation.averages, evaluation.metrics, evaluation.lengths], names=KEYS)
     again = pd.Series(evaluation.values_MAKL[0].reshape(-1), index)

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from orchestrator.running.with_ray.processes import MARK, guarded
+from orchestrator.running.with_ray.processes import MARK, guard_processes
 from tests.cluster.virtual_nodes import wait_for
 from tests.ports import free_ports
 
@@ -110,7 +110,7 @@ def autoscaled(request: pytest.FixtureRequest, lengthwise: Any, tmp_path: Path) 
         (folder / "token").chmod(0o600)
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
         pretended = {"PRETENDED_GPUS": str(tmp_path / "gpus")}
-        with guarded(folder):
+        with guard_processes(folder):
             process, address = start(folder, request.param, lengthwise.environment | token | pretended)
             cluster = Autoscaled(address, lengthwise.environment | token, tmp_path / "gpus", folder / "head.log")
             wait_for("a head", lambda: "Ray runtime started" in cluster.log.read_text(), cluster.log)

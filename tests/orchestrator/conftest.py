@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from orchestrator.engine.engine import measured_by
+from orchestrator.engine.engine import list_measurements
 from orchestrator.figures import drawing
 from orchestrator.interface.measurements import measurement_fields
 from orchestrator.record.kept.curves import read_curves, write_part
@@ -122,7 +122,7 @@ def build_sweep(
             pack_id, steps = f"pack{number:04d}", resolved["training"]["steps"]
             ledger.append(
                 "configuration", number=number, config_id=lead.config_id, values=dict(values), resolved=resolved,
-                duplicate_of=None, **measurement_fields(measured_by(lead), ()),
+                duplicate_of=None, **measurement_fields(list_measurements(lead), ()),
             )  # fmt: skip
             ledger.append("pack", pack_id=pack_id, structural_key=lead.structural_key, members=pairs, steps=steps)
             every = resolved["evaluation"]["every"]

@@ -26,10 +26,10 @@ from orchestrator.report.terminal import Screen
 from orchestrator.results import confirmations
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summarise
-from orchestrator.running.watching.meter import status_rows
+from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep import derived
-from orchestrator.sweep.confirm import fresh_seeds, plan_confirmation
+from orchestrator.sweep.confirm import choose_fresh_seeds, plan_confirmation
 from orchestrator.upkeep.listing import list_sweeps
 from search_spaces import SweepFileError, dump_yaml, load_sweep
 from tests.orchestrator.running.ledgers import begin_ledger, cut_ledger
@@ -124,7 +124,7 @@ def test_the_specification_is_one_that_a_file_could_hold(searched, tmp_path):
 @settings(max_examples=200, derandomize=True)
 @given(st.sets(st.integers(0, 60)), st.integers(1, 40))
 def test_fresh_seeds_are_fresh_for_any_history(used, count):
-    found = fresh_seeds(str(count), dict.fromkeys(used, "a"))
+    found = choose_fresh_seeds(str(count), dict.fromkeys(used, "a"))
     assert len(set(found)) == count and not used & set(found)
 
 
@@ -134,24 +134,26 @@ def test_listed_seeds_are_taken_whole_or_refused(used, asked):
     text = ",".join(map(str, asked))
     if used & set(asked):
         with pytest.raises(UserError, match="already used by a"):
-            fresh_seeds(text, dict.fromkeys(used, "a"))
+            choose_fresh_seeds(text, dict.fromkeys(used, "a"))
     else:
-        assert fresh_seeds(text, dict.fromkeys(used, "a")) == tuple(asked)
+        assert choose_fresh_seeds(text, dict.fromkeys(used, "a")) == tuple(asked)
 
 
 def test_seeds_to_confirm_on_may_be_a_range():
-    assert fresh_seeds("100-102,110", {0: "a"}) == (100, 101, 102, 110) and fresh_seeds("7-7", {0: "a"}) == (7,)
+    assert choose_fresh_seeds("100-102,110", {0: "a"}) == (100, 101, 102, 110) and choose_fresh_seeds(
+        "7-7", {0: "a"}
+    ) == (7,)
     with pytest.raises(
         UserError, match="--seeds '5-3': not seeds; allowed: a number of seeds such as 10, or different"
     ):
-        fresh_seeds("5-3", {})
+        choose_fresh_seeds("5-3", {})
 
 
 @pytest.mark.parametrize("asked", ["100001", "0-99999,100000-100000"])
 def test_more_seeds_than_a_sweep_file_may_ask_for_are_refused(asked):
-    assert len(fresh_seeds("100000", {0: "a"})) == 100_000
+    assert len(choose_fresh_seeds("100000", {0: "a"})) == 100_000
     with pytest.raises(UserError, match=f"--seeds {asked}: too many seeds; allowed: 100000 in all"):
-        fresh_seeds(asked, {})
+        choose_fresh_seeds(asked, {})
 
 
 @pytest.mark.slow
@@ -174,7 +176,7 @@ def test_no_chain_of_confirmations_uses_a_seed_twice(tmp_path, synthetic_sweep, 
         parent = states[which % len(states)]
         planned = plan_confirmation(parent, top=1, seeds=str(number), name=f"c{count}") if parent is states[0] else None
         if planned is None:  # a confirmation that has begun has no scores yet: only its seeds matter here
-            fresh = fresh_seeds(str(number), find_used_seeds(parent))
+            fresh = choose_fresh_seeds(str(number), find_used_seeds(parent))
         else:
             fresh = planned.spec.seeds
             states.append(begin(planned, storage))
@@ -328,7 +330,10 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     other = summarise(state).rows[1].number
     assert "is #0 (#2 in the search)" in describe_best(child) and " 0.304" in describe_best(child)
     assert make_cells(child.rows, identity_columns(child))["in search"] == ["#2", f"#{other}"]
-    assert dict(status_rows(SweepState.load(child.folder)))["confirms"] == f"searched (#0 is #2, #1 is #{other} there)"
+    assert (
+        dict(make_status_rows(SweepState.load(child.folder)))["confirms"]
+        == f"searched (#0 is #2, #1 is #{other} there)"
+    )
     assert [line.split()[-1] for line in list_sweeps(tmp_path) if line.startswith("searched-")] == ["searched"]
 
 

@@ -29,7 +29,7 @@ from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import present_report
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
-from orchestrator.running.watching.meter import status_rows
+from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import refuse_existing
 from search_spaces import load_sweep
@@ -75,7 +75,7 @@ def rewrite(folder: Path, original: Path, change: Callable[[Record], Any]) -> No
 
 def read_by(folder: Path) -> Iterator[Callable[[], Any]]:
     """What `status`, `report` and `resume` do before anything is trained."""
-    yield lambda: status_rows(SweepState.load(folder))
+    yield lambda: make_status_rows(SweepState.load(folder))
     yield lambda: present_report(folder, Console(file=io.StringIO(), width=160))
     yield lambda: sweep.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
 

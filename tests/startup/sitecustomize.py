@@ -69,13 +69,13 @@ def pretend_gpus(train_pack):
         import ray
         import torch
 
-        from orchestrator.engine.environment import environment
+        from orchestrator.engine.environment import read_environment
 
         place = f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {ray.get_runtime_context().get_node_id()}"
         with Path(os.environ["PRETENDED_GPUS"]).open("a") as file:
             file.write(f"{work['pack_id']} {place}\n")
         if len(work["ids"]) > room:
-            reporter.began({**environment(work["code"], gpus=0), "device": "a GPU that is not there"})
+            reporter.began({**read_environment(work["code"], gpus=0), "device": "a GPU that is not there"})
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
         train({**work, "gpus": 0}, reporter)
 

@@ -25,7 +25,7 @@ def start_child(module: str, descriptor: int, *arguments: str) -> psutil.Popen:
     return psutil.Popen(command, pass_fds=[descriptor], start_new_session=True)
 
 
-def load(module: str) -> None:
+def import_without_gc(module: str) -> None:
     """Import a module with garbage collection off: imports create no garbage, and frozen pages stay shared in forks."""
     gc.disable()
     import_module(module)
@@ -36,7 +36,7 @@ def load(module: str) -> None:
 if __name__ == "__main__":
     _, name, number, *more = sys.argv
     try:
-        load(name)
+        import_without_gc(name)
     except Exception as error:
         frames = [
             frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")

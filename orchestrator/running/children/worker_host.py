@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.running.children.child import load, start_child
+from orchestrator.running.children.child import import_without_gc, start_child
 from orchestrator.running.pack.protocol import ChildImportError
 
 _MODULE = "orchestrator.running.children.worker_host_process"
@@ -55,7 +55,7 @@ class WorkerHost:
 
 def _fork_host(requests: socket.socket) -> psutil.Process:
     """Import the engine here, then fork the host."""
-    load(_MODULE)
+    import_without_gc(_MODULE)
     child = os.fork()
     if child == 0:
         try:

@@ -10,7 +10,7 @@ import signal
 import socket
 
 import trainers.training.loop  # noqa: F401 - the engine, for workers
-from orchestrator.engine.environment import trainers_digest
+from orchestrator.engine.environment import compute_trainers_digest
 from orchestrator.running.pack.train_pack import use_inductor_cache
 from orchestrator.running.schedulers import local_worker
 
@@ -21,7 +21,7 @@ def serve(descriptor: int) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):  # a fork inherits the driver's handlers
         signal.signal(number, signal.SIG_DFL)
     use_inductor_cache()
-    trainers_digest()  # cached here, so that no worker computes it again
+    compute_trainers_digest()  # cached here, so that no worker computes it again
     requests = socket.socket(fileno=descriptor)
     workers: list[int] = []
     while (connection := _receive_descriptor(requests)) is not None:

@@ -74,7 +74,7 @@ class SweepBudget:
         """Return a function of packs, and of others that run beside them: every limit with its use when they end."""
         race = self._state.race
         pause_at = race.next_rung.step if race and race.next_rung else None
-        rate, steps_left = self._seconds_per_step(), partial(_steps_left, pause_at)
+        rate, steps_left = self._seconds_per_step(), partial(_count_steps_left, pause_at)
 
         def limits(own: Sequence[PackState], others: Sequence[PackState]) -> Iterator[Limit]:
             packs = [*own, *others]
@@ -93,15 +93,15 @@ class SweepBudget:
         if (most := budget.hours) is not None:
             used = (self._before + elapsed) / 3600
             words, used = f"{used:.3g} of {most:g} hours", used + seconds / 3600
-            yield Limit(used=used, most=most, words=words, option=_option("hours", used, most))
+            yield Limit(used=used, most=most, words=words, option=_make_option("hours", used, most))
         if (most := budget.gpu_hours) is not None:
             used = self._state.trained.seconds * self._gpus / 3600
             words, used = f"{used:.3g} of {most:g} GPU-hours", used + pack_seconds * self._gpus / 3600
-            yield Limit(used=used, most=most, words=words, option=_option("gpu_hours", used, most))
+            yield Limit(used=used, most=most, words=words, option=_make_option("gpu_hours", used, most))
         if (most := budget.member_steps) is not None:
             used = self._state.trained.member_steps
             words, used = f"{used:,} of {most:,.0f} member-steps", used + steps
-            yield Limit(used=used, most=most, words=words, option=_option("member_steps", used, most))
+            yield Limit(used=used, most=most, words=words, option=_make_option("member_steps", used, most))
 
     def _seconds_per_step(self) -> Callable[[PackState], float]:
         """Return the estimated seconds per step of a member, from the packs that have trained."""
@@ -118,12 +118,12 @@ class SweepBudget:
         return rate
 
 
-def _option(key: str, used: float, most: float) -> str:
+def _make_option(key: str, used: float, most: float) -> str:
     """Return the option of `resume` that sets twice the limit, or twice the used amount if that is larger."""
     return f" --set budget.{key}={2 * max(used, most):g}"
 
 
-def _steps_left(pause_at: int | None, pack: PackState) -> int:
+def _count_steps_left(pause_at: int | None, pack: PackState) -> int:
     """Return the member-steps of a pack until it ends or pauses at a rung; 0 if it has ended."""
     until = pack.steps if pause_at is None else max(pause_at, pack.step)
     return 0 if pack.has_ended else pack.member_steps(until) - pack.member_steps(pack.step)

@@ -31,21 +31,21 @@ from orchestrator.running.driving.decide import (
     decide,
 )
 from orchestrator.running.driving.equal_failures import refuse_equal_failures
-from orchestrator.running.driving.evaluation_record import evaluation_fields
+from orchestrator.running.driving.evaluation_record import make_evaluation_fields
 from orchestrator.running.driving.racing import (
     is_paused,
     is_race_over,
     is_round_due,
     is_rung_due,
-    race_fields,
-    rung_fields,
+    make_race_fields,
+    make_rung_fields,
 )
-from orchestrator.running.driving.recutting import WorkerCapacity, recut_fields, shortage_fields
-from orchestrator.running.driving.sampler import ConfigurationSampler, lacking_members
+from orchestrator.running.driving.recutting import WorkerCapacity, make_recut_fields, make_shortage_fields
+from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
 from orchestrator.running.driving.scores import RecordedScores
-from orchestrator.running.driving.work import Running, describe_work
+from orchestrator.running.driving.work import RunningPack, encode_pack
 from orchestrator.running.pack.environment import Environments
-from orchestrator.running.pack.train_pack import read_silence, stuck_file
+from orchestrator.running.pack.train_pack import read_timeout, stack_file
 from orchestrator.text.wording import counted, label
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
@@ -79,7 +79,7 @@ class SweepDriver:
         tick: Callable[["SweepDriver"], None] = lambda driver: None,
     ) -> None:
         self.spec, self.ledger, self.state = spec, ledger, state
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, RunningPack] = {}
         self._seconds, self._environments = dict[str, float](), Environments()
         self._packer, self._hold_signals, self._say, self._tick = packer, hold_signals, say, tick
         self._capacity = WorkerCapacity(workers)
@@ -104,17 +104,17 @@ class SweepDriver:
             match decide(self._situation()):
                 case HandOut(pack_id):
                     self.queue.remove(pack_id)
-                    return pack_id, describe_work(self.spec.resources, self.state, pack_id)
+                    return pack_id, encode_pack(self.spec.resources, self.state, pack_id)
                 case DrawGeneration(numbers):
                     self._generations.popleft()
                     self._plan(numbers)
                 case DecideRung():
-                    fields = rung_fields(self.spec, self.state)
+                    fields = make_rung_fields(self.spec, self.state)
                     self.record("rung", **fields)
                     self._resume_packs()
                     self._score(set(fields["survivors"]))  # that had ended already
                 case DecideRound():
-                    fields = race_fields(self.spec, self.state, self._scores)
+                    fields = make_race_fields(self.spec, self.state, self._scores)
                     self.record("race", **fields)
                     self._plan_packs(set(fields["survivors"]), queue=True)
                     self._score(set(fields["survivors"]))  # that had these seeds already
@@ -139,7 +139,7 @@ class SweepDriver:
 
     def started(self, pack_id: str) -> None:
         """Note that a worker has begun with the pack."""
-        self.running[pack_id] = Running(step=self.state.packs[pack_id].step)
+        self.running[pack_id] = RunningPack(step=self.state.packs[pack_id].step)
 
     def began(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Keep the environment of the pack for its records; warn if the worker runs different code."""
@@ -155,7 +155,7 @@ class SweepDriver:
             curves = curve_store.record_curves(self.state, pack, evaluated)
             self.record(
                 "evaluation",
-                **evaluation_fields(pack_id, evaluated, curves),
+                **make_evaluation_fields(pack_id, evaluated, curves),
                 **self._environments.fields(pack_id, self.state.environments),
                 **({"weights": weights.make_weights_fields(evaluated.weights)} if evaluated.weights else {}),
             )
@@ -169,7 +169,7 @@ class SweepDriver:
     def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
         """Remember the heartbeat for the display; a program may report rarely, so time may be used up meanwhile."""
         phase, step, rate = progress["phase"], progress["step"], progress["member_steps_per_second"]
-        self.running[pack_id] = Running(phase, step, rate)
+        self.running[pack_id] = RunningPack(phase, step, rate)
         self._seconds[pack_id] = progress["seconds"]
         self._stop_if_used_up()
 
@@ -180,7 +180,7 @@ class SweepDriver:
     def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
         """Cut the pack, and those like it that no worker has begun, into smaller ones; return whether it can be."""
         pack, device = self.state.packs[pack_id], self._environments.device(pack_id)
-        shortage = shortage_fields(pack, self._packer, device, error, self._seconds.get(pack_id, 0.0))
+        shortage = make_shortage_fields(pack, self._packer, device, error, self._seconds.get(pack_id, 0.0))
         waiting = [*self.queue, pack_id]
         order = self._cut_again(waiting, shortage) if shortage else waiting
         if order is not waiting:
@@ -283,7 +283,7 @@ class SweepDriver:
 
     def _cut_again(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> Collection[str]:
         """Cut waiting packs again if that is worth it, or after a shortage; return which packs wait then."""
-        recut = recut_fields(self.state, waiting, self.running, self._packer, self._capacity, shortage)
+        recut = make_recut_fields(self.state, waiting, self.running, self._packer, self._capacity, shortage)
         if not recut:
             return waiting
         fields, order = recut
@@ -301,7 +301,9 @@ class SweepDriver:
 
     def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""
-        packs = [pack for waiting in lacking_members(self.state, names, built or {}) for pack in self._packer(waiting)]
+        packs = [
+            pack for waiting in find_missing_members(self.state, names, built or {}) for pack in self._packer(waiting)
+        ]
         self.record_all("pack", [asdict(pack) for pack in packs])
         if queue:
             self.queue.extend(pack.pack_id for pack in packs)
@@ -315,7 +317,7 @@ class SweepDriver:
 
     def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died, with the watchdog's reason if it wrote one."""
-        if silence := read_silence(stuck_file(self.state.folder, pack_id), self.spec.resources.longest_silence):
+        if silence := read_timeout(stack_file(self.state.folder, pack_id), self.spec.resources.longest_silence):
             error, trace = silence
         attempt = len(self.state.packs[pack_id].attempts) + 1
         optional = self._environments.fields(pack_id, self.state.environments) | ({"trace": trace} if trace else {})

@@ -6,7 +6,7 @@ from typing import Any
 from trainers.evaluation.results import Evaluation
 
 
-def evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping[str, Any]) -> dict[str, Any]:
+def make_evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the record of an evaluation; `curves` are those of `record_curves`.
 
     Fields of early stopping and curriculum stages have a value for each member, in the order of the pack. stopped_at:

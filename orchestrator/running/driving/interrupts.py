@@ -14,7 +14,7 @@ _last_words = ""
 
 
 @contextmanager
-def last_words(line: str) -> Iterator[None]:
+def print_last(line: str) -> Iterator[None]:
     """Print this line if `exit_at_once` ends the process in the block."""
     global _last_words
     before, _last_words = _last_words, line

@@ -41,7 +41,7 @@ def is_round_due(state: SweepState) -> bool:
     return all(state.configurations[name].finished for name in race.contenders)
 
 
-def rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
+def make_rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
     """Return the fields of the record that decides who trains on at the rung that is due.
 
     The decision depends on the recorded curves up to the rung alone.
@@ -57,7 +57,7 @@ def rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
     return {"rung": len(race.rungs), "step": rung.step, "since": rung.since, "seeds": seeds, **asdict(outcome)}
 
 
-def race_fields(spec: SweepSpec, state: SweepState, scores: RecordedScores) -> dict[str, Any]:
+def make_race_fields(spec: SweepSpec, state: SweepState, scores: RecordedScores) -> dict[str, Any]:
     """Return the fields of the record that ends the round that is due and begins the next one.
 
     The decision depends only on the scores of the seeds of this round and the earlier ones.

@@ -11,7 +11,7 @@ from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.racing import is_paused
 from orchestrator.running.driving.sampler import as_configuration
-from orchestrator.running.driving.work import Running
+from orchestrator.running.driving.work import RunningPack
 from orchestrator.running.pack.train_pack import checkpoint_folder
 
 
@@ -22,10 +22,10 @@ class WorkerCapacity(NamedTuple):
     memory: float | None = None
 
 
-def recut_fields(
+def make_recut_fields(
     state: SweepState,
     waiting: Collection[str],
-    running: Mapping[str, Running],
+    running: Mapping[str, RunningPack],
     packer: Packer,
     capacity: WorkerCapacity,
     shortage: Mapping[str, Any] | None = None,
@@ -51,15 +51,15 @@ def recut_fields(
             pack.pack_id in waiting
             and not has_begun(pack)
             and not _may_have_checkpoints(state, pack)
-            and not _continues(state, pack)
+            and not _continues_sweep(state, pack)
         )
     ]
-    cut_again = [short] if short and (earlier or _continues(state, short)) else unbegun_or_short
+    cut_again = [short] if short and (earlier or _continues_sweep(state, short)) else unbegun_or_short
     unbegun = {pack.pack_id: as_pack(pack) for pack in cut_again}
 
     # Packs that stay, with the share that is left of each, decide how much cutting gains.
     begun = [
-        (as_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, Running()).step) / pack.steps)
+        (as_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, RunningPack()).step) / pack.steps)
         for pack in unfinished
         if pack.pack_id not in unbegun
     ]
@@ -80,7 +80,7 @@ def recut_fields(
     return fields, [*(name for name in waiting if name not in unbegun), *(pack.pack_id for pack in packs)]
 
 
-def shortage_fields(
+def make_shortage_fields(
     pack: PackState, packer: Packer, device: str | None, error: str, seconds: float
 ) -> dict[str, Any] | None:
     """Return the fields of the shortage of a pack that ran out of memory on a device; None if it cannot be halved.
@@ -98,7 +98,7 @@ def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:
     return bool(pack.evaluations or pack.earlier or checkpoint_folder(state.folder, pack.pack_id).exists())
 
 
-def _continues(state: SweepState, pack: PackState) -> bool:
+def _continues_sweep(state: SweepState, pack: PackState) -> bool:
     """Return whether the members of a pack continue those of another sweep: cut with others they would start at 0."""
     return continues_member(state, *pack.members[0])
 

@@ -81,7 +81,7 @@ class ConfigurationSampler:
         return configure(self._as_recorded, new, self._names)
 
 
-def lacking_members(
+def find_missing_members(
     state: SweepState, names: set[str], built: Mapping[str, Configuration]
 ) -> tuple[list[Waiting], list[Waiting]]:
     """Return two lists of configurations with their seeds that are in no pack; `built` spares building them.

@@ -16,7 +16,7 @@ from search_spaces import Resources
 
 
 @dataclass
-class Running:
+class RunningPack:
     """A pack that a worker is training, by its last heartbeat; `rate` is in member-steps per second."""
 
     phase: str = "starting"
@@ -24,7 +24,7 @@ class Running:
     rate: float = 0.0
 
 
-def solo_work(
+def make_solo_work(
     resources: Resources,
     folder: Path,
     configuration: RecordedConfiguration,
@@ -58,7 +58,7 @@ def _limits(resources: Resources) -> dict[str, Any]:
     }
 
 
-def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
+def encode_pack(resources: Resources, state: SweepState, pack_id: str) -> str:
     """Return everything that a worker needs to train a recorded pack, as one string."""
     pack, folder, race = state.packs[pack_id], state.folder.resolve(), state.race
     ids = pack.members

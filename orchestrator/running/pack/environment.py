@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.code.code_record import digest
-from orchestrator.engine.environment import ENGINE, trainers_digest
+from orchestrator.engine.environment import ENGINE, compute_trainers_digest
 
 
 class Environments:
@@ -16,7 +16,7 @@ class Environments:
 
     def add(self, pack_id: str, table: dict[str, Any]) -> str | None:
         """Keep the environment of a pack; return a warning, once, if its worker runs different code of lengthwise."""
-        known, self._tables[pack_id] = {trainers_digest(), *self._engines}, table
+        known, self._tables[pack_id] = {compute_trainers_digest(), *self._engines}, table
         if ENGINE not in table:  # a program
             return None
         self._engines.add(table[ENGINE])

@@ -62,7 +62,7 @@ class Driver(Protocol):
         """Called when a worker starts the pack, for the first time or again."""
 
     def began(self, pack_id: str, environment: dict[str, Any]) -> None:
-        """Called with the worker's environment (`environment.environment`), before its first evaluation."""
+        """Called with the worker's environment (`environment.read_environment`), before its first evaluation."""
 
     def evaluated(self, pack_id: str, evaluation: bytes) -> None:
         """Called with the curves of the pack at one step; the worker waits until this returns."""
@@ -98,7 +98,7 @@ def call_driver(call: Callable[..., Any], *arguments: Any) -> Any:
         raise DriverStopped(error) from error
 
 
-def pass_on(driver: Driver, pack_id: str, name: str, content: Any) -> None:
+def forward_message(driver: Driver, pack_id: str, name: str, content: Any) -> None:
     """Call the driver's method that a message of a worker names (`train_pack.PackReporter`)."""
     calls: dict[str, Callable[..., None]] = {
         "began": driver.began,
@@ -109,7 +109,7 @@ def pass_on(driver: Driver, pack_id: str, name: str, content: Any) -> None:
     call_driver(calls[name], pack_id, content)
 
 
-def explain(error: BaseException, own: Collection[str] = ()) -> Death:
+def make_death(error: BaseException, own: Collection[str] = ()) -> Death:
     """Return the death by an exception, with the line that raised it; `own` are the files of the user's own modules.
 
     An exception that passed through one of these is not retried, because it would be raised again, unless memory or
@@ -122,13 +122,13 @@ def explain(error: BaseException, own: Collection[str] = ()) -> Death:
     full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return Death(
         message=describe_exception(error, [(frame.filename, frame.lineno) for frame in users or frames]),
-        trace="".join(traceback.format_exception(type(error), error, _from_the_pack(error)))[-LONGEST_TRACE:],
+        trace="".join(traceback.format_exception(type(error), error, _cut_traceback(error)))[-LONGEST_TRACE:],
         again=full or isinstance(error, OSError) or not users,
         out_of_memory=full,
     )
 
 
-def _from_the_pack(error: BaseException) -> TracebackType | None:
+def _cut_traceback(error: BaseException) -> TracebackType | None:
     """Return the traceback without the scheduler's frames: it is the same under all schedulers."""
     trace = error.__traceback__
     while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(_HERE):

@@ -18,10 +18,10 @@ from types import ModuleType
 from typing import Any
 
 from orchestrator.engine.heap import keep_freed_memory
-from orchestrator.machine.shortages import out_of_space, raising_out_of_space
+from orchestrator.machine.shortages import find_out_of_space, raise_out_of_space
 from orchestrator.record.kept.code import list_imported_files
 from orchestrator.record.ledger.folders import STOP_FILE
-from orchestrator.running.pack.protocol import LONGEST_TRACE, explain
+from orchestrator.running.pack.protocol import LONGEST_TRACE, make_death
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from trainers.evaluation.results import Evaluation, Progress
 
@@ -79,10 +79,10 @@ def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, i
 def decode_work(work: str) -> dict[str, Any]:
     """Return the work that `encode_work` encoded, with its folders on this machine."""
     decoded = dict(json.loads(zlib.decompress(base64.b85decode(work))))
-    return mirror().on_this_machine(decoded) if decoded.get("address") else decoded
+    return import_mirror().move_folders(decoded) if decoded.get("address") else decoded
 
 
-def mirror() -> ModuleType:
+def import_mirror() -> ModuleType:
     """Return the module for sweeps that have an address, which others do not import."""
     from orchestrator.mirror import worker
 
@@ -113,7 +113,7 @@ def run_pack(config: Mapping[str, Any]) -> None:
 
     # Train; a death is reported, and raised if Tune may try the pack again.
     folder = Path(work["folder"])
-    with raising_out_of_space(folder), Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
+    with raise_out_of_space(folder), Watchdog(work["watchdog_seconds"], prepare_stack_file(work)) as watchdog:
         try:
             train_pack(work, PackReporter(send, watchdog))
             if messages:
@@ -122,8 +122,8 @@ def run_pack(config: Mapping[str, Any]) -> None:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            death = explain(error, list_imported_files(work.get("code", ())))
-            if out_of_space(error, folder) is not None:
+            death = make_death(error, list_imported_files(work.get("code", ())))
+            if find_out_of_space(error, folder) is not None:
                 raise
             if death.out_of_memory or not death.again:
                 with watchdog.asleep():
@@ -151,14 +151,14 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
 
     address = work.get("address")
     if address:
-        mirror().fetch_for(work)
+        import_mirror().fetch_files(work)
     import_on_worker(work["code"])
     keep_freed_memory()
     trainer = trainer_of(work["members"][0])
     reporter.began(trainer.environment(work))
     pairs = zip(work["members"], work["ids"], strict=True)
     members = [trainer.rebuild(resolved, seed) for resolved, (_, seed) in pairs]
-    kind: type[Any] = mirror().MirroredCheckpoints if address else Checkpoints
+    kind: type[Any] = import_mirror().MirroredCheckpoints if address else Checkpoints
     checkpoints = kind(
         folder=checkpoint_folder(Path(work["folder"]), work["pack_id"]),
         every_steps=work["checkpoint_steps"],
@@ -190,23 +190,23 @@ class _Stoppable:
     def __init__(self, reporter: PackReporter, work: Mapping[str, Any]) -> None:
         self.progress, self.notice = reporter.progress, reporter.notice
         self._report, self._work, self._file = reporter.report, work, Path(work["folder"]) / STOP_FILE
-        self._poll = mirror().StopPoll(work["address"]) if work.get("address") else None
+        self._poll = import_mirror().StopPoll(work["address"]) if work.get("address") else None
 
     def report(self, evaluation: Evaluation) -> bool:
         """Report an evaluation, and return whether the pack is to stop."""
         if self._poll is not None and evaluation.weights:
-            mirror().send_weights(self._work, evaluation)
+            import_mirror().send_weights(self._work, evaluation)
         self._report(evaluation)
         is_paused = evaluation.step == self._work.get("pause_at") or self._file.exists()
         return is_paused or (self._poll is not None and bool(self._poll.is_stopped()))
 
 
-def stuck_file(folder: Path, pack_id: str) -> Path:
+def stack_file(folder: Path, pack_id: str) -> Path:
     """Return the file to which the watchdog of a pack writes stacks; it is empty while the pack runs."""
     return folder / "checkpoints" / f"{pack_id}.stuck.txt"
 
 
-def read_silence(path: Path, seconds: float) -> tuple[str, str] | None:
+def read_timeout(path: Path, seconds: float) -> tuple[str, str] | None:
     """Return the error and the stacks of a pack that its watchdog ended after `seconds`, if its stuck file has any."""
     if not path.exists() or not path.stat().st_size:
         return None
@@ -214,8 +214,8 @@ def read_silence(path: Path, seconds: float) -> tuple[str, str] | None:
     return f"watchdog: no heartbeat for {seconds:g} s; stack traces in {path}", trace
 
 
-def make_stuck_file(work: Mapping[str, Any]) -> Path:
+def prepare_stack_file(work: Mapping[str, Any]) -> Path:
     """Return the path of the pack's stuck file; makes its folder."""
-    path = stuck_file(Path(work["folder"]), work["pack_id"])
+    path = stack_file(Path(work["folder"]), work["pack_id"])
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

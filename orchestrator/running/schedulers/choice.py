@@ -12,7 +12,7 @@ from statistics import mean
 from orchestrator.errors import UserError
 from orchestrator.interface.trainer import Member
 from orchestrator.machine.cpus import count_cores
-from orchestrator.machine.gpus import gpu_slots, gpus_here
+from orchestrator.machine.gpus import list_gpu_slots, read_gpu_memories
 from orchestrator.plan import search
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds
@@ -48,7 +48,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
         return "local", "a program needs no Ray on one machine"
     if resources.gpus:
         return "ray", "packs need a GPU"
-    workers = local.this_machine(resources.cpus, most=resources.workers).workers
+    workers = local.describe_machine(resources.cpus, most=resources.workers).workers
     members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
     seconds = mean(map(trainer.rough_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:
@@ -82,7 +82,7 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
 
 def count_lacking(cpus: int, gpus: float) -> dict[str, int]:
     """Return how many CPUs and GPUs this machine has of those that it has too few of: {"GPUs": 1}."""
-    have = {"CPUs": count_cores(), "GPUs": len(gpus_here()) if gpus else 0}
+    have = {"CPUs": count_cores(), "GPUs": len(read_gpu_memories()) if gpus else 0}
     return {name: have[name] for name, needed in (("CPUs", cpus), ("GPUs", gpus)) if needed > have[name]}
 
 
@@ -91,7 +91,9 @@ def describe_hidden_gpus(spec: SweepSpec, scheduler: str) -> str:
     is_inline_function = scheduler == "inline" and "function" in spec.program
     if not spec.program or spec.resources.gpus or scheduler == "ray" or is_inline_function:
         return ""
-    count = len(gpus_here()) if shutil.which("nvidia-smi") else 0  # torch would be asked without it, and be imported
+    count = (
+        len(read_gpu_memories()) if shutil.which("nvidia-smi") else 0
+    )  # torch would be asked without it, and be imported
     have = f"this machine has {counted(count, 'GPU')}, hidden from the program because resources.gpus is 0"
     return f"{have}; to use GPUs set resources.gpus: 1" if count else ""
 
@@ -103,13 +105,13 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
     Raises UserError if it cannot be started.
     """
     if name == "inline":
-        here = inline.this_process(resources.gpus)
+        here = inline.describe_process(resources.gpus)
         yield Scheduler(cluster=here, run=partial(inline.run_packs, retries=resources.retries))
         return
     if name == "local":
         assert start_worker is not None
-        machine = local.this_machine(resources.cpus, most=resources.workers, gpus=resources.gpus)
-        slots = gpu_slots(resources.gpus) if resources.gpus else ()
+        machine = local.describe_machine(resources.cpus, most=resources.workers, gpus=resources.gpus)
+        slots = list_gpu_slots(resources.gpus) if resources.gpus else ()
         run_packs = partial(local.run_packs, start_worker=start_worker, workers=machine.workers, gpus=slots)
         yield Scheduler(cluster=machine, run=partial(run_packs, retries=resources.retries))
         return
@@ -117,11 +119,11 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
     from orchestrator.running.with_ray import session as ray_session
     from orchestrator.running.with_ray import tune as scheduler
 
-    with ray_session.connected(resources.cpus, resources.gpus) as connected:
+    with ray_session.connect_to_ray(resources.cpus, resources.gpus) as connected:
         cluster = replace(connected, workers=min(connected.workers, resources.workers or connected.workers))
 
         def run(driver: Driver) -> None:
-            need = nodes.needs(resources.cpus, resources.gpus)
+            need = nodes.make_need(resources.cpus, resources.gpus)
             may_grow = bool(os.environ.get("RAY_ADDRESS"))
             memory = nodes.NodeMemory(need) if may_grow and resources.gpus else None
             workers = nodes.Workers(need, cluster.workers, most=resources.workers, may_grow=may_grow, memory=memory)

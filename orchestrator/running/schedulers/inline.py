@@ -16,26 +16,26 @@ import psutil
 from threadpoolctl import threadpool_limits
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.machine.gpus import free_memory, gpus_here, smallest_share
-from orchestrator.machine.shortages import raising_out_of_space
+from orchestrator.machine.gpus import compute_smallest_share, free_memory, read_gpu_memories
+from orchestrator.machine.shortages import raise_out_of_space
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import list_imported_files
-from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain, pass_on
+from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, forward_message, make_death
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
     PackReporter,
     decode_work,
-    make_stuck_file,
+    prepare_stack_file,
     train_pack,
     use_inductor_cache,
 )
 from orchestrator.running.pack.watchdog import HeartbeatTimeout, LocalWatchdog
 
 
-def this_process(gpus: float = 0.0) -> Cluster:
+def describe_process(gpus: float = 0.0) -> Cluster:
     """Return this process as a cluster of one worker, with the memory of the machine or of the GPU that packs need."""
-    memory = smallest_share(gpus_here(), gpus) if gpus else float(psutil.virtual_memory().total)
+    memory = compute_smallest_share(read_gpu_memories(), gpus) if gpus else float(psutil.virtual_memory().total)
     return Cluster(workers=1, bytes_per_worker=memory, description="this process")
 
 
@@ -49,16 +49,16 @@ def run_packs(driver: Driver, *, retries: int) -> None:
             call_driver(driver.started, pack_id)
             try:
                 with (
-                    raising_out_of_space(Path(work["folder"])),
-                    LocalWatchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
-                    as_in_a_worker(work["cpus"]),
+                    raise_out_of_space(Path(work["folder"])),
+                    LocalWatchdog(work["watchdog_seconds"], prepare_stack_file(work)) as watchdog,
+                    worker_settings(work["cpus"]),
                 ):
                     watchdog.beat()
                     train_pack(work, PackReporter(partial(_send, driver, pack_id), watchdog, seconds=0.0))
             except (KeyboardInterrupt, DriverStopped, OutOfSpace):
                 raise
             except BaseException as error:
-                death = explain(error, list_imported_files(work.get("code", ())))
+                death = make_death(error, list_imported_files(work.get("code", ())))
                 if isinstance(error, HeartbeatTimeout):  # the watchdog of a worker process kills it
                     death = replace(death, killed=True)
             else:
@@ -78,12 +78,12 @@ def run_packs(driver: Driver, *, retries: int) -> None:
 
 
 def _send(driver: Driver, pack_id: str, name: str, content: Any) -> None:
-    pass_on(driver, pack_id, name, content)
+    forward_message(driver, pack_id, name, content)
     call_driver(driver.tick)
 
 
 @contextmanager
-def as_in_a_worker(cpus: int) -> Iterator[None]:
+def worker_settings(cpus: int) -> Iterator[None]:
     """Use `cpus` threads, and the compile cache where a worker has it; restore both afterwards."""
     import torch
 

@@ -16,9 +16,16 @@ import psutil
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.machine.cpus import count_cores
-from orchestrator.machine.gpus import count_gpu_packs, gpus_here
+from orchestrator.machine.gpus import count_gpu_packs, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
-from orchestrator.running.pack.protocol import ChildImportError, Death, Driver, DriverStopped, call_driver, pass_on
+from orchestrator.running.pack.protocol import (
+    ChildImportError,
+    Death,
+    Driver,
+    DriverStopped,
+    call_driver,
+    forward_message,
+)
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.schedulers.local_worker import decode_message
 from orchestrator.text.wording import counted
@@ -30,14 +37,14 @@ _MOST_LOST, _LOST_SECONDS = 3, 0.1  # workers that die before they begin a pack,
 StartWorker = Callable[[], "Connection[bytes, bytes]"]
 
 
-def this_machine(cpus: int, workers: int | None = None, most: int | None = None, gpus: float = 0.0) -> Cluster:
+def describe_machine(cpus: int, workers: int | None = None, most: int | None = None, gpus: float = 0.0) -> Cluster:
     """Return this machine as a cluster of `workers`, or as many as its cores and GPUs allow, with equal memory.
 
     `most` limits the number of workers if `workers` is None.
     """
     description, on_gpus = f"this machine with {count_cores()} CPUs", sys.maxsize
     if gpus:
-        count = len(gpus_here())
+        count = len(read_gpu_memories())
         on_gpus = count_gpu_packs(count, gpus)
         description += f" and {counted(count, 'GPU')}"
     workers = workers or min(max(1, min(count_cores() // cpus, on_gpus)), most or sys.maxsize)
@@ -162,7 +169,7 @@ class _LocalRun:
             self.handle_death(pack_id, worker.work, Death(**content))
         else:
             worker.began = True
-            pass_on(self.driver, pack_id, name, content)
+            forward_message(self.driver, pack_id, name, content)
             if name == "evaluated":
                 with suppress(OSError):
                     worker.connection.send_bytes(b"!")

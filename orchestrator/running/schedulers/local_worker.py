@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.machine.shortages import raising_out_of_space
+from orchestrator.machine.shortages import raise_out_of_space
 from orchestrator.record.kept.code import list_imported_files
-from orchestrator.running.pack.protocol import explain
-from orchestrator.running.pack.train_pack import PackReporter, decode_work, make_stuck_file, train_pack
+from orchestrator.running.pack.protocol import make_death
+from orchestrator.running.pack.train_pack import PackReporter, decode_work, prepare_stack_file, train_pack
 from orchestrator.running.pack.watchdog import Watchdog
 
 
@@ -50,8 +50,8 @@ def serve(descriptor: int) -> None:
             work = decode_work(text)
             try:
                 with (
-                    raising_out_of_space(Path(work["folder"])),
-                    Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
+                    raise_out_of_space(Path(work["folder"])),
+                    Watchdog(work["watchdog_seconds"], prepare_stack_file(work)) as watchdog,
                 ):
                     train_pack(work, PackReporter(send, watchdog))
             except OutOfSpace as error:
@@ -59,7 +59,7 @@ def serve(descriptor: int) -> None:
             except (KeyboardInterrupt, DriverGone):
                 raise
             except BaseException as error:
-                send("died", asdict(explain(error, list_imported_files(work.get("code", ())))))
+                send("died", asdict(make_death(error, list_imported_files(work.get("code", ())))))
             else:
                 send("completed", None)
     except (DriverGone, EOFError, OSError):

@@ -15,7 +15,7 @@ from orchestrator.text.wording import label, three_digits
 MOST = 12  # lengths that are shown
 
 
-def leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
+def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return a row with the judged metric at each length, "1: 0.0037, 2: 0.0041"; none before the first score."""
     best = best_configuration(state)
     if best is None:
@@ -34,7 +34,7 @@ def leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     return [(f"median of {label(best.number)}", f"{objective.metric} ({objective.average}) by length: {values}")]
 
 
-def undefined_rows(state: SweepState) -> list[tuple[str, str]]:
+def make_undefined_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return a row that says where the judged metric is NaN, if seeds have no score although they did not fail."""
     if not any(map(has_undefined_score, state.configurations.values())):
         return []

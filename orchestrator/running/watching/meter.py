@@ -18,7 +18,7 @@ from orchestrator.results.pack_environments import PackEnvironments, code_senten
 from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned, planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
-from orchestrator.running.driving.work import Running
+from orchestrator.running.driving.work import RunningPack
 from orchestrator.text.wording import command, counted, duration, first_few, group_errors, label, three_digits
 
 MOST_PACKS = 4  # with one error, that are named
@@ -35,13 +35,13 @@ class Meter:
 
     def __init__(self, state: SweepState) -> None:
         self._began = time.monotonic()
-        self._before = steps_done(state)
+        self._before = count_steps_done(state)
         self._seen: set[str] = set()  # packs that have trained since
         self._moving: float | None = None  # when the first of them was seen
 
-    def rows(self, state: SweepState, running: Mapping[str, Running]) -> list[tuple[str, str]]:
+    def rows(self, state: SweepState, running: Mapping[str, RunningPack]) -> list[tuple[str, str]]:
         """Return the current progress of a sweep with these running packs as rows of label and text."""
-        now, steps = time.monotonic(), steps_done(state, running)
+        now, steps = time.monotonic(), count_steps_done(state, running)
         for pack_id in running.keys() - self._seen:
             if steps[pack_id] > self._before.get(pack_id, 0):
                 self._seen.add(pack_id)
@@ -51,18 +51,18 @@ class Meter:
         speed = done / (now - self._moving) if self._moving and now - self._moving > 1.0 else 0.0
         phases = Counter(PHASES.get(status.phase, status.phase) for status in running.values())
         phase = ", ".join(sorted(phases)) or "starting workers"
-        return progress_rows(state, running, elapsed=now - self._began, speed=speed, phase=phase)
+        return make_progress_rows(state, running, elapsed=now - self._began, speed=speed, phase=phase)
 
 
-def progress_rows(
-    state: SweepState, running: Mapping[str, Running], *, elapsed: float, speed: float, phase: str
+def make_progress_rows(
+    state: SweepState, running: Mapping[str, RunningPack], *, elapsed: float, speed: float, phase: str
 ) -> list[tuple[str, str]]:
     """Return the progress of a sweep with these running packs as rows of label and text.
 
     Of a race, totals and time left go to the end of the present round. `speed` is in optimiser steps of single members
     per second; it is shown while no pack has measured its own.
     """
-    done, total = sum(steps_done(state, running).values()), _total(state)
+    done, total = sum(count_steps_done(state, running).values()), _count_steps(state)
     ended = Counter(member.status for member in state.members)
     packs = sum(pack.has_ended for pack in state.packs.values())
     rate = sum(status.rate for status in running.values()) or speed
@@ -76,7 +76,7 @@ def progress_rows(
     if may_stop(state):
         rows.append(("seeds stopped early", str(sum(member.stopped_at is not None for member in state.members))))
     rows.append(("packs", f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"))
-    if (first := seconds_to_first_evaluation(state, running)) is not None:
+    if (first := estimate_first_evaluation(state, running)) is not None:
         rows.append(("first evaluation", f"begins in about {duration(first)}" if first else "under way"))
     return [
         *rows,
@@ -95,7 +95,7 @@ def _describe_time_left(steps: int, speed: float) -> str:
     return f"about {duration(steps / speed)}" if steps else "the last evaluation"
 
 
-def seconds_to_first_evaluation(state: SweepState, running: Mapping[str, Running]) -> float | None:
+def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPack]) -> float | None:
     """Return the seconds until the first evaluation of a sweep begins, by the speed that running packs have measured.
 
     0 while one is under way; None once one is recorded, and while no pack has measured its speed.
@@ -120,7 +120,7 @@ def _count_seeds(state: SweepState) -> int:
     return drawn + (planned_size(state.spec) - len(state.draws)) * len(read_common_seeds(state.specs))
 
 
-def _total(state: SweepState) -> int:
+def _count_steps(state: SweepState) -> int:
     """Return the member-steps of the sweep; members that are in no pack yet count as the mean of the others.
 
     In a race, configurations that are not pruned yet count as trained to the end.
@@ -150,29 +150,29 @@ def describe_best(state: SweepState, none: str = "none yet") -> str:
     return f"{three_digits(best.score)} ({label(best.number)})" if best else none
 
 
-def status_rows(state: SweepState) -> list[tuple[str, str]]:
+def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
     members = state.members
     ended = Counter(member.status for member in members)
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
-    owner, total, seeds = describe_running_driver(state.folder), _total(state), _count_seeds(state)
+    owner, total, seeds = describe_running_driver(state.folder), _count_steps(state), _count_seeds(state)
     standing = f"running, by {owner}" if owner else state.ended or "interrupted"
     is_over = owner or state.ended in ("complete", "failed", STOPPED)  # whose message has the command
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
     finished = sum(configuration.is_done for configuration in state.configurations.values())
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
-        *_confirms_row(state),
+        *_make_confirms_row(state),
         ("state", f"{standing}: {state.message}" if state.message else standing),
         *([] if is_over else [("continue with", command("resume", state.folder))]),
         ("configurations", f"{finished}/{count_planned(state)}"),
         ("seeds", f"{ended['complete'] + ended['failed']}/{seeds}"),
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
-        *_stopped_row(state, seeds),
-        *_race_rows(state),
+        *_make_stopped_row(state, seeds),
+        *_make_race_rows(state),
         ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
-        ("member-steps", f"{100 * sum(steps_done(state).values()) / total:.0f} %" if total else "none yet"),
+        ("member-steps", f"{100 * sum(count_steps_done(state).values()) / total:.0f} %" if total else "none yet"),
         ("best so far", describe_best(state)),
     ]
     if state.published_at:
@@ -189,7 +189,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     return rows
 
 
-def steps_done(state: SweepState, running: Mapping[str, Running] = MappingProxyType({})) -> dict[str, int]:
+def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = MappingProxyType({})) -> dict[str, int]:
     """Return the member-steps of every pack, as recorded or as it runs; an ended pack counts as whole."""
     steps = {}
     for pack in state.packs.values():
@@ -200,13 +200,13 @@ def steps_done(state: SweepState, running: Mapping[str, Running] = MappingProxyT
     return steps
 
 
-def _confirms_row(state: SweepState) -> list[tuple[str, str]]:
+def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:
     """Return the row of the search that a confirmation confirms, with its configurations there."""
     labels = [f"{label(number)} is {there}" for number, there in read_search_labels(state.provenance).items()]
     return [("confirms", f"{state.provenance[CONFIRMS]['sweep']} ({', '.join(labels)} there)")] if labels else []
 
 
-def _race_rows(state: SweepState) -> list[tuple[str, str]]:
+def _make_race_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return a row for every rung that is decided and for every round of a race."""
     race = state.race
     rungs = [(f"rung at step {decision.step}", describe_rung(decision)) for decision in state.rungs]
@@ -216,7 +216,7 @@ def _race_rows(state: SweepState) -> list[tuple[str, str]]:
     ]
 
 
-def _stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
+def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
     """Return the row of seeds that stopped early, if early stopping is on."""
     if not may_stop(state):
         return []
@@ -225,7 +225,7 @@ def _stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
     return [("seeds stopped early", f"{len(steps)}/{seeds}{when}")]
 
 
-def trace_lines(state: SweepState) -> list[str]:
+def make_trace_lines(state: SweepState) -> list[str]:
     """Return lines with every error that ended a pack, its traceback and its packs, once for those that are alike."""
     groups = group_errors(
         (f"{error}\n{trace or NO_TRACE}", pack.pack_id)

@@ -64,13 +64,13 @@ class ProgressDisplay:
                 table.add_row(f"[dim]{label}[/dim]", text)
             self._live.update(table, refresh=True)
             return
-        line = plain_line(rows)
+        line = make_plain_line(rows)
         if line != self._line:
             say(self._console, line)
             self._line = line
 
 
-def plain_line(rows: Sequence[tuple[str, str]]) -> str:
+def make_plain_line(rows: Sequence[tuple[str, str]]) -> str:
     """Return the rows of the table as a line of at most LONGEST characters, without the least important ones."""
     texts, line = dict(rows), ""
     for label, words in PLAIN.items():

@@ -14,7 +14,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.errors import UserError
-from orchestrator.machine.gpus import count_gpu_packs, gpus_here, smallest_share
+from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, read_gpu_memories
 
 ASK_SECONDS = 2.0  # between two looks at the nodes
 ANSWER_SECONDS = 60.0  # in which a node says how much memory its GPUs have; it may have to start a worker first
@@ -22,17 +22,17 @@ REPORT_SECONDS = 10.0  # in which the autoscaler of a cluster that has just been
 _MADE_UP = "node_"  # begins the type of a node that no autoscaler has started
 
 
-def needs(cpus: float, gpus: float) -> dict[str, float]:
+def make_need(cpus: float, gpus: float) -> dict[str, float]:
     """Return the resources that a pack needs of a node, without those that are zero."""
     return {name: amount for name, amount in (("CPU", cpus), ("GPU", gpus)) if amount > 0}
 
 
 def count_packs(need: Mapping[str, float]) -> int:
     """Return how many packs the living nodes can run at once, each within one node."""
-    return sum(count_on_node(node, need) for node in living_nodes())
+    return sum(count_packs_on_node(node, need) for node in list_living_nodes())
 
 
-def count_on_node(node: Mapping[str, Any], need: Mapping[str, float]) -> int:
+def count_packs_on_node(node: Mapping[str, Any], need: Mapping[str, float]) -> int:
     """Return how many packs a node can run at once, given its resources."""
     counts = [int(node.get("CPU", 0.0) / need["CPU"] + 1e-9)] if "CPU" in need else []
     counts += [count_gpu_packs(node.get("GPU", 0.0), need["GPU"])] if "GPU" in need else []
@@ -45,7 +45,7 @@ def refuse_small_nodes(need: Mapping[str, float], where: str) -> None:
     Ray does not say which nodes an autoscaler can start, so any autoscaler is trusted. A cluster without any node that
     offers it may still get one: GPU nodes, or all but the head, may be started on demand.
     """
-    offering = [node for node in living_nodes() if all(node.get(name, 0.0) > 0 for name in need)]
+    offering = [node for node in list_living_nodes() if all(node.get(name, 0.0) > 0 for name in need)]
     if offering and not count_packs(need) and not has_autoscaler():
         most = max(offering, key=lambda node: min(node[name] / amount for name, amount in need.items()))
         raise UserError(
@@ -82,7 +82,7 @@ def describe_amounts(amounts: Mapping[str, float]) -> str:
     return " and ".join(f"{amount:g} {name}s" for name, amount in amounts.items())
 
 
-def living_nodes() -> list[dict[str, Any]]:
+def list_living_nodes() -> list[dict[str, Any]]:
     """Return the resources of every living node, with its `address` and `id`."""
     return [
         {**node["Resources"], "address": node["NodeManagerAddress"], "id": node["NodeID"]}
@@ -108,11 +108,11 @@ class NodeMemory:
 
     def read(self, seconds: float = 0.0) -> list[float]:
         """Return the bytes of the GPUs of living nodes, of new ones if they answer within this many seconds."""
-        names = [node["id"] for node in living_nodes() if count_on_node(node, self._need)]
+        names = [node["id"] for node in list_living_nodes() if count_packs_on_node(node, self._need)]
         for name in names:
             if name not in self._known and name not in self._asked:
                 here = NodeAffinitySchedulingStrategy(name, False)
-                task = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(gpus_here)
+                task = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(read_gpu_memories)
                 self._asked[name] = task.remote(), self._clock()
         answers = [answer for answer, _ in self._asked.values()]
         ready = ray.wait(answers, num_returns=len(answers), timeout=seconds)[0] if answers else []
@@ -167,7 +167,7 @@ class Workers:
             memory = self._memory.read()
             if self._memory.is_waiting:
                 return False
-            self.bytes = smallest_share(memory, self._need["GPU"]) if memory else self.bytes
+            self.bytes = compute_smallest_share(memory, self._need["GPU"]) if memory else self.bytes
         self.count = min(max(1, count_packs(self._need)), self._most)
         wanted = min(waiting, self.count + 1, self._most - self.count)
         self._request(wanted if self._may_grow and before[0] == self.count else 0)

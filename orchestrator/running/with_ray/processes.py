@@ -26,7 +26,7 @@ PASSES = 50  # a process that cannot be killed is not waited for without end
 
 
 @contextmanager
-def marked(folder: Path) -> Iterator[None]:
+def mark_processes(folder: Path) -> Iterator[None]:
     """Mark the processes started in the block, and their children, as processes of the Ray in `folder`."""
     os.environ[MARK] = str(folder)
     try:
@@ -36,7 +36,7 @@ def marked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def guarded(folder: Path) -> Iterator[int]:
+def guard_processes(folder: Path) -> Iterator[int]:
     """Kill the processes of the Ray in `folder` and remove the folder after the block, or when this process dies.
 
     Yields the process id of the guardian, which does so.

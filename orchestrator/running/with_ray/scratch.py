@@ -13,7 +13,7 @@ LOCK = "in-use.lock"  # held by the owner of the folder, and freed by the system
 
 
 @contextmanager
-def scratch_folder(
+def make_scratch_folder(
     prefix: str = PREFIX, parent: Path | None = None, release: Callable[[Path], None] = lambda folder: None
 ) -> Iterator[Path]:
     """Make a folder, empty but for its lock, and remove it at the end. First removes folders whose owner is dead.
@@ -23,7 +23,7 @@ def scratch_folder(
     parent = parent or Path(tempfile.gettempdir())
     for path in parent.glob(f"{prefix}*/{LOCK}"):
         _remove_if_abandoned(path, release)
-    folder, lock = _locked(prefix, parent)
+    folder, lock = _make_locked_folder(prefix, parent)
     try:
         yield folder
     finally:
@@ -31,7 +31,7 @@ def scratch_folder(
         lock.release()
 
 
-def _locked(prefix: str, parent: Path) -> tuple[Path, FileLock]:
+def _make_locked_folder(prefix: str, parent: Path) -> tuple[Path, FileLock]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         lock = FileLock(folder / LOCK)

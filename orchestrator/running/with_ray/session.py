@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orchestrator.errors import UserError
-from orchestrator.machine.gpus import ASK_SECONDS, UNKNOWN, gpus_here, smallest_share
+from orchestrator.machine.gpus import ASK_SECONDS, UNKNOWN, compute_smallest_share, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
-from orchestrator.running.with_ray.start import QUIET, begun, job_config, set_environment
+from orchestrator.running.with_ray.start import QUIET, get_local_ray, make_job_config, set_environment
 
 
 @contextmanager
-def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
+def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
     """Join the cluster in RAY_ADDRESS, or a local Ray without dashboard, and leave it afterwards.
 
     A local Ray whose start has begun is used. Raises UserError if Ray cannot be reached or started, and if neither this
@@ -25,12 +25,12 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
         NodeMemory,
         count_packs,
         describe_amounts,
-        needs,
+        make_need,
         refuse_small_nodes,
     )
 
     # How many packs the nodes can hold; none may be there yet if the cluster grows.
-    need = needs(cpus, gpus)
+    need = make_need(cpus, gpus)
     try:
         resources = ray.cluster_resources()
         have = {"CPU": resources.get("CPU", 0.0), "GPU": resources.get("GPU", 0.0)}
@@ -47,8 +47,8 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
         share = resources.get("memory", 4 * 2**30) / max(1, workers)
         notes = "" if workers else f"; no node has {describe_amounts(need)} yet, so the sweep waits for one"
         if gpus:
-            memory = NodeMemory(need).read(ASK_SECONDS) if address else gpus_here()
-            share = smallest_share(memory, gpus)
+            memory = NodeMemory(need).read(ASK_SECONDS) if address else read_gpu_memories()
+            share = compute_smallest_share(memory, gpus)
             notes += "" if memory else f"; no GPU says how much memory it has, {UNKNOWN / 2**30:.0f} GiB are assumed"
         yield Cluster(
             workers=max(1, workers),
@@ -63,13 +63,13 @@ def _join(address: str | None) -> Callable[[], None]:
     """Connect this process to Ray; return the function that disconnects it."""
     try:
         if address is None:
-            local = begun()
+            local = get_local_ray()
             local.wait()
             return local.end
         set_environment()
         import ray
 
-        ray.init(address=address, job_config=job_config(), **QUIET)
+        ray.init(address=address, job_config=make_job_config(), **QUIET)
         return ray.shutdown
     except (Exception, SystemExit) as error:  # Ray raises many types, also Exception itself
         why = str(error).strip() or type(error).__name__

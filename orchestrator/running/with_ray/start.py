@@ -17,10 +17,10 @@ from typing import Any
 from orchestrator.code.own_code import is_installed
 from orchestrator.code.packages import HERE
 from orchestrator.machine.cpus import count_cores
-from orchestrator.machine.gpus import mig_parts
+from orchestrator.machine.gpus import list_mig_parts
 from orchestrator.running.driving.interrupts import exit_at_once
-from orchestrator.running.with_ray.processes import guarded, kill_processes, marked
-from orchestrator.running.with_ray.scratch import scratch_folder
+from orchestrator.running.with_ray.processes import guard_processes, kill_processes, mark_processes
+from orchestrator.running.with_ray.scratch import make_scratch_folder
 from search_spaces import Resources
 
 PREFIX = "lw-ray-"  # short, as the paths of Ray's sockets must be
@@ -37,8 +37,8 @@ class LocalRay:
         self._is_interrupted = False
         self._started, self._over = threading.Event(), threading.Event()
         with ExitStack() as opens:
-            folder = opens.enter_context(scratch_folder(PREFIX, _parent(), kill_processes))
-            opens.enter_context(guarded(folder))
+            folder = opens.enter_context(make_scratch_folder(PREFIX, _choose_parent(), kill_processes))
+            opens.enter_context(guard_processes(folder))
             self._opens = opens.pop_all()
         self.folder = folder
         threading.Thread(target=self._run, args=[folder], name="lengthwise-ray", daemon=True).start()
@@ -50,10 +50,10 @@ class LocalRay:
 
             logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of being started by a thread
             settings = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES, **QUIET}
-            if parts := mig_parts():
+            if parts := list_mig_parts():
                 settings["num_gpus"] = len(parts)  # Ray itself counts cards
-            with marked(folder):
-                settings |= {"num_cpus": count_cores(), "job_config": job_config()}
+            with mark_processes(folder):
+                settings |= {"num_cpus": count_cores(), "job_config": make_job_config()}
                 ray.init(address="local", _temp_dir=str(folder), **settings)
         except BaseException as error:
             self._problem = error
@@ -91,22 +91,22 @@ class LocalRay:
 _begun: list[LocalRay] = []
 
 
-def begin_for(resources: Resources) -> None:
+def start_local_ray(resources: Resources) -> None:
     """Start a local Ray now where a sweep is certain to use one."""
     if resources.scheduler == "ray" and not os.environ.get("RAY_ADDRESS"):
         with suppress(OSError):  # told when it is needed
-            begun()
+            get_local_ray()
 
 
-def begun() -> LocalRay:
+def get_local_ray() -> LocalRay:
     """Return the local Ray whose start has begun, otherwise start one. The caller stops it."""
     if not _begun:
-        atexit.register(end_unused)  # of a command that is refused, or interrupted before Ray was up
+        atexit.register(end_unused_ray)  # of a command that is refused, or interrupted before Ray was up
         _begun.append(LocalRay())
     return _begun[-1]
 
 
-def end_unused() -> None:
+def end_unused_ray() -> None:
     """End a local Ray that was begun and that nobody has ended, at the end of the command."""
     if _begun:
         logging.disable()  # of a start that the end of the interpreter cuts short
@@ -115,22 +115,22 @@ def end_unused() -> None:
 
 
 @contextmanager
-def tune_folder() -> Iterator[Path]:
+def make_tune_folder() -> Iterator[Path]:
     """Make a folder for Tune that ends with this process: in that of a local Ray, else with a guardian of its own."""
     if _begun:
         yield Path(tempfile.mkdtemp(prefix="tune-", dir=_begun[-1].folder))
         return
-    with scratch_folder() as folder, guarded(folder):
+    with make_scratch_folder() as folder, guard_processes(folder):
         yield folder
 
 
-def _parent() -> Path:
+def _choose_parent() -> Path:
     """Return the parent of Ray's folder: the temp directory, or /tmp if paths in it are too long for sockets."""
     parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
     return parent if len(str(parent)) <= LONGEST_PARENT else Path("/tmp")
 
 
-def job_config() -> Any:
+def make_job_config() -> Any:
     """Return Ray's settings of this driver: workers find lengthwise where it is, and nothing in the current folder."""
     from ray.job_config import JobConfig
 

@@ -19,11 +19,18 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, describe_exception, pass_on
+from orchestrator.running.pack.protocol import (
+    Death,
+    Driver,
+    DriverStopped,
+    call_driver,
+    describe_exception,
+    forward_message,
+)
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.with_ray.nodes import Workers
-from orchestrator.running.with_ray.start import tune_folder
+from orchestrator.running.with_ray.start import make_tune_folder
 
 LOST_NODES = 20  # losses of a node beside a pack's retries; with more the pack itself may be what kills nodes
 PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
@@ -51,7 +58,7 @@ def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, ret
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors reach the driver, in words
 
     # Every pack is a trial; the searcher takes packs from the driver until none is left.
-    with tune_folder() as scratch:
+    with make_tune_folder() as scratch:
         tuner = tune.Tuner(
             tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(
@@ -145,7 +152,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
         """Pass on one `tune.report` of `orchestrator.running.pack.train_pack`."""
         pack_id = trial.config["pack_id"]
         for name, content in result.pop("messages"):
-            pass_on(self.driver, pack_id, name, content)
+            forward_message(self.driver, pack_id, name, content)
         if "death" in result:
             death = Death(**result.pop("death"))
             if not death.out_of_memory:
@@ -159,8 +166,8 @@ class Recorder(_Unsaved, TrialProgressCallback):
 
         A pack that lost its node has as many retries as before.
         """
-        pack_id, error = trial.config["pack_id"], _error_of(trial)
-        death = explain(error)
+        pack_id, error = trial.config["pack_id"], _read_error(trial)
+        death = make_ray_death(error)
         if is_lost_node(error) and self._lost_nodes[pack_id] < LOST_NODES:
             self._lost_nodes[pack_id] += 1
         else:
@@ -181,11 +188,11 @@ class Recorder(_Unsaved, TrialProgressCallback):
         """Fail a pack that has no retries left; one that smaller packs replace is ignored."""
         if trial.config["pack_id"] in self._replaced:
             return
-        death = explain(_error_of(trial))
+        death = make_ray_death(_read_error(trial))
         call_driver(self.driver.failed, trial.config["pack_id"], death.message, death.trace)
 
 
-def _error_of(trial: Any) -> BaseException | None:
+def _read_error(trial: Any) -> BaseException | None:
     """Return the exception that ended a worker, from the file that Tune has just written into the scratch folder.
 
     Raises DriverStopped where the worker ran out of space, which stops the run and not the pack.
@@ -214,7 +221,7 @@ def is_lost_node(error: BaseException | None) -> bool:
     return died or isinstance(error, ActorUnavailableError)
 
 
-def explain(error: BaseException | None) -> Death:
+def make_ray_death(error: BaseException | None) -> Death:
     """Return in one line the error that ended a worker, and the line of code that raised it."""
     if is_lost_node(error):
         return Death(message="the worker was lost with its node, or cannot be reached", killed=True)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from orchestrator.claims.verdicts import Judgement, judge, read_sweeps
-from orchestrator.engine.engine import measured_by
+from orchestrator.engine.engine import list_measurements
 from orchestrator.interface.measurements import measurement_fields
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
@@ -48,7 +48,7 @@ def pretended_sweep(
     with Ledger.create(folder, {**first, "provenance": {}}) as ledger:
         for one in sorted(configurations.values(), key=lambda one: one.number):
             members = [one.member(seed) for seed in spec.seeds]
-            fields = measurement_fields(measured_by(members[0]), known)
+            fields = measurement_fields(list_measurements(members[0]), known)
             known.add(fields["measured"])
             ledger.append(
                 "configuration", number=one.number, config_id=one.config_id, values=one.values,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from orchestrator.engine.engine import cost_of, equivalent_steps
+from orchestrator.engine.engine import count_equivalent_steps, estimate_cost
 from orchestrator.errors import UserError
 from trainers.config.member import MemberConfig
 from trainers.models.model import Model
@@ -30,9 +30,9 @@ class Meant(SetComplement):
 
 def test_a_step_that_fails_is_said_with_the_classes_and_the_module_to_check() -> None:
     member = MemberConfig.from_dict(PLAIN)
-    assert cost_of(member) == estimate(member)
+    assert estimate_cost(member) == estimate(member)
     with pytest.raises(UserError) as caught:
-        cost_of(replace(member, task=Meant(vocabulary=8, train_length=3)))
+        estimate_cost(replace(member, task=Meant(vocabulary=8, train_length=3)))
     said = str(caught.value)
     assert said.startswith("task set_complement and model attention_only cannot take a step: ValueError: ")
     assert said.endswith(f"; python -m trainers.check {__name__} may say why")
@@ -49,7 +49,7 @@ def test_texts_that_are_written_count_as_the_passes_that_their_task_says() -> No
 
     member = MemberConfig.from_dict({**PLAIN, "evaluation": {"samples": 50, "lengths": [1, 2, 3, 4]}})
     written = replace(member, task=Written(vocabulary=8, train_length=3))
-    assert equivalent_steps(member) == pytest.approx(5 + 0.1 * 4 * 50 / 4)
-    assert equivalent_steps(written) == pytest.approx(5 + 3 * 0.1 * 4 * 50 / 4)
+    assert count_equivalent_steps(member) == pytest.approx(5 + 0.1 * 4 * 50 / 4)
+    assert count_equivalent_steps(written) == pytest.approx(5 + 3 * 0.1 * 4 * 50 / 4)
     forgetful = replace(written, model=replace(written.model, width=9))
-    assert equivalent_steps(forgetful) == pytest.approx(5 + 30 * 0.1 * 4 * 50 / 4)
+    assert count_equivalent_steps(forgetful) == pytest.approx(5 + 30 * 0.1 * 4 * 50 / 4)

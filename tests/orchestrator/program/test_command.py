@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.program.command import Values, fill_words, hands_over, split_command, unknown_placeholders
+from orchestrator.program.command import (
+    PlaceholderValues,
+    fill_words,
+    find_unknown_placeholders,
+    receives_key,
+    split_command,
+)
 
 CONFIG = {
     "lr": 0.003,
@@ -20,9 +26,9 @@ CONFIG = {
 }
 
 
-def values(**config: Any) -> Values:
+def values(**config: Any) -> PlaceholderValues:
     paths = {name: Path("/s") / name for name in ("config_file", "checkpoints", "folder", "reports")}
-    return Values(config=config or CONFIG, seed=3, steps=2000, **paths)
+    return PlaceholderValues(config=config or CONFIG, seed=3, steps=2000, **paths)
 
 
 @pytest.mark.parametrize(
@@ -112,13 +118,13 @@ def test_split_as_a_shell_would() -> None:
     ],
 )
 def test_unknown_placeholder(word: str, meant: str | None) -> None:
-    (problem,) = unknown_placeholders(["python", word, "${args}", "${config.lr}", "$${x}", "$x"], ["lr"])
+    (problem,) = find_unknown_placeholders(["python", word, "${args}", "${config.lr}", "$${x}", "$x"], ["lr"])
     assert (problem.key, problem.given, problem.nearest) == ("program.command", word, meant)
     assert "config.lr" in str(problem.allowed)
 
 
 def test_several_words_inside_a_word() -> None:
-    (problem,) = unknown_placeholders(["--x=${args}"], [])
+    (problem,) = find_unknown_placeholders(["--x=${args}"], [])
     assert problem.given == "--x=${args}"
 
 
@@ -137,7 +143,7 @@ def test_several_words_inside_a_word() -> None:
     ],
 )
 def test_hands_over(words: list[str], key: str, expected: bool) -> None:
-    assert hands_over(words, key) is expected
+    assert receives_key(words, key) is expected
 
 
 @pytest.mark.parametrize(
@@ -158,8 +164,8 @@ def test_hands_over(words: list[str], key: str, expected: bool) -> None:
 def test_hands_over_by_the_client(code: str, seed: bool, config: bool, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(code)
-    assert hands_over(["train.py"], "seed", [script]) is seed
-    assert hands_over(["train.py"], "config.lr", [script]) is config
+    assert receives_key(["train.py"], "seed", [script]) is seed
+    assert receives_key(["train.py"], "config.lr", [script]) is config
 
 
 def test_lists_are_json() -> None:

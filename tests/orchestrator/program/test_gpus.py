@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.machine.gpus import count_gpu_packs, gpu_slots
+from orchestrator.machine.gpus import count_gpu_packs, list_gpu_slots
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, find_missing_resources
-from orchestrator.running.schedulers.local import this_machine
+from orchestrator.running.schedulers.local import describe_machine
 from search_spaces import load_sweep
 from tests.orchestrator.program.studies import Study
 from tests.sweep_files import load_checked
@@ -139,7 +139,7 @@ def test_a_gpu_is_released_when_its_worker_dies(on_gpus: LocalStudy, children: A
 
 @pytest.mark.parametrize(("gpus", "slots"), [(0.5, "0 1 0 1"), (0.4, "0 1 0 1"), (1, "0 1"), (2, "0,1"), (3, "")])
 def test_slots(on_gpus: LocalStudy, gpus: float, slots: str) -> None:
-    assert gpu_slots(gpus) == slots.split() and len(gpu_slots(gpus)) == count_gpu_packs(2, gpus)
+    assert list_gpu_slots(gpus) == slots.split() and len(list_gpu_slots(gpus)) == count_gpu_packs(2, gpus)
 
 
 def test_the_plan_counts_members_by_cores_and_gpus(on_gpus: LocalStudy) -> None:
@@ -147,7 +147,7 @@ def test_the_plan_counts_members_by_cores_and_gpus(on_gpus: LocalStudy) -> None:
     for override, count in (("resources.cpus=1", 8), ("resources.cpus=4", 4), ("resources.workers=3", 3)):
         spec = load_checked(study.folder / "prog.yaml", [override, "program.member_minutes=1"])
         assert f"with {count} members at once" in dict(forecast(spec, None).rows)["time"]
-    assert this_machine(1, gpus=3).workers == 1
+    assert describe_machine(1, gpus=3).workers == 1
 
 
 @pytest.mark.parametrize("scheduler", ["local", "auto"])

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.program import process
-from orchestrator.program.reports import Declared, merge
+from orchestrator.program.reports import DeclaredReports, merge_attempts
 
 STEPS = 60
-DECLARED = Declared(steps=STEPS, every=2, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
+DECLARED = DeclaredReports(steps=STEPS, every=2, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
 PROGRAM = """
 import os, subprocess, sys, time
 import lengthwise
@@ -43,7 +43,7 @@ def attempt(folder: Path, number: int) -> None:
     env = os.environ | {f"LENGTHWISE_{name}": str(value) for name, value in values.items()}
     env["PYTHONPATH"] = str(Path(__file__).parents[3])
     words = [sys.executable, "-S", str(folder / "program.py")]
-    program = process.start(words, env=env, cwd=folder, log=folder / "log", lock=lock, grace=60)
+    program = process.start_program(words, env=env, cwd=folder, log=folder / "log", lock=lock, grace=60)
     (folder / f"{number}.keeper").write_text(str(program.keeper.pid))
     os._exit(program.wait())
 
@@ -60,7 +60,7 @@ def fork_attempt(folder: Path, number: int) -> int:
 
 def whole_run(folder: Path) -> list[float]:
     texts = {path.stem: path.read_text() for path in sorted(folder.glob("*.jsonl"), key=lambda path: int(path.stem))}
-    steps, reports = merge(texts, DECLARED)
+    steps, reports = merge_attempts(texts, DECLARED)
     assert reports.repeated == 0
     return [float(step.values_AKL[0, 0, 0]) for step in steps]
 
@@ -89,4 +89,4 @@ def test_reports_equal_those_of_an_unbroken_run(tmp_path: Path) -> None:
         os.waitpid(worker, 0)
     assert os.waitpid(fork_attempt(killed, 12), 0)[1] == 0
     assert whole_run(killed) == expected
-    assert process._processes_of(killed / "lock") == []
+    assert process._find_processes(killed / "lock") == []

@@ -43,7 +43,8 @@ from orchestrator.program import process
 folder = Path(sys.argv[1])
 lock = process.try_lock(folder / "lock")
 words = [sys.executable, "-S", "-c", sys.argv[2], sys.argv[3]]
-program = process.start(words, env=os.environ, cwd=folder, log=folder / "log", lock=lock, grace=float(sys.argv[4]))
+options = {"env": os.environ, "cwd": folder, "log": folder / "log", "lock": lock, "grace": float(sys.argv[4])}
+program = process.start_program(words, **options)
 (folder / "keeper").write_text(str(program.keeper.pid))
 print(program.wait(), flush=True)
 """
@@ -84,7 +85,7 @@ def start_worker(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]
 
 
 def alive(folder: Path) -> list[int]:
-    return process._processes_of(folder / "lock")
+    return process._find_processes(folder / "lock")
 
 
 def keepers(folder: Path) -> list[int]:
@@ -175,7 +176,7 @@ def run(tmp_path: Path) -> Callable[..., process.Process]:
         assert lock is not None
         words = [sys.executable, "-S", "-c", code]
         env = os.environ | variables
-        return process.start(words, env=env, cwd=tmp_path, log=tmp_path / "log", lock=lock, grace=grace)
+        return process.start_program(words, env=env, cwd=tmp_path, log=tmp_path / "log", lock=lock, grace=grace)
 
     return start
 
@@ -240,7 +241,7 @@ def test_output_environment_and_input(run: Run, tmp_path: Path) -> None:
 def test_program_that_cannot_be_started(tmp_path: Path) -> None:
     lock = process.try_lock(tmp_path / "lock")
     assert lock is not None
-    program = process.start(["no-such"], env=os.environ, cwd=tmp_path, log=tmp_path / "log", lock=lock, grace=1)
+    program = process.start_program(["no-such"], env=os.environ, cwd=tmp_path, log=tmp_path / "log", lock=lock, grace=1)
     assert program.wait(10) == 127
     assert "no-such" in (tmp_path / "log").read_text()
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.program.reports import Declared, MergedReports, ReportProblem, merge, parse_report
+from orchestrator.program.reports import DeclaredReports, MergedReports, ReportProblem, merge_attempts, parse_report
 
-DECLARED = Declared(
+DECLARED = DeclaredReports(
     steps=250, every=100, averages=("raw", "ema"), metrics={"accuracy": (5, 10), "loss": (1,)}, lengths=(1, 5, 10)
 )
-RAW = Declared(steps=250, every=100, averages=("raw",), metrics=DECLARED.metrics, lengths=DECLARED.lengths)
+RAW = DeclaredReports(steps=250, every=100, averages=("raw",), metrics=DECLARED.metrics, lengths=DECLARED.lengths)
 
 
 def line(step: int, value: float | None = 0.5, average: str = "raw", **more: Any) -> str:
@@ -94,12 +94,12 @@ def test_order_within_an_attempt(lines: list[str], number: int, words: list[str]
 def test_due_step_lost_between_attempts() -> None:
     """Saved at 200 before it was reported."""
     with pytest.raises(ReportProblem, match=r"^2:1: .*250.*200"):
-        merge({"1": line(100), "2": line(250)}, RAW)
+        merge_attempts({"1": line(100), "2": line(250)}, RAW)
 
 
 def test_arrays() -> None:
     text = '{"step": 100, "curves": {"accuracy": {"10": 1e300}, "loss": 0.25}, "loss": 2}\n'
-    (step,), _ = merge({"1": text + line(100, 0.75, "ema")}, DECLARED)
+    (step,), _ = merge_attempts({"1": text + line(100, 0.75, "ema")}, DECLARED)
     nan = math.nan
     expected = [[[nan, nan, nan], [0.25, nan, nan]], [[nan, 0.75, nan], [nan, nan, nan]]]
     np.testing.assert_array_equal(step.values_AKL, np.array(expected, dtype=np.float32))
@@ -107,7 +107,7 @@ def test_arrays() -> None:
 
 
 def test_first_values_count_and_others_are_noted() -> None:
-    steps, reports = merge(
+    steps, reports = merge_attempts(
         {"1": line(100, 0.1) + line(200, 0.2), "2": line(100, 0.1) + line(200, 0.3) + line(250)}, RAW
     )
     assert [float(step.values_AKL[0, 0, 1]) for step in steps] == [np.float32(0.1), np.float32(0.2), 0.5]
@@ -115,7 +115,7 @@ def test_first_values_count_and_others_are_noted() -> None:
 
 
 def test_null_repeats_null() -> None:
-    assert merge({"1": line(100, None), "2": line(100, math.nan)}, RAW)[1].repeated == 0
+    assert merge_attempts({"1": line(100, None), "2": line(100, math.nan)}, RAW)[1].repeated == 0
 
 
 def test_step_waits_for_its_averages() -> None:
@@ -129,7 +129,7 @@ def test_step_waits_for_its_averages() -> None:
 
 
 def test_step_is_completed_by_the_next_attempt() -> None:
-    steps, reports = merge({"1": line(100, 0.1), "2": line(100, 0.2) + line(100, 0.3, "ema")}, DECLARED)
+    steps, reports = merge_attempts({"1": line(100, 0.1), "2": line(100, 0.2) + line(100, 0.3, "ema")}, DECLARED)
     assert [step.values_AKL[:, 0, 1].tolist() for step in steps] == [[np.float32(0.1), np.float32(0.3)]]
     assert reports.repeated == 1
 
@@ -139,44 +139,44 @@ JUDGED = replace(DECLARED, judged={"metric": "accuracy", "average": "ema", "leng
 
 def test_a_step_without_the_judged_average_names_its_lines() -> None:
     with pytest.raises(ReportProblem, match=r"^1:2: step 100 .*ema.*raw on line 1"):
-        merge({"1": line(100) + line(200)}, JUDGED)
-    steps, reports = merge({"1": line(100)}, JUDGED)
+        merge_attempts({"1": line(100) + line(200)}, JUDGED)
+    steps, reports = merge_attempts({"1": line(100)}, JUDGED)
     assert steps == [] and "ema" in reports.describe_missing()
 
 
 def test_what_is_missing_at_the_end() -> None:
-    _, reports = merge({"1": line(100) + line(200) + line(249)}, RAW)
+    _, reports = merge_attempts({"1": line(100) + line(200) + line(249)}, RAW)
     assert (reports.completed, reports.last_step) == (200, 249)
     assert "step 250 was due" in reports.describe_missing()
 
 
 def test_steps_that_are_not_due() -> None:
-    steps, _ = merge({"1": line(0) + line(7) + line(100) + line(150) + line(200) + line(249) + line(250)}, RAW)
+    steps, _ = merge_attempts({"1": line(0) + line(7) + line(100) + line(150) + line(200) + line(249) + line(250)}, RAW)
     assert [step.step for step in steps] == [100, 200, 250]
 
 
 def test_only_the_end_is_due() -> None:
-    declared = Declared(steps=9, every=None, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
-    steps, _ = merge({"1": '{"step": 9, "curves": {"loss": 1}}'}, declared)
+    declared = DeclaredReports(steps=9, every=None, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
+    steps, _ = merge_attempts({"1": '{"step": 9, "curves": {"loss": 1}}'}, declared)
     assert steps == []
-    (step,), _ = merge({"1": '{"step": 9, "curves": {"loss": 1}}\n'}, declared)
+    (step,), _ = merge_attempts({"1": '{"step": 9, "curves": {"loss": 1}}\n'}, declared)
     assert step.values_AKL.tolist() == [[[1.0]]]
 
 
 @pytest.mark.parametrize(("end", "expected"), [("failed", (120, None)), ("stopped", (None, 120))])
 def test_ends(end: str, expected: tuple[int | None, int | None]) -> None:
-    steps, reports = merge({"1": f'{line(100)}{{"{end}": 120}}\n{line(250)}', "2": "nonsense\n"}, RAW)
+    steps, reports = merge_attempts({"1": f'{line(100)}{{"{end}": 120}}\n{line(250)}', "2": "nonsense\n"}, RAW)
     assert [step.step for step in steps] == [100]
     assert (reports.failed, reports.stopped) == expected
 
 
 def test_failed_before_any_report() -> None:
-    assert merge({"1": '{"failed": 230}\n'}, RAW)[1].failed == 230
+    assert merge_attempts({"1": '{"failed": 230}\n'}, RAW)[1].failed == 230
 
 
 def test_blank_lines_count_as_lines() -> None:
     with pytest.raises(ReportProblem, match=r"^1:3: "):
-        merge({"1": "\n" + line(100) + "x\n"}, RAW)
+        merge_attempts({"1": "\n" + line(100) + "x\n"}, RAW)
 
 
 attempts = st.lists(
@@ -187,7 +187,7 @@ attempts = st.lists(
 @given(attempts, st.lists(st.integers(1, 60), max_size=8))
 def test_any_attempts_in_any_pieces(drawn: list[tuple[int, int, int]], sizes: list[int]) -> None:
     """What was written by whole lines counts once, the first values first, however the files are cut into reads."""
-    declared = Declared(steps=5, every=1, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
+    declared = DeclaredReports(steps=5, every=1, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
     files, first, written = {}, {}, 0
     repeated = 0
     for number, (start, end, missing) in enumerate(drawn):
@@ -201,7 +201,7 @@ def test_any_attempts_in_any_pieces(drawn: list[tuple[int, int, int]], sizes: li
             repeated += step in first and written < 5  # no more is read after the last step
             first.setdefault(step, number + step / 10)
         written = max(first, default=0)
-    steps, merged = merge(files, declared)
+    steps, merged = merge_attempts(files, declared)
     assert {step.step: float(step.values_AKL[0, 0, 0]) for step in steps} == {
         step: float(np.float32(value)) for step, value in first.items()
     }

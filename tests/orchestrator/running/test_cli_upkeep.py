@@ -75,7 +75,7 @@ def test_a_member_is_replayed_and_a_difference_is_exit_code_1(lengthwise, tiny, 
     assert lengthwise("run", tiny, "--storage", tmp_path, "--set", "search.configurations=1").returncode == 0
     good = lengthwise("replay", tmp_path / "tiny", "0", "1")
     assert good.returncode == 0 and "agree bit for bit at steps 20, 40, 60" in good.stdout, good.stderr
-    monkeypatch.setattr("orchestrator.upkeep.replay._difference", lambda *given: "they differ")
+    monkeypatch.setattr("orchestrator.upkeep.replay._describe_difference", lambda *given: "they differ")
     assert lengthwise("replay", tmp_path / "tiny", "0", "1").returncode == 1
 
 

@@ -138,7 +138,7 @@ def test_packs_of_different_environments_are_told_apart(stage, lengthwise, monke
 
 
 def test_a_worker_with_different_code_is_warned_about_once() -> None:
-    known, same = Environments(), environment.environment([], gpus=0)
+    known, same = Environments(), environment.read_environment([], gpus=0)
     other = {**same, ENGINE: "0" * 16}
     assert known.add("a", same) is None
     assert known.add("b", other) == "worker and driver run different code of lengthwise; see Provenance in report.html"

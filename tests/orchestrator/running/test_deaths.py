@@ -13,10 +13,10 @@ from ray.tune.search import Searcher
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack import train_pack as trainable
-from orchestrator.running.pack.protocol import LONGEST_TRACE, Death, explain
+from orchestrator.running.pack.protocol import LONGEST_TRACE, Death, make_death
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import PackRaised, encode_work, run_pack
-from orchestrator.running.watching.meter import NO_TRACE, trace_lines
+from orchestrator.running.watching.meter import NO_TRACE, make_trace_lines
 from orchestrator.running.with_ray import tune
 from orchestrator.running.with_ray.tune import PackSearcher, Recorder
 from tests.orchestrator.running.deaths import Told
@@ -56,22 +56,22 @@ def raised_in_mine(error: BaseException) -> BaseException:
     ],
 )
 def test_what_code_of_ones_own_raises_comes_again_unless_the_machine_did_it(error: Exception, again: bool) -> None:
-    found = explain(raised_in_mine(error), own={MINE})
+    found = make_death(raised_in_mine(error), own={MINE})
     assert found.again is again
     assert f"{type(error).__name__}" in found.message and f"({MINE}:2)" in found.message
     assert found.trace is not None and "raise error" in found.trace
-    assert explain(raised_in_mine(error), own={"/home/me/study/others.py"}).again
+    assert make_death(raised_in_mine(error), own={"/home/me/study/others.py"}).again
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")])
 def test_a_smaller_pack_may_succeed_where_memory_ran_out(error: Exception) -> None:
-    found = explain(raised_in_mine(error))
+    found = make_death(raised_in_mine(error))
     assert found.again and found.out_of_memory
-    assert not explain(raised_in_mine(ValueError("no room"))).out_of_memory
+    assert not make_death(raised_in_mine(ValueError("no room"))).out_of_memory
 
 
 def test_of_a_long_traceback_the_end_is_kept() -> None:
-    found = explain(raised_in_mine(ValueError("x" * LONGEST_TRACE + "the end")))
+    found = make_death(raised_in_mine(ValueError("x" * LONGEST_TRACE + "the end")))
     assert found.trace is not None and len(found.trace) == LONGEST_TRACE and found.trace.endswith("the end\n")
 
 
@@ -156,7 +156,7 @@ def test_a_lost_node_is_not_one_of_the_retries(monkeypatch, error, lost) -> None
     """As Tune counts: after `max_failures` it asks for no further retry."""
     driver = Told()
     recorder: Any = Recorder(driver, SimpleNamespace(), Retries(2))
-    monkeypatch.setattr(tune, "_error_of", lambda trial: error)
+    monkeypatch.setattr(tune, "_read_error", lambda trial: error)
     trial = SimpleNamespace(config={"pack_id": "p1"}, max_failures=2, run_metadata=SimpleNamespace(num_failures=0))
     for failures in range(1, 50):
         trial.run_metadata.num_failures = failures
@@ -171,14 +171,14 @@ def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synt
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
     folder = tmp_path / "dying"
     state = synthetic_sweep(folder, values, 1, simple_curve, ended=False)
-    assert trace_lines(state) == ["no pack has died: there is no traceback"]
+    assert make_trace_lines(state) == ["no pack has died: there is no traceback"]
     first, second = list(state.packs)[:2] if len(state.packs) > 1 else [*state.packs] * 2
     with Ledger.open(folder) as ledger:
         for line, pack_id in enumerate((first, second)):
             trace = f"Traceback, line {line}:\n  mine\n"
             ledger.append("attempt", pack_id=pack_id, attempt=1, error=f"ValueError: no {line}", trace=trace)
         ledger.append("attempt", pack_id=first, attempt=2, error="killed")
-    lines = trace_lines(SweepState.load(folder))
+    lines = make_trace_lines(SweepState.load(folder))
     assert lines.count("  mine") == 1 and NO_TRACE in lines
     assert any(line.startswith("2 attempts of ") and line.endswith("ValueError: no 0") for line in lines)
     assert lines[-2:] == [f"1 attempt of 1 pack ({first}): killed", NO_TRACE]

@@ -33,7 +33,7 @@ from orchestrator.running.driving import recutting, scores
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.recutting import WorkerCapacity
 from orchestrator.running.pack.train_pack import checkpoint_folder
-from orchestrator.running.watching.meter import status_rows
+from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.running.with_ray import nodes
 from orchestrator.running.with_ray.nodes import ASK_SECONDS
 from search_spaces import SweepSpec, load_sweep
@@ -176,7 +176,7 @@ class Pool:
 def spec(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], SweepSpec]:
     """spec(100) is a sweep of 8 configurations with 100 seeds, of two structures; no curves are kept of it."""
     monkeypatch.setattr(scores, "read_curves", lambda *arguments, **options: [])
-    monkeypatch.setattr(driver_module, "describe_work", lambda *arguments: "")
+    monkeypatch.setattr(driver_module, "encode_pack", lambda *arguments: "")
 
     def build(seeds: int) -> SweepSpec:
         return load_sweep(tiny, [f"seeds={seeds}", "space.training.batch_size={grid: [8, 16]}"])
@@ -287,7 +287,9 @@ def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, play
     assert {len(state.packs[name].members) for name in recut.new} == {1}
     assert {begun.pack_id, saved.pack_id} < state.packs.keys()
     assert keyed(state).equals(keyed(whole))
-    assert staged.said[0] == describe_recuts([recut])[0] and ("packs cut again", staged.said[0]) in status_rows(state)
+    assert staged.said[0] == describe_recuts([recut])[0] and ("packs cut again", staged.said[0]) in make_status_rows(
+        state
+    )
     assert staged.said[0] in summarise(state).notes
 
 
@@ -349,7 +351,7 @@ def test_nodes_that_are_all_too_small_are_named_if_no_autoscaler_runs(monkeypatc
     there = [node("10.0.0.1", CPU=0.0), node("10.0.0.2", CPU=4.0), node("10.0.0.3", alive=False, CPU=64.0)]
     monkeypatch.setattr(ray, "nodes", lambda: there)
     monkeypatch.setattr(nodes, "has_autoscaler", lambda: False)
-    assert [nodes.count_packs(nodes.needs(cpus, 0)) for cpus in (1, 2, 3, 8)] == [4, 2, 1, 0]
+    assert [nodes.count_packs(nodes.make_need(cpus, 0)) for cpus in (1, 2, 3, 8)] == [4, 2, 1, 0]
     nodes.refuse_small_nodes({"CPU": 4}, "Ray at x")
     nodes.refuse_small_nodes({"CPU": 1, "GPU": 1}, "Ray at x")  # one with GPUs may be started when it is needed
     with pytest.raises(UserError) as refused:
@@ -427,7 +429,7 @@ class Asked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **memory: float | None) -> None:
         self.memory, self.tasks, self._asking = memory, list[str](), ""
-        monkeypatch.setattr(nodes, "living_nodes", lambda: [{"id": name, "GPU": 1.0} for name in self.memory])
+        monkeypatch.setattr(nodes, "list_living_nodes", lambda: [{"id": name, "GPU": 1.0} for name in self.memory])
         monkeypatch.setattr(nodes, "NodeAffinitySchedulingStrategy", lambda name, soft: name)
         monkeypatch.setattr(ray, "remote", self._remote)
         monkeypatch.setattr(ray, "wait", lambda answers, **more: ([one for one in answers if self.memory[one]], []))

@@ -15,9 +15,9 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summarise
-from orchestrator.running.watching.follow import LedgerMeter, follow
-from orchestrator.running.watching.leading_curve import leading_curve_rows
-from orchestrator.running.watching.meter import status_rows
+from orchestrator.running.watching.follow import LedgerMeter, follow_sweep
+from orchestrator.running.watching.leading_curve import make_leading_curve_rows
+from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.text.consoles import align_rows
 from tests.orchestrator.running.ledgers import wait_for
 
@@ -34,7 +34,7 @@ def test_it_ends_when_the_sweep_ends(unfinished):
     shown, found = io.StringIO(), []
     with Ledger.open(unfinished) as ledger:
         thread = threading.Thread(
-            target=lambda: found.append(follow(unfinished, Console(file=shown, width=300), pause=0.02))
+            target=lambda: found.append(follow_sweep(unfinished, Console(file=shown, width=300), pause=0.02))
         )
         thread.start()
         wait_for(lambda: "seeds 0/4" in shown.getvalue())
@@ -51,9 +51,9 @@ def test_it_ends_when_the_sweep_ends(unfinished):
 def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
     shown, found = io.StringIO(), []
     console = Console(file=shown, width=300)
-    assert follow(unfinished, console).ended is None and not shown.getvalue()  # nobody runs it
+    assert follow_sweep(unfinished, console).ended is None and not shown.getvalue()  # nobody runs it
     ledger = Ledger.open(unfinished)
-    thread = threading.Thread(target=lambda: found.append(follow(unfinished, console, pause=0.02, silence=0.1)))
+    thread = threading.Thread(target=lambda: found.append(follow_sweep(unfinished, console, pause=0.02, silence=0.1)))
     thread.start()
     wait_for(shown.getvalue)
     time.sleep(0.5)
@@ -94,7 +94,7 @@ def test_the_time_left_follows_from_the_speed(tmp_path, synthetic_sweep, simple_
 
 
 def test_the_curve_of_the_leading_configuration_is_its_median(small_sweep):
-    ((name, text),) = leading_curve_rows(small_sweep)
+    ((name, text),) = make_leading_curve_rows(small_sweep)
     best = min(small_sweep.configurations.values(), key=lambda one: one.score)
     curves = read_curves(small_sweep, final_only=True).astype({"config_id": str})
     mine = curves[
@@ -107,23 +107,23 @@ def test_the_curve_of_the_leading_configuration_is_its_median(small_sweep):
 
 
 def test_there_is_no_curve_before_a_score_and_damage_is_said(tmp_path, unfinished, synthetic_sweep, simple_curve):
-    assert leading_curve_rows(SweepState.load(unfinished)) == []
+    assert make_leading_curve_rows(SweepState.load(unfinished)) == []
     state = synthetic_sweep(tmp_path / "damaged", VALUES, 2, simple_curve)
     for part in state.folder.glob("curves/*.parquet"):
         part.write_bytes(b"no curves")
-    ((_, text),) = leading_curve_rows(state)
+    ((_, text),) = make_leading_curve_rows(state)
     assert text.startswith("cannot be read: ") and ".parquet" in text
 
 
 def test_a_killed_and_an_interrupted_sweep_say_how_to_go_on(tmp_path, synthetic_sweep, simple_curve):
     folder = tmp_path / "my sweep"
-    killed = dict(status_rows(synthetic_sweep(folder, VALUES, 1, simple_curve, ended=False)))
+    killed = dict(make_status_rows(synthetic_sweep(folder, VALUES, 1, simple_curve, ended=False)))
     assert summarise(SweepState.load(folder)).status == "interrupted"
     assert (killed["state"], killed["continue with"]) == ("interrupted", f"lengthwise resume '{folder}'")
     with Ledger.open(folder) as ledger:
         ledger.append("end", status="interrupted", message="stopped by a signal")
-        assert "continue with" not in dict(status_rows(SweepState.load(folder)))  # it has a driver
-    stopped = dict(status_rows(SweepState.load(folder)))
+        assert "continue with" not in dict(make_status_rows(SweepState.load(folder)))  # it has a driver
+    stopped = dict(make_status_rows(SweepState.load(folder)))
     assert stopped["state"] == "interrupted: stopped by a signal"
     assert stopped["continue with"] == f"lengthwise resume '{folder}'"
 
@@ -136,12 +136,12 @@ def test_configurations_that_are_not_drawn_yet_count_as_missing(tmp_path, synthe
             ledger.append("pack_end", pack_id=pack_id, status="complete", error=None, seconds=1.0)
     state = SweepState.load(state.folder)
     state.spec["search"]["configurations"] = 6
-    rows = dict(status_rows(state))
+    rows = dict(make_status_rows(state))
     assert (rows["configurations"], rows["seeds"], rows["member-steps"]) == ("0/6", "4/12", "33 %")
 
 
 def test_a_finished_sweep_has_nothing_to_go_on_with(small_sweep):
-    rows = status_rows(small_sweep)
+    rows = make_status_rows(small_sweep)
     assert "continue with" not in dict(rows)
     lines = align_rows(rows).splitlines()
     assert len(lines) == len(rows) and not [line for line in lines if line != line.rstrip()]

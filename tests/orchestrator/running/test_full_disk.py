@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.machine.shortages import out_of_space, raising_out_of_space
+from orchestrator.machine.shortages import find_out_of_space, raise_out_of_space
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import files as report_files
@@ -92,9 +92,9 @@ def test_what_is_a_lack_of_space() -> None:
         except OSError as error:
             raise RuntimeError("worse") from error
     except RuntimeError as error:
-        said = str(out_of_space(error, Path("/tmp")))
+        said = str(find_out_of_space(error, Path("/tmp")))
     assert said.startswith("/nowhere/below/file: No space left on device; the file system at / has ")
-    assert out_of_space(OSError(errno.EACCES, "no"), Path("/tmp")) is None
-    with pytest.raises(OutOfSpace, match=r"^/tmp: full"), raising_out_of_space(Path("/tmp")):
+    assert find_out_of_space(OSError(errno.EACCES, "no"), Path("/tmp")) is None
+    with pytest.raises(OutOfSpace, match=r"^/tmp: full"), raise_out_of_space(Path("/tmp")):
         raise OSError(errno.ENOSPC, "full")
     assert str(pickle.loads(pickle.dumps(OutOfSpace("one")))) == "one"

@@ -5,16 +5,16 @@ import sys
 import pytest
 import torch
 
-from orchestrator.engine.engine import LARGEST_PACK_CPU, LARGEST_PACK_GPU, cost_of
+from orchestrator.engine.engine import LARGEST_PACK_CPU, LARGEST_PACK_GPU, estimate_cost
 from orchestrator.machine import gpus as gpu_memory
-from orchestrator.machine.gpus import ALLOCATED, UNKNOWN, count_gpu_packs, gpus_here, smallest_share
+from orchestrator.machine.gpus import ALLOCATED, UNKNOWN, compute_smallest_share, count_gpu_packs, read_gpu_memories
 from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.packing.packs import MEMORY_SHARE, Cluster, Packer
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.schedulers import choice as schedulers
 from orchestrator.running.schedulers import inline
-from orchestrator.running.with_ray.nodes import count_on_node
+from orchestrator.running.with_ray.nodes import count_packs_on_node
 from search_spaces import load_sweep
 from trainers.training.cuda_graph import LARGE
 
@@ -38,21 +38,24 @@ def says(tmp_path, monkeypatch):
 
 def test_every_gpu_is_asked_and_the_smallest_counts(says):
     says(TWO)
-    assert gpus_here() == [80 * GIB, 40 * GIB]
-    assert smallest_share(gpus_here(), 1.0) == 40 * GIB and smallest_share(gpus_here(), 0.25) == 10 * GIB
-    assert smallest_share(gpus_here(), 2.0) == 40 * GIB  # of the one on which a pack trains
+    assert read_gpu_memories() == [80 * GIB, 40 * GIB]
+    assert (
+        compute_smallest_share(read_gpu_memories(), 1.0) == 40 * GIB
+        and compute_smallest_share(read_gpu_memories(), 0.25) == 10 * GIB
+    )
+    assert compute_smallest_share(read_gpu_memories(), 2.0) == 40 * GIB  # of the one on which a pack trains
 
 
 @pytest.mark.parametrize(("text", "status"), [("No devices were found\\n", 6), ("[N/A]\\n", 0), ("", 9)])
 def test_where_it_cannot_say_torch_is_asked(says, monkeypatch, text, status):
     says(text, status)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpus_here() == [] and smallest_share([], 0.5) == UNKNOWN / 2
+    assert read_gpu_memories() == [] and compute_smallest_share([], 0.5) == UNKNOWN / 2
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(gpu_memory, "_BY_TORCH", "print(7, 9)")
-    assert gpus_here() == [7.0, 9.0]
+    assert read_gpu_memories() == [7.0, 9.0]
     monkeypatch.setattr(gpu_memory, "_BY_TORCH", "raise RuntimeError")
-    assert gpus_here() == []
+    assert read_gpu_memories() == []
 
 
 @pytest.mark.slow
@@ -68,14 +71,14 @@ def test_only_gpus_that_may_be_used_are_asked(says, tmp_path, monkeypatch, visib
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert len(gpus_here()) == 2 and (tmp_path / "asked").read_text().strip().endswith(asked or "nounits")
+    assert len(read_gpu_memories()) == 2 and (tmp_path / "asked").read_text().strip().endswith(asked or "nounits")
 
 
 @pytest.mark.parametrize("visible", ["", "-1"])
 def test_hidden_gpus_are_none(says, monkeypatch, visible):
     says(TWO)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert gpus_here() == []
+    assert read_gpu_memories() == []
 
 
 def test_parts_of_a_card_that_may_be_used_are_asked_of_torch(says, monkeypatch):
@@ -85,22 +88,22 @@ def test_parts_of_a_card_that_may_be_used_are_asked_of_torch(says, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     asking = "import os; print(*(20 for part in os.environ['CUDA_VISIBLE_DEVICES'].split(',')))"
     monkeypatch.setattr(gpu_memory, "_BY_TORCH", asking)
-    assert gpus_here() == [20.0, 20.0]
+    assert read_gpu_memories() == [20.0, 20.0]
 
 
 @pytest.mark.parametrize(("there", "gpus", "packs"), [(2, 0.5, 4), (2, 0.4, 4), (1, 0.3, 3), (5, 2, 2), (1, 2, 0)])
 def test_a_part_of_a_gpu_is_on_one_gpu(there, gpus, packs):
     assert count_gpu_packs(there, gpus) == packs
     node = {"CPU": 64.0, "GPU": float(there)}
-    assert count_on_node(node, {"CPU": 1, "GPU": gpus}) == packs
-    assert count_on_node({**node, "CPU": 1.0}, {"CPU": 1, "GPU": gpus}) == min(packs, 1)
+    assert count_packs_on_node(node, {"CPU": 1, "GPU": gpus}) == packs
+    assert count_packs_on_node({**node, "CPU": 1.0}, {"CPU": 1, "GPU": gpus}) == min(packs, 1)
 
 
 def test_a_part_of_a_card_is_not_the_card(says, monkeypatch):
     says("81920, Enabled\\n")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(gpu_memory, "_BY_TORCH", "print(10)")
-    assert gpus_here() == [10.0]
+    assert read_gpu_memories() == [10.0]
 
 
 def test_a_command_that_hangs_is_given_up(says, tmp_path, monkeypatch):
@@ -108,12 +111,12 @@ def test_a_command_that_hangs_is_given_up(says, tmp_path, monkeypatch):
     (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr(gpu_memory, "ASK_SECONDS", 0.2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpus_here() == []
+    assert read_gpu_memories() == []
 
 
 def test_schedulers_and_the_plan_cut_packs_for_the_gpu(says, tiny, tmp_path):
     says(TWO)
-    assert inline.this_process(0.5).bytes_per_worker == 20 * GIB
+    assert inline.describe_process(0.5).bytes_per_worker == 20 * GIB
     spec = load_sweep(tiny, ["resources.gpus=0.5"])
     with schedulers.open_scheduler("inline", spec.resources, None) as opened:
         assert opened.cluster.bytes_per_worker == 20 * GIB
@@ -148,7 +151,7 @@ def test_every_gpu_has_packs(tiny, seeds, workers):
 def test_a_large_model_has_few_members_in_a_pack(tiny):
     large = ("model={name: decoder, layers: 6, width: 768, heads: 12}", "training.batch_size=64", "resources.gpus=1")
     (configuration,) = build_first_generation(load_sweep(tiny, ["space={}", "search={}", *large]))
-    needed = cost_of(configuration.member(0)).bytes_per_member
+    needed = estimate_cost(configuration.member(0)).bytes_per_member
     assert max(cut(tiny, 80 * GIB, "seeds=40", *large)) * needed <= 40 * GIB
 
 
@@ -161,7 +164,7 @@ def test_torch_is_held_to_the_part_of_a_gpu_that_a_pack_has(monkeypatch):
     held = []
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", held.append)
     for gpus in (0.5, 0.25, 1.0, 2.0):
-        gpu_memory.hold_to_share(gpus)
+        gpu_memory.limit_gpu_memory(gpus)
     assert held == [ALLOCATED / 2, ALLOCATED / 4, 1.0, 1.0]
 
 

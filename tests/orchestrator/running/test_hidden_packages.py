@@ -14,7 +14,7 @@ from orchestrator.code.packages import HERE, IMPORTED, claim_names, module_comma
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.pack.train_pack import encode_work
 from orchestrator.running.schedulers import local
-from orchestrator.running.with_ray.tune import explain
+from orchestrator.running.with_ray.tune import make_ray_death
 from tests.orchestrator.running.deaths import Told
 
 AS_IN_A_NOTEBOOK = f"import sys; sys.path[:1] = ['']; sys.path.append({str(HERE)!r}); "
@@ -86,6 +86,6 @@ def test_an_actor_that_cannot_import_the_pack_says_which_file_raised():
         "    import absent_package\nModuleNotFoundError: No module named 'absent_package'"
     )
     said = f"RuntimeError: The actor with name X failed to import on the worker.\n\n{trace}\n\n\nDuring handling ..."
-    death = explain(RayActorError(error_msg=said))
+    death = make_ray_death(RayActorError(error_msg=said))
     assert death.message == "ModuleNotFoundError: No module named 'absent_package' (/home/me/trainers/__init__.py:1)"
     assert death.trace == trace

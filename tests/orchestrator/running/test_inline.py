@@ -185,11 +185,11 @@ def test_a_pack_with_gpus_trains_on_one(stage, monkeypatch):
     from orchestrator.engine import engine
     from trainers.training import loop
 
-    devices, held, here = [], [], engine.environment([], gpus=0)
+    devices, held, here = [], [], engine.read_environment([], gpus=0)
     monkeypatch.setattr(loop, "train", lambda *_, device, **__: devices.append(device))
-    monkeypatch.setattr(engine, "environment", lambda code, gpus: here)
+    monkeypatch.setattr(engine, "read_environment", lambda code, gpus: here)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(engine, "hold_to_share", held.append)
+    monkeypatch.setattr(engine, "limit_gpu_memory", held.append)
     for name, gpus in (("with", "0.5"), ("without", "0")):
         stage(name, *ONE, f"resources.gpus={gpus}").play()
     assert devices == ["cuda", "cpu"] and held == [0.5]
@@ -214,7 +214,7 @@ def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
         yield Cluster(workers=7, bytes_per_worker=1.0, description="pretended")
 
     ran = []
-    monkeypatch.setattr(ray_session, "connected", connected)
+    monkeypatch.setattr(ray_session, "connect_to_ray", connected)
     monkeypatch.setattr(scheduler, "run_packs", lambda driver, workers, **given: ran.append((workers.count, given)))
     with schedulers.open_scheduler("ray", load_sweep(tiny).resources, None) as opened:
         opened.run(None)

@@ -16,7 +16,7 @@ from orchestrator.mirror import driver_lock, mirrored
 from orchestrator.mirror.driver_lock import DriverLock
 from orchestrator.mirror.fetch import fetch_sweep, find_sweep
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
-from orchestrator.mirror.worker import on_this_machine
+from orchestrator.mirror.worker import move_folders
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import decode_record, read_records
 from orchestrator.record.state.state import SweepState
@@ -347,7 +347,7 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     def elsewhere(work, reporter):
         attempts.append(work["pack_id"])
         with machine(f"worker{len(attempts)}"):
-            mine = on_this_machine(dict(work))
+            mine = move_folders(dict(work))
             folder = Path(mine["folder"])
             assert not folder.exists()
             first = attempts.count(work["pack_id"]) == 1

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
-from orchestrator.ending.notice import Notice, post
+from orchestrator.ending.notice import Notice, post_fields
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.redaction import mask_webhook
 from search_spaces import dump_yaml, load_sweep
@@ -87,7 +87,7 @@ def test_what_is_no_address_is_refused_without_showing_it(file, given, monkeypat
 def test_a_refusal_is_a_problem_in_words(server, answer, said):
     server.answer = answer
     userinfo = address(server, "/x").replace("//", "//ada:p%40ss@")
-    assert post(userinfo, {"text": "x"}) == said
+    assert post_fields(userinfo, {"text": "x"}) == said
     ((_, headers, _),) = server.heard
     assert headers["Authorization"] == "Basic YWRhOnBAc3M="  # ada:p@ss
 
@@ -97,12 +97,12 @@ def test_servers_that_are_absent_or_hang_cost_seconds_only(small_sweep, capsys):
 
     with socket.socket() as absent:
         absent.bind(("127.0.0.1", 0))
-        assert post(f"http://127.0.0.1:{absent.getsockname()[1]}/{SECRET}", {}) == "Connection refused"
+        assert post_fields(f"http://127.0.0.1:{absent.getsockname()[1]}/{SECRET}", {}) == "Connection refused"
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}"
-        assert post(url, {}, 0.3) in ("no answer in 0.3 s", "TimeoutError")
+        assert post_fields(url, {}, 0.3) in ("no answer in 0.3 s", "TimeoutError")
         Notice(url.replace("127.0.0.1", "no such host")).send(small_sweep.folder, "complete", "", Console())
     said = capsys.readouterr().out
     assert said.startswith("warning: http://no such host") and SECRET not in said

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.engine.environment import environment
+from orchestrator.engine.environment import read_environment
 from orchestrator.plan.packing.packs import Cluster, Packer
 from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.ledger.ledger import Ledger
@@ -130,7 +130,7 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
         pack_id, _ = driver.next_pack() or ("", "")
         driver.started(pack_id)
         assert not driver.ran_out_of_memory(pack_id, "no room")  # before the worker has said where it runs
-        driver.began(pack_id, {**environment([], gpus=0), "device": "NVIDIA H100"})
+        driver.began(pack_id, {**read_environment([], gpus=0), "device": "NVIDIA H100"})
         driver.retried(pack_id, "the worker process died")
         assert driver.ran_out_of_memory(pack_id, "no room")
         assert len(driver.queue) == 2 and pack_id not in state.packs and not driver.running

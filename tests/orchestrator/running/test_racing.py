@@ -15,7 +15,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summarise
-from orchestrator.sweep.selection import best_rows
+from orchestrator.sweep.selection import choose_best_rows
 from search_spaces import Racing, load_sweep
 from tests.orchestrator.running.ledgers import (
     cut_ledger,
@@ -134,7 +134,7 @@ def test_a_race_that_is_not_over_ranks_nobody_first_who_left(played, tmp_path):
     result = summarise(SweepState.load(folder))
     assert [row.rank for row in result.rows] == [5, 6, 7, 8, None, None, None, None]
     with pytest.raises(UserError, match="the race of tiny is not over"):
-        best_rows(result, 1)
+        choose_best_rows(result, 1)
 
 
 @pytest.mark.parametrize(("policy", "left"), [("worst", 4), ("exclude", 4), ("fail", 2)])

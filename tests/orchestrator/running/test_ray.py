@@ -13,7 +13,7 @@ from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.schedulers.inline import this_process
+from orchestrator.running.schedulers.inline import describe_process
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import curves
 
@@ -42,7 +42,7 @@ def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, ti
     spec = load_sweep(tiny, TWO_PACKS[1::2])
     dying, living = (
         pack.pack_id
-        for pack in Packer(spec, this_process())([(one, spec.seeds) for one in build_first_generation(spec)])
+        for pack in Packer(spec, describe_process())([(one, spec.seeds) for one in build_first_generation(spec)])
     )
     folders = {name: tmp_path / name / "tiny" for name in ("ray", "inline")}
     for folder in folders.values():

@@ -15,17 +15,17 @@ import pytest
 from filelock import FileLock
 
 from orchestrator.running.with_ray.processes import MARK, kill_processes
-from orchestrator.running.with_ray.scratch import LOCK, scratch_folder
+from orchestrator.running.with_ray.scratch import LOCK, make_scratch_folder
 from tests.orchestrator.running.ledgers import wait_for
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 STANDING = [sys.executable, "-c", "import sys, time; print('up', flush=True); time.sleep(600)"]
 DRIVER = f"""
 import subprocess, sys
-from orchestrator.running.with_ray.processes import guarded, kill_processes, marked
-from orchestrator.running.with_ray.scratch import scratch_folder
-with scratch_folder("lw-ray-", None, kill_processes) as folder, guarded(folder) as guardian:
-    with marked(folder):
+from orchestrator.running.with_ray.processes import guard_processes, kill_processes, mark_processes
+from orchestrator.running.with_ray.scratch import make_scratch_folder
+with make_scratch_folder("lw-ray-", None, kill_processes) as folder, guard_processes(folder) as guardian:
+    with mark_processes(folder):
         one = subprocess.Popen({STANDING!r}, start_new_session=True, stdout=subprocess.PIPE)
     one.stdout.readline()
     print(folder, one.pid, guardian, flush=True)
@@ -37,8 +37,8 @@ print("ended", one.returncode, flush=True)
 
 HOLDER = """
 import subprocess, sys
-from orchestrator.running.with_ray.scratch import scratch_folder
-with scratch_folder() as folder:
+from orchestrator.running.with_ray.scratch import make_scratch_folder
+with make_scratch_folder() as folder:
     (folder / "packs").mkdir()
     subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.readline()"])  # outlives it, as workers may
     print(folder, flush=True)
@@ -117,7 +117,7 @@ def test_the_next_start_ends_what_a_driver_and_its_guardian_left(temp: Path, bys
         killed.kill()
         killed.wait()
         assert left.exists() and not has_ended(standing)
-        with scratch_folder("lw-ray-", temp, kill_processes) as folder:
+        with make_scratch_folder("lw-ray-", temp, kill_processes) as folder:
             assert sorted(temp.iterdir()) == sorted([folder, used])
         assert has_ended(standing) and not has_ended(other)
 
@@ -141,12 +141,12 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def test_the_folder_is_there_for_as_long_as_it_is_used(temp: Path) -> None:
-    with scratch_folder() as folder:
+    with make_scratch_folder() as folder:
         assert folder.parent == temp and [path.name for path in folder.iterdir()] == [LOCK]
         (folder / "file").touch()
-        with scratch_folder() as other:
+        with make_scratch_folder() as other:
             assert folder.exists() and other != folder
-    with pytest.raises(RuntimeError), scratch_folder():
+    with pytest.raises(RuntimeError), make_scratch_folder():
         raise RuntimeError
     assert not list(temp.iterdir())
 
@@ -158,7 +158,7 @@ def test_the_folder_of_a_killed_driver_goes_and_that_of_a_living_one_stays(temp:
     unknown = temp / "lengthwise-tune-of-an-earlier-version"
     unknown.mkdir()
     assert (left / "packs").is_dir()
-    with scratch_folder() as folder:
+    with make_scratch_folder() as folder:
         assert sorted(temp.iterdir()) == sorted([folder, used, unknown])
     for process in (killed, alive):
         end(process)
@@ -177,6 +177,6 @@ def test_a_folder_of_somebody_else_is_left_alone(temp: Path, monkeypatch: pytest
         return original(lock, *arguments, **named)
 
     monkeypatch.setattr(FileLock, "acquire", acquire)
-    with scratch_folder():
+    with make_scratch_folder():
         pass
     assert folder.exists()

@@ -32,7 +32,7 @@ def test_a_local_ray_has_every_part_of_a_card_that_may_be_used(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    local = ray_start.begun()
+    local = ray_start.get_local_ray()
     local.wait()
     local.end()
     assert given.get("num_gpus") == gpus and given["num_cpus"] >= 1
@@ -52,7 +52,7 @@ def test_a_ray_that_cannot_be_had_is_refused(
     monkeypatch.setenv("RAY_ADDRESS", address or "")
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     where = f"RAY_ADDRESS={address}: Ray cannot be reached" if address else "a local Ray cannot be started"
-    with pytest.raises(UserError) as raised, ray_session.connected(1, 0):
+    with pytest.raises(UserError) as raised, ray_session.connect_to_ray(1, 0):
         pass
     assert str(raised.value).startswith(f"{where}: {error}; ")
     assert not list(tmp_path.iterdir()) and not ray_start._begun

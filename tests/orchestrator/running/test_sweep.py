@@ -23,7 +23,7 @@ from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
 from orchestrator.running.schedulers import inline
 from orchestrator.running.watching import meter as meter_module
-from orchestrator.running.watching.meter import Meter, best_configuration, status_rows
+from orchestrator.running.watching.meter import Meter, best_configuration, make_status_rows
 from tests.orchestrator.running.ledgers import copy_cut, cut_ledger, ledger_lines, scores
 
 
@@ -192,7 +192,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
     died = one.play()
     ((pack_id, error),) = died.deaths
     assert pack_id == victims[0] and "AttributeError" in error and len(died.packs[pack_id].attempts) == 1
-    status = dict(status_rows(died))
+    status = dict(make_status_rows(died))
     assert "crashed" in status["seeds failed"] and "AttributeError" in status["packs given up"]
     kept = {name: score for name, score in scores(died).items() if score is not None}
     with Ledger.open(one.folder) as ledger:
@@ -299,7 +299,9 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     with Ledger.open(state.folder) as ledger:
         before = dict(Meter(state).rows(state, {}))
         assert (before["packs"], before["member-steps"], before["time left"]) == ("-", "-", "-")
-        driver = driver_module.SweepDriver(one.spec, ledger, state, packer=Packer(one.spec, inline.this_process(0.0)))
+        driver = driver_module.SweepDriver(
+            one.spec, ledger, state, packer=Packer(one.spec, inline.describe_process(0.0))
+        )
         pack_id, _ = driver.next_pack()
         driver.started(pack_id)
         meter, members = Meter(state), len(state.packs[pack_id].members)
@@ -317,7 +319,7 @@ def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stag
     monkeypatch.setattr(meter_module.time, "monotonic", lambda: clock)
     with Ledger.open(state.folder) as ledger:
         driver = driver_module.SweepDriver(
-            staged.spec, ledger, state, packer=Packer(staged.spec, inline.this_process(0.0))
+            staged.spec, ledger, state, packer=Packer(staged.spec, inline.describe_process(0.0))
         )
         pack_id, _ = driver.next_pack()
         driver.started(pack_id)

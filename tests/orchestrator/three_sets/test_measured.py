@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.code import own_code
-from orchestrator.engine.engine import measured_by
+from orchestrator.engine.engine import list_measurements
 from orchestrator.errors import DamagedLedger
 from orchestrator.interface.measurements import Measurements, measurement_fields
 from orchestrator.record.kept.curves import read_curves
@@ -20,7 +20,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.files import present_report, write_report
 from orchestrator.results.summarise import summarise
-from orchestrator.running.watching.meter import status_rows
+from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.contents import SweepRuns
 from orchestrator.tracking.publish import publish
@@ -52,7 +52,7 @@ def forget(own_code_forgotten: None) -> Callable[[Path], None]:
 def of(task: dict) -> Measurements:
     model = {"name": "attention_only", "width": 8, "value_width": 8}
     training = {"steps": 4, "batch_size": 4, "learning_rate": 0.1}
-    return measured_by(MemberConfig.from_dict({"task": task, "model": model, "training": training, "seed": 0}))
+    return list_measurements(MemberConfig.from_dict({"task": task, "model": model, "training": training, "seed": 0}))
 
 
 @pytest.mark.parametrize("task", SHIPPED.values(), ids=SHIPPED)
@@ -69,8 +69,8 @@ def test_it_is_written_once_whatever_the_number_of_configurations(ran):
     assert [list(record.fields.get("measured_in_full", {})) for record in records] == [[name], [], [], []]
     state = SweepState.load(folder)
     member = load_and_build(folder)
-    assert state.measured == {name: measured_by(member).recorded()}
-    more = [measurement_fields(measured_by(member), state.measured) for _ in range(1000)]
+    assert state.measured == {name: list_measurements(member).recorded()}
+    more = [measurement_fields(list_measurements(member), state.measured) for _ in range(1000)]
     assert len(json.dumps(more)) < 0.1 * sum(len(json.dumps(record.fields)) for record in records) / 4 * 1000
 
 
@@ -104,7 +104,7 @@ def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_importe
     assert result.measured == before.measured
     present_report(folder, Console(width=400))
     assert "8 seeds ran" in capsys.readouterr().out
-    assert dict(status_rows(state))["seeds"] == "8/8"
+    assert dict(make_status_rows(state))["seeds"] == "8/8"
     published = publish(folder, f"sqlite:///{shutil.copy(fresh_store, tmp_path)}")
     assert published.completed == 4
 

@@ -17,7 +17,7 @@ from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.files import write_report
 from orchestrator.results.scoring.validation_scores import read_validation_scores
 from orchestrator.results.summarise import summarise
-from orchestrator.running.watching.meter import status_rows
+from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.contents import SweepRuns
 
@@ -59,7 +59,7 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
 
     count, median = len(result.stopped_at), np.median(result.stopped_at)
     assert f"{count} stopped early" in short_text(result, 250)
-    assert dict(status_rows(state))["seeds stopped early"] == f"{count}/12, median at step {median:,g}"
+    assert dict(make_status_rows(state))["seeds stopped early"] == f"{count}/12, median at step {median:,g}"
     tables = csv_tables(result)
     assert [line["seeds_stopped"] for line in tables["report.csv"]] == [len(row.stopped_at) for row in result.rows]
     seen = pd.DataFrame(tables["validation.csv"])
@@ -92,7 +92,7 @@ def test_a_sweep_without_stopping_says_nothing_of_it(ran, short_text):
     )
     result = summarise(state)
     assert not result.may_stop and read_validation_scores(state) == ()
-    assert "stopped" not in short_text(result, 250) and "seeds stopped early" not in dict(status_rows(state))
+    assert "stopped" not in short_text(result, 250) and "seeds stopped early" not in dict(make_status_rows(state))
     assert "validation.csv" not in csv_tables(result) and "seeds_stopped" not in csv_tables(result)["report.csv"][0]
 
 

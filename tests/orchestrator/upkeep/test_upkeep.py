@@ -17,11 +17,11 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summarise
-from orchestrator.running.watching.meter import status_rows
+from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.upkeep import replay as replaying
 from orchestrator.upkeep.deletion import _is_deleted, delete_sweep, plan_deletion
-from orchestrator.upkeep.listing import list_sweeps, readable_size
-from orchestrator.upkeep.replay import replay
+from orchestrator.upkeep.listing import format_size, list_sweeps
+from orchestrator.upkeep.replay import replay_member
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
 
@@ -56,7 +56,7 @@ def test_a_sweep_stopped_before_all_is_drawn_counts_all_that_is_planned(
     records[0].fields["spec"]["search"]["configurations"] = 32
     records[-1] = replace(records[-1], fields={"status": "interrupted", "message": ""})
     state = SweepState.replay(state.folder, records)
-    assert dict(status_rows(state))["configurations"].endswith("/32") and summarise(state).planned == 32
+    assert dict(make_status_rows(state))["configurations"].endswith("/32") and summarise(state).planned == 32
     monkeypatch.setattr(SweepState, "load", lambda folder: state)
     assert " of 32 " in list_sweeps(tmp_path)[1]
 
@@ -76,7 +76,7 @@ def test_a_storage_folder_that_is_not_there_is_refused(tmp_path):
 
 
 def test_sizes_are_readable():
-    assert [readable_size(n) for n in (0, 1023, 1024, 2_500_000, 3 << 40)] == [
+    assert [format_size(n) for n in (0, 1023, 1024, 2_500_000, 3 << 40)] == [
         *("0 B", "1023 B", "1.0 KiB", "2.4 MiB", "3072.0 GiB")
     ]
 
@@ -156,7 +156,7 @@ def test_checkpoints_alone_are_deleted(trained_sweep, tmp_path):
     delete_sweep(planned)
     gone = before - {path.relative_to(folder) for path in folder.rglob("*")}
     assert gone == {path for path in before if path.parts[0] == "checkpoints"} != set()
-    assert replay(folder, "#1", 3).difference is None
+    assert replay_member(folder, "#1", 3).difference is None
     with pytest.raises(UserError, match="has no checkpoints"):
         plan_deletion(folder, checkpoints_only=True)
 
@@ -205,7 +205,7 @@ def test_a_sweep_that_is_being_run_and_no_sweep_are_refused(small_sweep, tmp_pat
 
 def test_a_member_that_is_trained_again_agrees_bit_for_bit(trained_sweep):
     before = {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*")}
-    found = replay(trained_sweep, "#1", 3)
+    found = replay_member(trained_sweep, "#1", 3)
     assert found.agreed == [6, 12] and found.difference is None and not found.environment
     assert "the curves agree bit for bit at steps 6, 12" in found.sentences()[-1]
     assert {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*") if path in before} == before
@@ -223,7 +223,7 @@ def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
         return curves
 
     monkeypatch.setattr(replaying, "read_curves", nudged)
-    found = replay(trained_sweep, "0", 0)
+    found = replay_member(trained_sweep, "0", 0)
     assert found.agreed == [6]
     assert found.difference and "differ first at step 12: total_variation (ema) at length 5 was" in found.difference
     assert found.sentences()[-1].endswith("differs from the worker in: nothing recorded")
@@ -231,12 +231,12 @@ def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
 
 def test_members_that_cannot_be_replayed_are_refused(trained_sweep, tmp_path, synthetic_sweep, simple_curve):
     with pytest.raises(UserError, match="has no seed 1; allowed: 0, 3"):
-        replay(trained_sweep, "0", 1)
+        replay_member(trained_sweep, "0", 1)
     with pytest.raises(UserError, match="there is no configuration 9"):
-        replay(trained_sweep, "9", 0)
+        replay_member(trained_sweep, "9", 0)
     state = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False, stop_after_step=0)
     with pytest.raises(UserError, match="has no recorded curves yet"):
-        replay(state.folder, "0", 0)
+        replay_member(state.folder, "0", 0)
 
 
 @pytest.mark.parametrize(("then", "now", "agrees"), [(np.nan, np.nan, True), (np.nan, 1, False), (0.0, -0.0, False)])
@@ -244,4 +244,4 @@ def test_nan_agrees_with_nan_and_with_nothing_else(then, now, agrees):
     recorded = pd.DataFrame({"average": ["raw"], "metric": ["kl"], "length": [4], "value": np.float32([then])})
     values = np.array(now, dtype=np.float32).reshape(1, 1, 1, 1)
     again = SimpleNamespace(step=1, averages=("raw",), metrics=("kl",), lengths=(4,), values_MAKL=values)
-    assert (replaying._difference(again, recorded) is None) == agrees
+    assert (replaying._describe_difference(again, recorded) is None) == agrees

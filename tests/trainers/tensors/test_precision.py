@@ -204,8 +204,8 @@ class Told:
     report = progress = lambda self, given: None
     notice = lambda self, text: print(text)
 train([MemberConfig.from_dict(json.loads(sys.argv[2]))], Told())
-from orchestrator.engine.environment import environment
-print(environment([], gpus=0)["MKL_CBWR"])
+from orchestrator.engine.environment import read_environment
+print(read_environment([], gpus=0)["MKL_CBWR"])
 """
 
 
