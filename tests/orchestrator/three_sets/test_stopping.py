@@ -132,7 +132,7 @@ def test_what_a_ledger_cannot_say_is_damage(ran):
         ("training.stop={metric: acuracy, threshold: 1}", "did you mean accuracy?"),
         ("training.stop={metric: steps_to_accuracy, threshold: 1}", "is computed from several evaluations"),
         ("training.stop={metric: accuracy}", "training.stop.threshold"),
-        ("evaluation.every=null", "the only one is after the last step"),
+        ("evaluation.every=null", "evaluation.every: training.stop"),
         ("task={name: set_complement}", "training.curriculum"),
     ],
 )
