@@ -64,7 +64,7 @@ def serve(
     # Run the server and print links.
     with suppress(KeyboardInterrupt), running_server(database, host, port, allowed_hosts) as (url, server):
         sweeps = sweeps_in(uri, url)
-        say(f"MLflow runs at {url} (Ctrl-C ends it){'; pages of its sweeps, newest first:' if sweeps else ''}")
+        say(f"MLflow runs at {url} (Ctrl-C ends it){'; open a page below, not this address:' if sweeps else ''}")
         for title, links in sweeps[:SHOWN_SWEEPS]:
             say("\n".join([title, *(f"  {name}: {link}" for name, link in links)]))
         if older := len(sweeps[SHOWN_SWEEPS:]):

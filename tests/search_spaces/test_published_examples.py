@@ -27,6 +27,7 @@ from trainers.tensors.batch import Batch
 
 MEASURED = {
     "reversed_addition": {"accuracy", "exact_match"},
+    "coupled_addition": {"accuracy", "exact_match"},
     "self_consistency": {"exact_match", "pass_at_1", "pass_at_4", "majority"},
 }
 SWEEPS = sorted(PUBLISHED.glob("*.yaml"))
