@@ -111,8 +111,8 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     if row.test is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
     at_test = f"{chosen}; on the {lengths_in_words(row.groups.test, 'test ')} it reaches {_at_test(result, row)}."
-    if result.objective.threshold is None or row.generalization_length is None:
-        return at_test
+    if not values or result.objective.threshold is None or row.generalization_length is None:
+        return at_test  # the screen has a column of it
     reach, longest = row.generalization_length, max(row.groups.test)
     if reach >= longest:
         return f"{at_test} Its median is {describe_threshold(result)} at every length up to {longest}."
