@@ -160,13 +160,13 @@ ASKING = """
 from orchestrator.errors import UserError
 from orchestrator.running.with_ray import session as ray_session
 
-with ray_session.connected(1, 0.25) as cluster:
+with ray_session.connect_to_ray(1, 0.25) as cluster:
     print(cluster.workers, cluster.bytes_per_worker / 2**30)
 ray_session.ASK_SECONDS = 0
-with ray_session.connected(1, 0.25) as cluster:
+with ray_session.connect_to_ray(1, 0.25) as cluster:
     print(cluster.workers, cluster.bytes_per_worker / 2**30, cluster.description)
 try:
-    with ray_session.connected(1, 2):
+    with ray_session.connect_to_ray(1, 2):
         print("no node has two GPUs")
 except UserError as error:
     print(error)

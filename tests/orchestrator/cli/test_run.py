@@ -90,7 +90,7 @@ def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise
     (folder / "report.html").unlink()
     assert lengthwise("report", folder).returncode == 0 and (folder / "report.html").read_bytes() == before
     published = lengthwise("publish", folder)
-    assert published.returncode == 0 and "0 new points were sent" in published.stdout
+    assert published.returncode == 0 and "0 new points sent" in published.stdout
 
 
 def test_no_success_is_exit_code_one(lengthwise, tiny, tmp_path):

@@ -59,7 +59,7 @@ def test_runs_are_deleted_wherever_this_machine_published_them_and_what_stays_is
         lengthwise.succeeds("run", tiny, "--storage", tmp_path, "--name", name, *settings)
         for again in (False, True):
             sent = lengthwise("publish", tmp_path / name, "--tracking-uri", other)
-            assert sent.returncode == 0 and (" 0 new points were sent" in sent.stdout) == again, sent.stderr
+            assert sent.returncode == 0 and (" 0 new points sent" in sent.stdout) == again, sent.stderr
     own = f"sqlite:///{tmp_path / 'mlflow.db'}"
     assert f" {own}, {other}\n" in lengthwise("status", tmp_path / "one").stdout
     done = lengthwise("delete", tmp_path / "one", "--yes", "--mlflow")
