@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(kw_only=True)
 class Session:
-    """One driver of a sweep: its open ledger, and from its end on its outcome."""
+    """One driver of a sweep: its open ledger, and its outcome once it has ended."""
 
     ledger: Ledger
     console: Console
@@ -77,8 +77,8 @@ class Session:
 def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: str | None = None) -> Iterator[Session]:
     """Open a ledger for the block, which drives the sweep and sets the outcome.
 
-    If a signal, a full disk or lack of memory stops the block, that is recorded, said, and the outcome. Once the ledger
-    is open, the address `notify` gets a notice whatever happens.
+    A signal, a full disk or lack of memory is recorded and printed, and the outcome is `interrupted`; other exceptions
+    are raised. Once the ledger is open, the address `notify` gets a notice in every case.
     """
     with Interrupts() as interrupts, ExitStack() as opened:
         with suppress(KeyboardInterrupt), interrupts.held():
@@ -122,7 +122,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
 
 
 def _report_interruption(state: SweepState, console: Console, why: str = "") -> Outcome:
-    """Say that the sweep was interrupted, why, and which command continues it."""
+    """Print that the sweep was interrupted, why, and the command that continues it; return the outcome."""
     if state.ended in ("complete", "failed"):
         advice = f"training is complete; draw the report with: {command('report', state.folder)}"
     else:
@@ -133,7 +133,7 @@ def _report_interruption(state: SweepState, console: Console, why: str = "") -> 
 
 
 def _update_page(folder: Path) -> None:
-    """Write the page of a sweep that was interrupted once more, if it has one: it says that the sweep is running."""
+    """Write report.html of an interrupted sweep again, if it exists, so that it no longer says "running"."""
     if (folder / REPORT_HTML).is_file():
         from orchestrator.report.files import write_page  # imports pandas and scipy
 
@@ -180,12 +180,15 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     The exit code is 1 if no configuration succeeded, or packs died and were given up; seeds that diverged are results.
     A `publisher` has begun to publish it; without one, it is started here.
     """
+    # The end record first: the report reads it.
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
     deaths = describe_deaths(state.deaths, session.folder)
     from orchestrator.report.files import present_report  # imports pandas and scipy
 
     present_report(session.folder, session.console)
+
+    # Publish the results; a failure is reported, and does not fail the sweep.
     if spec.tracking.enabled:
         if publisher is None:
             publisher = Publisher()

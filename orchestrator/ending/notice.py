@@ -49,10 +49,13 @@ class Notice:
 
 def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str, Any]:
     """Return the fields of the JSON; `text` is one line with all of them, which Slack shows."""
+    # Counts and the best score.
     members = Counter(member.status for member in state.members)
     done = sum(configuration.is_done for configuration in state.configurations.values())
     best = best_configuration(state)
     score = best.score if best and best.score is not None and math.isfinite(best.score) else None
+
+    # The line of text, then the same facts as fields.
     message, total = mask_passwords(message), len(state.configurations)
     text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
     text += f"; {done} of {total} configurations done, {members['failed']} seeds failed"
@@ -76,7 +79,7 @@ def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str
 
 
 def post_fields(address: str, fields: dict[str, Any], seconds: float = PATIENCE) -> str | None:
-    """Post the fields as JSON and return the problem in words, without the address; None if it was taken.
+    """Post the fields as JSON; return the problem without the address, None if the server accepted it.
 
     Waits no longer than `seconds`, whatever the server does.
     """

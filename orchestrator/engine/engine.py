@@ -71,7 +71,7 @@ class Engine:
         return recorded_member(resolved, seed)
 
     def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
-        """Return a sentence for each class whose numbers were corrected since."""
+        """Return a sentence for each class whose results a bug fix has changed since."""
         return corrections(resolved)
 
     def measured(self, member: MemberConfig) -> Measurements:
@@ -112,7 +112,7 @@ class Engine:
         return [problem.under("task") for task in tasks for problem in task.data_problems()]
 
     def start_problems(self, member: MemberConfig, seeds: Collection[int]) -> list[Problem]:
-        """Return why members have no weights to start from here."""
+        """Return problems with the initial weights of members on this machine."""
         return list(member.start_problems(seeds))
 
     @one_thread()
@@ -153,7 +153,7 @@ class Engine:
         ]
 
     def warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
-        """Warn of members trained one after another, unused settings, averages that barely moved, drawn parameters."""
+        """Return (key, warning) of slow packs, unused settings, averages near their start, parameters in no file."""
         # Models whose members are trained one after another.
         members = list(members)
         both = dict.fromkeys((member.model, member.task) for member in members)
@@ -163,7 +163,7 @@ class Engine:
             (
                 "model",
                 f"model {getattr(model, 'module', model.name)}: {reason}: members of a pack are trained one after "
-                "another, so a pack of N members takes about N times as long as one",
+                "another; N members take about N times as long as 1",
             )
             for model, reason in reasons
             if reason is not None
@@ -193,7 +193,7 @@ class Engine:
     def too_large(self, member: MemberConfig) -> list[Problem]:
         """Return problems of a model with optimizer state, or of a batch, that takes more than LARGEST_MEMBER bytes.
 
-        Of a row of a batch one token is counted: counting them all may take minutes.
+        Counts a single token for each row of a batch, because counting all may take minutes.
         """
         rows = math.ceil(member.training.batch_size / member.training.accumulation)
         sizes = {
@@ -307,7 +307,7 @@ def _find_start_shares(member: MemberConfig) -> StartShares:
 def choose_earlier(
     states: Sequence[Sequence[tuple[str, str, int]]],
 ) -> list[tuple[Path, tuple[str, int]]] | None:
-    """Return the first states whose folders all have a checkpoint, else the last ones; None if there are none."""
+    """Return the first states whose folders all have a checkpoint, otherwise the last states; None without states."""
     paths = [[(Path(folder), (name, seed)) for folder, name, seed in members] for members in states]
     complete = (pairs for pairs in paths if all(any(folder.glob("step-*.ckpt")) for folder, _ in pairs))
     return next(complete, paths[-1] if paths else None)
@@ -360,7 +360,7 @@ def _read_model_metrics(section: Any) -> Mapping[str, str]:
 
 
 def _as_section(value: Any) -> Any:
-    """Return a section that the space draws, which a plain name may stand for, as a mapping."""
+    """Return a drawn section as a mapping; it may be given as a plain name."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -375,7 +375,7 @@ def _is_users_own(settings: Settings) -> bool:
 
 
 def _count_trained_bytes(member: MemberConfig) -> int:
-    """Return the bytes of one member in training; 0 if they cannot be told, which the trial of the model reports."""
+    """Return the bytes of one member in training; 0 if they are unknown, which the trial of the model reports."""
     try:
         return trained_bytes(member)
     except Exception:  # any error of the user's code, or a corpus that is not here

@@ -26,7 +26,7 @@ VARIABLES = (
 
 
 def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, str | int | bool]:
-    """Return the environment of this process for a pack that will be trained here; `code` are the modules of `imports`.
+    """Return the environment of this process, which trains a pack; `code` has the modules of `imports`.
 
     Variables that are not set are left out. Threads are those that torch uses in one operation.
     """
@@ -34,11 +34,14 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
 
     from trainers.tensors.precision import mkl_order_problem
 
+    # Versions.
     settings: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_read_versions()}
     cuda = bool(gpus) and torch.cuda.is_available()
     settings["cuda"] = torch.version.cuda if cuda else None
     if cuda:
         settings["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+
+    # Device, threads, precision, variables, and digests of the code.
     settings |= {
         "device": torch.cuda.get_device_name() if cuda else "cpu",
         "processor": _read_processor(),
@@ -50,6 +53,8 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
         ENGINE: compute_trainers_digest(),
         **{f"{MODULE}{fields['module']}": fields["sha256"][:16] for fields in code},
     }
+
+    # A setting that MKL read too late; leave out what is not set.
     if mkl_order_problem():
         settings["MKL_CBWR"] = f"{settings['MKL_CBWR']}, too late"
     return {name: value for name, value in settings.items() if value is not None}

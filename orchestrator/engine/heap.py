@@ -1,4 +1,4 @@
-"""Memory that a training step frees is kept for the next one.
+"""Keeps the memory that a training step frees for the next step.
 
 By default glibc returns large freed blocks to the kernel, which zeroes them again page by page at the next step. For a
 decoder on 256 tokens that is a fifth of the time of a step, more with several threads.

@@ -1,4 +1,4 @@
-"""Which random draws members of the engine share if they have one seed. Imports neither torch nor any task."""
+"""The random draws that members of the engine with the same seed share. Imports neither torch nor any task."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

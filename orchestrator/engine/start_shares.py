@@ -7,7 +7,7 @@ StartShares = Mapping[str, tuple[float, str]]
 
 
 def describe_start_shares(configurations: Iterable[tuple[int, StartShares]]) -> dict[str, str]:
-    """Return a sentence for each average that still is largely its starting weights in some configuration.
+    """Return, by label, a sentence for each weight average that still is largely its initial weights.
 
     `configurations` has the steps and the large shares of every configuration. A sentence names the largest share.
     """

@@ -30,11 +30,11 @@ class ProgramEnded(Exception):  # noqa: N818 - named by what happened
 
 
 def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, start_step: int) -> bool:
-    """Return whether a program that ended early asks to be started again at once.
+    """Return True if a program that ended early asks, by its exit code, to be started again at once.
 
     code: its exit code, negative if a signal has killed it. reason: why it was stopped, None if it was not or the sweep
     did. log: of this attempt, in the folder of the member. reports: of all attempts. start_step: the last complete step
-    when this one began. Raises ProgramEnded if it does not, OutOfSpace or OSError if the disk is full.
+    when this one began. Raises ProgramEnded otherwise, OutOfSpace or OSError if the disk is full.
     """
     completed, steps = reports.completed, reports.declared.steps
     where = f"after step {last} of {steps}" if (last := reports.last_step) else "before its first report"
@@ -59,7 +59,7 @@ def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, 
 
 
 def _refuse_full_disk(log: Path, line: str) -> None:
-    """Raise OutOfSpace, or the OSError of a full disk, if one has ended the program: no fault of the member."""
+    """Raise OutOfSpace, or the OSError of a full disk, if a full disk has ended the program."""
     if any(os.strerror(number) in line for number in (errno.ENOSPC, errno.EDQUOT)):
         raise OutOfSpace(f"{log}: {line}")
     probe = log.parent / "probe"
@@ -70,7 +70,7 @@ def _refuse_full_disk(log: Path, line: str) -> None:
 
 
 def _were_hours_used_up(folder: Path, completed: int) -> bool:
-    """Return whether `member_hours` have been used up at this step before, and note that they are now."""
+    """Return whether an earlier attempt used up `member_hours` at this step; note that this attempt did."""
     note, step = folder / "member_hours_used_up_at", str(completed)
     before = note.read_text() if note.exists() else ""
     note.write_text(step)

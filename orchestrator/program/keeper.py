@@ -26,10 +26,11 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
-    """Run `keep` in a child process, which is told when the worker has ended; return its exit status.
+    """Run `keep` in a child process and return its exit status; signals the child when the worker has ended.
 
     If the keeper is killed, kill all processes below it.
     """
+    # Fork the keeper; its orphans become children of this process.
     parent = os.getpid()
     if LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # of what a killed keeper leaves
@@ -37,6 +38,7 @@ def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
     if keeper == 0:
         os._exit(keep(parent, lock, grace, words))
 
+    # Forward signals, and look regularly whether the worker is alive.
     def check_worker(number: int, frame: object) -> None:
         if os.getppid() != worker:
             _send_signal(keeper, _WORKER_ENDED)
@@ -45,6 +47,8 @@ def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
         signal.signal(number, lambda number, _: _send_signal(keeper, number))
     signal.signal(signal.SIGALRM, check_worker)
     signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_LOOKS)
+
+    # Wait for it; if it was killed, kill all that it left.
     code = os.waitstatus_to_exitcode(os.waitpid(keeper, 0)[1])
     if code < 0:
         while LINUX and _has_children():

@@ -35,11 +35,14 @@ class ProgramSettings(Settings):
     member_minutes: float | None = setting(None, above=0.0, help="how long a member trains, for `plan`")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of none or several of command, function and imported, and of words that cannot be split."""
+        """Yield a problem unless exactly one of command, function and imported is given, and problems of its text."""
+        # Exactly one of the three.
         starts = [name for name in ("command", "function", "imported") if getattr(self, name) is not None]
         if len(starts) != 1:
-            message = f"has both {' and '.join(starts)}; keep one" if starts else "says neither command nor function"
+            message = f"has both {' and '.join(starts)}; keep one" if starts else "has neither command nor function"
             yield Problem(key="", message=message, allowed="command: [...] or function: MODULE.NAME")
+
+        # The words of the command.
         if isinstance(self.command, str):
             try:
                 split_command(self.command)
@@ -51,6 +54,8 @@ class ProgramSettings(Settings):
             allowed = "function: MODULE.NAME, or the words of a command"
             message = f"{self.words[0]!r} names a function, not a program"
             yield Problem(key="command", given=self.command, message=message, allowed=allowed)
+
+        # The name of the function.
         if self.function is not None and not _is_function(self.function):
             message = f"{self.function!r} is not MODULE.NAME"
             yield Problem(key="function", given=self.function, message=message, allowed="such as my_training.train")
@@ -76,7 +81,7 @@ class ProgramSettings(Settings):
 
 
 class ProgramTraining(Settings):
-    """How long a member trains, in whatever unit the program counts."""
+    """How long a member trains, in the unit of the program's steps."""
 
     steps: int = setting(low=1, below=2**32, help="steps, epochs or tokens: the last step a member reports")
 
@@ -97,20 +102,25 @@ class ProgramEvaluation(Settings):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of metrics, of repeated lengths and averages, and of trained lengths."""
+        # Lengths and averages.
         for name in ("lengths", "averages"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 yield Problem(key=name, given=list(values), message="must be distinct and not empty")
+
+        # Metrics and their directions.
         if not self.metrics:
             yield Problem(key="metrics", given={}, message="is empty", allowed="NAME: maximize or minimize")
         for name, metric in self.metrics.items():
             direction = metric.get("direction") if isinstance(metric, Mapping) else metric
             if direction not in DIRECTIONS:
                 close, allowed = nearest(direction, DIRECTIONS), ", ".join(DIRECTIONS)
-                message = f"{direction!r} is no direction"
+                message = f"unknown direction {direction!r}"
                 yield Problem(key=f"metrics.{name}", given=metric, message=message, allowed=allowed, nearest=close)
             if isinstance(metric, Mapping):
                 yield from _find_metric_problems(name, metric)
+
+        # Trained lengths.
         trained = self.trained_lengths
         if isinstance(trained, Mapping) and (trained.keys() != {"up_to"} or not _is_config_key(trained["up_to"])):
             message = "is neither a list of lengths nor {up_to: config.KEY}"

@@ -80,7 +80,7 @@ class Process:
         self.keeper.terminate()
 
     def kill(self) -> None:
-        """Kill every process of the program. Nothing if it has ended."""
+        """Kill every process of the program; do nothing if it has ended."""
         self.keeper.send_signal(signal.SIGUSR1)
 
     def end(self) -> None:
@@ -127,7 +127,7 @@ def start_program(
 
 
 def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
-    """Kill all processes of a member that have no keeper any more, those that they still start, too."""
+    """Kill all processes of a member that have no keeper, and those that they start meanwhile."""
     if sys.platform != "linux":
         # The keeper has written the process group.
         with contextlib.suppress(OSError, ValueError):

@@ -58,8 +58,7 @@ class DeclaredReports:
             lengths = ", ".join(map(str, missing))
             reported = ", ".join(map(str, curves.get(metric, {}))) or "none"
             raise ValueError(
-                f"{metric}: the report lacks objective.lengths {lengths}, its lengths are {reported}; null is allowed "
-                "where a value is undefined"
+                f"{metric}: no value at objective.lengths {lengths}; reported: {reported}; use null where undefined"
             )
 
     def lacks_judged(self, averages: Collection[str]) -> bool:
@@ -98,6 +97,7 @@ class ReportedStep:
 
 def parse_report(line: str, declared: DeclaredReports) -> Report:
     """Return the report in a line; raises ValueError with the problem and the allowed values."""
+    # The keys: of an evaluation, or of an end alone.
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -110,11 +110,14 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
     if len(fields) > 1 if ends else not {"step", "curves"} <= fields.keys():
         raise ValueError("expected `step` and `curves`, or `failed` alone, or `stopped` alone")
 
+    # The step; an end has nothing else.
     step = fields[ends[0] if ends else "step"]
     if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= declared.steps:
         raise ValueError(f"step {step!r}; allowed: a whole number from 0 to {declared.steps}")
     if ends:
         return Report(step=step, failed=ends == ["failed"], stopped=ends == ["stopped"])
+
+    # The curves of an average.
     average, curves = fields.get("average", "raw"), fields["curves"]
     _check_name("average", average, declared.averages)
     if not isinstance(curves, dict):
@@ -169,7 +172,7 @@ class MergedReports:
         return [self._complete(step)]
 
     def describe_missing(self) -> str:
-        """Return the missing reports as the end of "it ended after step 20 of 30, without ..."."""
+        """Return the missing reports as text, for "it ended after step 20 of 30, without ..."."""
         if not self.last_step:
             return "report() of lengthwise.member() or a line in ${reports}"
         why = f"; {self._describe_lacking(self.last_step)}" if self._is_open(self.last_step) else ""
@@ -186,8 +189,8 @@ class MergedReports:
         # Nothing that is due may be missing, and within an attempt steps only grow.
         if step > (due := self.declared.next_due(last)):
             every = "" if self.declared.every is None else f" (evaluation.every: {self.declared.every})"
-            late = f"step {step} was reported before step {due}, which was due{every}"
-            raise ValueError(f"{late}; report at every step with run.due(step), or change evaluation.every")
+            late = f"step {step} was reported, but step {due} is missing{every}"
+            raise ValueError(f"{late}; report whenever run.due(step) is true, or change evaluation.every")
         is_new = report.stopped or step > last
         if is_new and self._is_open(last) and self.declared.lacks_judged(self._reported(last)):
             raise ValueError(self._describe_lacking(last))
@@ -221,7 +224,7 @@ class MergedReports:
         return [name for name in self.declared.averages if (step, name) in self._curves]
 
     def _describe_lacking(self, step: int) -> str:
-        """Return that a step lacks the judged average, with the line of its reports."""
+        """Return a sentence that a step lacks the judged average, with the lines of its reports."""
         average = self.declared.judged["average"] if self.declared.judged else ""
         reported = self._reported(step)
         lines = ", ".join(

@@ -62,6 +62,7 @@ class _MemberRun:
     """The attempts of one member in this process."""
 
     def __init__(self, work: Mapping[str, Any], member: ProgramMember, reporter: Reporter) -> None:
+        # The member and its folders.
         self.work, self.member, self.reporter = work, member, reporter
         self.sweep = Path(work["folder"]).absolute()
         self.checkpoints = self.sweep / "checkpoints" / work["pack_id"]
@@ -69,6 +70,8 @@ class _MemberRun:
         self.folder = self.sweep / MEMBERS_FOLDER / f"{config_id}-{seed}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
+
+        # The reports that the sweep file declares.
         evaluation = member.evaluation
         self.reports = MergedReports(
             DeclaredReports(
@@ -80,6 +83,8 @@ class _MemberRun:
                 judged=work.get("objective"),
             )
         )
+
+        # How far to train, and what is recorded already.
         self.until = min(work.get("pause_at") or member.steps, member.steps)
         self.recorded = int(work.get("recorded_step") or 0)
         self.last: ReportedStep | None = None
@@ -98,7 +103,7 @@ class _MemberRun:
 
     @property
     def should_end(self) -> bool:
-        """Whether the program should end before its last step: nothing more is wanted of it."""
+        """Whether the program should end before its last step: it is stopped or paused, or training has ended."""
         has_ended = self.reports.failed is not None or self.reports.stopped is not None
         return self.is_stopped or has_ended or self.member.steps > self.until <= self.recorded
 
@@ -209,7 +214,7 @@ class _MemberRun:
                 asked_at = now
             late = asked_at is not None and now - asked_at > grace
             if reason is None and now - heard > silence:
-                reason = f"neither a report nor a line of its log for {silence:g} s"
+                reason = f"no report and no log output for {silence:g} s"
             elif reason is None and hours is not None and now - began > 3600 * hours:
                 reason = f"stopped after resources.member_hours ({hours:g})"
             if (reason is not None or late) and asked_at != math.inf:
@@ -337,6 +342,8 @@ class _MemberRun:
         final = reported.step == self.member.steps
         if failed is None and final and np.isnan(reported.values_AKL).all():
             failed = reported.step
+
+        # One member, so each array has a first axis of 1.
         evaluation = Evaluation(
             step=reported.step,
             final=final,

@@ -1,4 +1,4 @@
-"""What members of programs share if they have one seed: what the author of the program declares, and nothing else."""
+"""The random draws that members of programs with the same seed share: those the author declares."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

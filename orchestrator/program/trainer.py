@@ -86,7 +86,7 @@ class ProgramTrainer:
         return []
 
     def start_problems(self, member: ProgramMember, seeds: Collection[int]) -> list[Problem]:
-        """Return nothing: a program starts as it likes."""
+        """Return nothing: a program chooses its own initial weights."""
         return []
 
     def try_out(self, member: ProgramMember, folder: Path | None) -> list[tuple[str, str]]:
@@ -99,8 +99,8 @@ class ProgramTrainer:
         # A cluster may have commands that this machine lacks.
         is_searched = first and "/" not in first and "$" not in first and not os.environ.get("RAY_ADDRESS")
         if is_searched and shutil.which(first, path=make_search_path()) is None:
-            hint = "searched the folders of PATH; no shell reads this line (for one: bash -c)"
-            problems.append(("program.command", f"there is no command {first}; {hint}"))
+            hint = "not in PATH; no shell reads this line; for shell syntax use bash -c"
+            problems.append(("program.command", f"command {first} {hint}"))
         if member.program.function is not None:
             problems += _find_function_problems(member.program.function)
         return problems
@@ -112,7 +112,7 @@ class ProgramTrainer:
         return [program_files(_find_root(folder), sorted(names))] if commands else []
 
     def warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
-        """Warn of a command that is not given the seed, or a key that is searched."""
+        """Return a warning for each command that does not receive the seed or a searched key."""
         members = list(members)
         commands = dict.fromkeys(member.program.words for member in members if member.program.command is not None)
         warnings = []

@@ -111,7 +111,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     if checkpoints_only:
         if not planned.entries + planned.objects:
             raise UserError(f"{folder}: has no checkpoints")
-        lost = "packs that have not ended would begin at step 0 again, and extend --steps has nothing to continue from"
+        lost = "unfinished packs restart from step 0; extend --steps has no checkpoint to resume from"
         return replace(planned, relations=(lost, *_describe_continuing(folder)))
     try:
         state = SweepState.load(folder)
@@ -126,7 +126,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         if sibling.identity == this_sweep.identity
     ]
     copies = [sibling.folder.name for sibling in alike if sibling.folder.resolve() != folder.resolve()]
-    relations = [f"{name} is the same sweep, with the same MLflow runs, and stays with them" for name in copies]
+    relations = [f"the copy {name} and the MLflow runs stay" for name in copies]
     relations += [f"its confirmation {sibling.folder.name} stays" for sibling in find_confirmations(state)]
     relations += _describe_continuing(folder)
     relations += [
@@ -139,7 +139,7 @@ def _describe_continuing(folder: Path) -> list[str]:
     """Return a sentence for each sweep beside `folder` that trains its members further."""
     siblings = read_lineages(folder.resolve().parent, strict=False)
     names = [sibling.folder.name for sibling in siblings if sibling.continues == folder.resolve().name]
-    return [f"members that {name} has not begun to train further would start from step 0" for name in names]
+    return [f"members that {name} has not resumed yet restart from step 0" for name in names]
 
 
 def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: None) -> None:
@@ -150,6 +150,7 @@ def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: No
     Raises SweepLocked, naming the driver, while the sweep is being run, UserError for what cannot be deleted,
     StorageError and StorageRefused. A deletion that was interrupted can be repeated.
     """
+    # Runs and objects first, then files, the ledger last.
     late = {planned.folder / name for name in FILES}
     with SweepLock(planned.folder):
         if planned.address is None:
@@ -165,6 +166,8 @@ def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: No
         if planned.checkpoints_only:
             return
         _delete(planned.folder / LEDGER_FILE)
+
+    # The lock is released: delete its file, and the folder if it is empty.
     for entry in late:
         _delete(entry)
     with suppress(OSError):  # files of the user are in it

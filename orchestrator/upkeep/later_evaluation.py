@@ -71,16 +71,21 @@ def evaluate_later(
     of them are possible. Raises UserError for what the sweep lacks, for weights that were not kept and for settings
     that task or model refuse, SweepLocked while the sweep runs, and DamagedWeights naming a file.
     """
+    # Refuse a sweep that runs or has no weights of this engine.
     if owner := describe_running_driver(folder):
         raise SweepLocked(f"the sweep in {folder} is being run by {owner}; evaluate it when it has ended")
     state = SweepState.load(folder)
     refuse_imported(state)
     refuse_program(state.spec, "evaluate")
+
+    # The configurations, once each, and the requests that are not recorded yet.
     listed = [find_configuration(state, name) for name in configurations]
     chosen = list({configuration.config_id: configuration for configuration in listed}.values())
     import_recorded(state)
     refuse_corrected(chosen, "kept weights cannot be evaluated again")
     requests = [_make_request(state, configuration, lengths, samples, task) for configuration in chosen]
+
+    # Evaluate, write the curves, then the records that name them.
     if missing := [request for request in requests if not _is_recorded(state, request)]:
         with open_ledger(folder) as ledger:  # and no driver begins meanwhile
             for request, (curves, table) in [(request, _evaluate(state, request)) for request in missing]:
@@ -99,10 +104,13 @@ def _evaluate(state: SweepState, request: EvaluationRequest) -> tuple["StoredCur
     from orchestrator.engine.environment import read_environment
     from trainers.evaluation.stored import evaluate_stored
 
+    # The device, and the members with weights.
     resources = state.spec.get("resources", {})
     gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
     alive = {seed: member for seed, member in request.members.items() if member is not None}
     averages = request.fields["averages"]
+
+    # Evaluate them all as one pack.
     with worker_settings(int(resources.get("cpus") or 1)):
         table = read_environment(state.modules, gpus=gpus)
         try:
@@ -112,6 +120,8 @@ def _evaluate(state: SweepState, request: EvaluationRequest) -> tuple["StoredCur
             raise DamagedWeights(str(error)) from error
         except ConfigError as error:
             raise _make_error(request.configuration, error) from error
+
+    # Rows of failed seeds are NaN.
     values = np.full((len(request.members), *curves.values_MAKL.shape[1:]), np.nan, dtype=np.float32)
     values[[seed in alive for seed in request.members]] = curves.values_MAKL
     return replace(curves, values_MAKL=values), table
@@ -223,7 +233,9 @@ def _make_error(configuration: ConfigurationState, error: ConfigError, hint: str
     """Return the problems in terms of the command's options, with a hint for lengths that the task lacks."""
     lines = [str(_as_option(problem)) for problem in error.problems]
     lines += [hint] if any(problem.key == "evaluation.lengths" for problem in error.problems) else []
-    return UserError(f"configuration {label(configuration.number)} cannot be evaluated so:\n  " + "\n  ".join(lines))
+    return UserError(
+        f"configuration {label(configuration.number)} cannot be evaluated with these settings:\n  " + "\n  ".join(lines)
+    )
 
 
 def _find_option(task: "Task", lengths: Sequence[int]) -> str | None:

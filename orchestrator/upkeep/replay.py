@@ -45,7 +45,7 @@ class Replay:
         self.agreed, self.notices, self.environment = list[int](), list[str](), list[str]()
 
     def report(self, evaluation: Evaluation) -> None:
-        """Compare it; raise _EndedEarly at the first that differs, and after the last recorded one."""
+        """Compare an evaluation; raise _EndedEarly at the first difference and after the last recorded evaluation."""
         if evaluation.step in self._recorded:
             self.difference = _describe_difference(evaluation, self._recorded[evaluation.step])
             if self.difference is None:
@@ -92,7 +92,7 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     pack = state.packs[of_sweep.members[seed].pack_id]
     recorded = _read_recorded(state, pack, of_sweep.config_id, seed)
     if not recorded:
-        raise UserError(f"{state.folder}: {member} has no recorded curves yet; there is nothing to compare with")
+        raise UserError(f"{state.folder}: {member} has no recorded curves yet")
 
     # Refuse what cannot have the same results here.
     import_recorded(state)
@@ -134,7 +134,7 @@ def _describe_difference(evaluation: Evaluation, recorded: pd.DataFrame) -> str 
         if value.tobytes() != then.tobytes() and not (np.isnan(value) and np.isnan(then)):
             average, metric, length = key
             return (
-                f"the curves differ first at step {evaluation.step}: {metric} ({average}) at length {length} was "
-                f"{then:.9g} and is {value:.9g} now"
+                f"first difference at step {evaluation.step}: {metric} ({average}) at length {length}: "
+                f"recorded {then:.9g}, now {value:.9g}"
             )
     return None

@@ -78,7 +78,7 @@ def _close_all_but(*descriptors: int) -> None:
 
 
 def _read_failure(requests: socket.socket) -> ChildImportError | None:
-    """Return why a host that has ended could not import the engine, None if it has said nothing."""
+    """Return the import error that an ended host sent, None if it sent none."""
     try:
         answer = json.loads(Connection(os.dup(requests.fileno())).recv_bytes())
     except (EOFError, OSError):

@@ -17,11 +17,16 @@ from orchestrator.running.schedulers import local_worker
 
 def serve(descriptor: int) -> None:
     """Fork a worker for every request until the driver closes the socket."""
+    # Ignore Ctrl-C, and reset the handlers inherited from the driver.
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when workers end
     for number in (signal.SIGTERM, signal.SIGHUP):  # a fork inherits the driver's handlers
         signal.signal(number, signal.SIG_DFL)
+
+    # What every worker inherits from the fork.
     use_inductor_cache()
     compute_trainers_digest()  # cached here, so that no worker computes it again
+
+    # Fork a worker for each request, and kill those that are left at the end.
     requests = socket.socket(fileno=descriptor)
     workers: list[int] = []
     while (connection := _receive_descriptor(requests)) is not None:

@@ -17,7 +17,7 @@ from search_spaces import Budget, SweepSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """One limit of a budget: how much of it is used, in words too, and the option of `resume` that raises it enough."""
+    """One limit of a budget: the used and allowed amounts, their text, and the option of `resume` that raises it."""
 
     used: float
     most: float
@@ -58,7 +58,7 @@ class SweepBudget:
         return None, blocking
 
     def used_up(self) -> list[Limit]:
-        """Return the limits that are reached: packs must stop. Their options leave enough for those that have begun."""
+        """Return the reached limits, [] if none; the option of each raises it enough for the packs that have begun."""
         limits = list(self._limits_after())
         if all(limit.used < limit.most for limit in limits):
             return []
@@ -71,7 +71,10 @@ class SweepBudget:
         ]
 
     def _forecast(self) -> Callable[[Sequence[PackState], Sequence[PackState]], Iterator[Limit]]:
-        """Return a function of packs, and of others that run beside them: every limit with its use when they end."""
+        """Return a function `limits(own, others)` that yields the use of every limit once these packs have ended.
+
+        `others` run in parallel: their work is counted, but only `own` decide how long it takes.
+        """
         race = self._state.race
         pause_at = race.next_rung.step if race and race.next_rung else None
         rate, steps_left = self._seconds_per_step(), partial(_count_steps_left, pause_at)

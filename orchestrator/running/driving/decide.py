@@ -1,4 +1,4 @@
-"""What the driver of a sweep does next, decided from facts alone: nothing is read or written here."""
+"""Decides the next action of the driver from a `Situation`; reads and writes nothing."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from orchestrator.running.driving.budget import Limit
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """The facts about a sweep by which its driver decides.
+    """The inputs of `decide`.
 
     `queue` has the packs that wait, `running` those that workers train, `fit` returns the first pack of the queue that
     fits into the budget, or None and the limits that none fits into. `generation` has the numbers of the configurations

@@ -1,6 +1,6 @@
 """The driver of one sweep: hands out its packs and records what comes back, always in the ledger first.
 
-It holds nothing that the ledger cannot give back: a `SweepDriver` begins from a replayed `SweepState`.
+All of its state can be rebuilt from the ledger: a `SweepDriver` starts from a replayed `SweepState`.
 """
 
 from collections import deque
@@ -78,16 +78,21 @@ class SweepDriver:
         say: Callable[[str], None] = lambda text: None,
         tick: Callable[["SweepDriver"], None] = lambda driver: None,
     ) -> None:
+        # The recorded sweep, and how the driver reports to the user.
         self.spec, self.ledger, self.state = spec, ledger, state
         self.running: dict[str, RunningPack] = {}
         self._seconds, self._environments = dict[str, float](), Environments()
         self._packer, self._hold_signals, self._say, self._tick = packer, hold_signals, say, tick
+
+        # The queue of packs, and the limits at which it stops.
         self._capacity = WorkerCapacity(workers)
         self.queue: deque[str] = deque()
         self.stopped_by: Sequence[Limit] = ()  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
         self._stop_file = state.folder / STOP_FILE
         self.remove_stop_file()  # of a driver that was killed
+
+        # Generations still to draw; then continue from the ledger.
         self._generations = deque(search.list_generations(spec))
         self._scores = RecordedScores(spec.objective, state)
         self._sampler = ConfigurationSampler(spec, state, built)
@@ -98,16 +103,18 @@ class SweepDriver:
     def next_pack(self) -> tuple[str, str] | None:
         """Return the next pack that fits into the budget, None while there is none.
 
-        Before, carry out what `decide` says: draw configurations, decide rungs and rounds, or stop the sweep.
+        First takes the actions that `decide` returns: draws configurations, decides rungs and rounds, or stops.
         """
         while True:
             match decide(self._situation()):
+                # Hand out a pack, or draw configurations first.
                 case HandOut(pack_id):
                     self.queue.remove(pack_id)
                     return pack_id, encode_pack(self.spec.resources, self.state, pack_id)
                 case DrawGeneration(numbers):
                     self._generations.popleft()
                     self._plan(numbers)
+                # Decisions of a race: record each before its effects.
                 case DecideRung():
                     fields = make_rung_fields(self.spec, self.state)
                     self.record("rung", **fields)
@@ -118,6 +125,7 @@ class SweepDriver:
                     self.record("race", **fields)
                     self._plan_packs(set(fields["survivors"]), queue=True)
                     self._score(set(fields["survivors"]))  # that had these seeds already
+                # No pack can be handed out now.
                 case StopSweep(limits):
                     self.stopped_by = limits
                     return None
@@ -133,7 +141,7 @@ class SweepDriver:
         self._tick(self)
 
     def resized(self, workers: int, memory: float | None = None) -> None:
-        """Cut waiting packs again if the workers then end much sooner, or now lack memory."""
+        """Cut waiting packs again if that shortens the sweep enough, or if a pack no longer fits into memory."""
         self._capacity = WorkerCapacity(workers, memory)
         self.queue = deque(self._cut_again(self.queue))
 
@@ -220,11 +228,11 @@ class SweepDriver:
     # Called by the sweep ----------------------------------------------------------------------------------------------
 
     def record(self, kind: str, **fields: Any) -> None:
-        """Write a record; only when it is on disk does anything else see it."""
+        """Write a record and apply it to the state once it is on disk."""
         self.record_all(kind, [fields])
 
     def record_all(self, kind: str, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Write records of a kind, RECORDS_AT_ONCE of them between two waits for the disk."""
+        """Write records of a kind, RECORDS_AT_ONCE per write to disk."""
         for first in range(0, len(entries), RECORDS_AT_ONCE):
             with self._hold_signals():
                 for record in self.ledger.append_all(kind, entries[first : first + RECORDS_AT_ONCE]):
@@ -292,7 +300,7 @@ class SweepDriver:
         return order
 
     def _plan(self, numbers: range) -> None:
-        """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""
+        """Draw, build and pack one generation, without the configurations and packs a killed driver had recorded."""
         new = self._sampler.draw_new(numbers)
         self.record_all("configuration", self._sampler.record_fields(new))
         names = {self.state.draws[number].config_id for number in numbers}

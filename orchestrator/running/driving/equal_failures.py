@@ -1,4 +1,4 @@
-"""Stops a sweep whose first packs all fail alike, which a program that cannot work at all does."""
+"""Stops a sweep whose first packs all fail with the same error, as with a program that never works."""
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.interface.trainer import WITHOUT_LAST
@@ -9,14 +9,15 @@ _SHOWN_LINES = 15
 
 
 class EqualFailures(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
-    """The first packs failed alike; the message ends with the log of one."""
+    """The first packs failed with the same error; the message has the end of a log."""
 
 
 def refuse_equal_failures(state: SweepState, most: int | None) -> None:
-    """Raise EqualFailures if as many as `most` packs, and all that have ended, failed alike.
+    """Raise EqualFailures if all ended packs, at least `most` or every pack, failed with the same error.
 
-    They failed without an evaluation, or ended by themselves without their last one, whatever their configuration.
+    Counts packs that failed without an evaluation, and programs that ended without their last one. most None: never.
     """
+    # Too few packs have ended, or some of them were evaluated.
     packs = state.packs.values()
     ended = [pack for pack in packs if pack.has_ended]
     if most is None or len(ended) < min(most, len(packs)):
@@ -24,9 +25,13 @@ def refuse_equal_failures(state: SweepState, most: int | None) -> None:
     ended_early = all(WITHOUT_LAST in (pack.error or "") for pack in ended)
     if not ended_early and any(pack.evaluations for pack in packs):
         return
+
+    # Different errors, or a pack that succeeded.
     errors = group_errors((pack.error or "", pack) for pack in ended)
     if len(errors) > 1 or any(pack.status != "failed" for pack in ended):
         return
+
+    # The message ends with the log of a failed pack and the commands to continue.
     log = next((pack.traces[-1] for pack in ended if pack.traces and pack.traces[-1]), None) or "(its log is empty)"
     lines = log.strip().splitlines()[-_SHOWN_LINES:]
     raise EqualFailures(

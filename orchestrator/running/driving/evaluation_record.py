@@ -7,12 +7,14 @@ from trainers.evaluation.results import Evaluation
 
 
 def make_evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the record of an evaluation; `curves` are those of `record_curves`.
+    """Return the fields of the ledger record of one evaluation of a pack.
 
-    Fields of early stopping and curriculum stages have a value for each member, in the order of the pack. stopped_at:
-    the step at which it stopped, -1 before that. stages: its stage up to this evaluation. validation: by metric and
-    average, its scores at the trained lengths.
+    curves: the fields that `record_curves` returned. The fields loss, failed_at, stopped_at and stages have one value
+    for each of the M members, in the order of the pack; the last two are left out without early stopping or a
+    curriculum. stopped_at: the step of the early stop, -1 before it. stages: the stage up to this evaluation.
+    validation: for each metric and average, `values` of shape (M, L) at the L validated lengths.
     """
+    # Fields of every evaluation.
     fields: dict[str, Any] = {
         "pack_id": pack_id,
         "step": evaluation.step,
@@ -24,6 +26,8 @@ def make_evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping
         "form": evaluation.form,
         "compiled": evaluation.compiled,
     }
+
+    # Fields of early stopping, curriculum, repeated reports and validation.
     if evaluation.stopped_at_M is not None:
         fields["stopped_at"] = evaluation.stopped_at_M
     if evaluation.stage_M is not None:

@@ -38,7 +38,7 @@ def exit_at_once() -> NoReturn:
 class Interrupts:
     """Turns the first of SIGNALS into KeyboardInterrupt, delayed while `held`; a second SIGINT ends the process.
 
-    SIGHUP stays ignored where it is, as under nohup. `ray job stop` sends SIGTERM and three seconds later SIGKILL, so
+    SIGHUP stays ignored if it was, as under nohup. `ray job stop` sends SIGTERM and three seconds later SIGKILL, so
     nothing is waited for. Blocks may be nested: a signal that came within the inner one counts in the outer one.
     """
 

@@ -42,9 +42,9 @@ def is_round_due(state: SweepState) -> bool:
 
 
 def make_rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
-    """Return the fields of the record that decides who trains on at the rung that is due.
+    """Return the fields of the record of the due rung: which configurations survive it.
 
-    The decision depends on the recorded curves up to the rung alone.
+    The decision depends only on the recorded curves up to the rung.
     """
     race, racing = state.race, spec.search.racing
     assert race is not None and race.next_rung is not None and racing is not None and racing.steps is not None
@@ -58,7 +58,7 @@ def make_rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
 
 
 def make_race_fields(spec: SweepSpec, state: SweepState, scores: RecordedScores) -> dict[str, Any]:
-    """Return the fields of the record that ends the round that is due and begins the next one.
+    """Return the fields of the record that ends the due round and begins the next one.
 
     The decision depends only on the scores of the seeds of this round and the earlier ones.
     """

@@ -46,6 +46,7 @@ class ConfigurationSampler:
     def record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
         """Return the fields of the records of new configurations."""
         trainer, grid = trainer_of(self._spec.sections), grid_size(self._state.specs[0])
+        # A table of measurements is recorded in full only once.
         known, records = set(self._state.measured), list[dict[str, Any]]()
         for configuration in new:
             draw = self._draws.get(configuration.number, configuration.number // grid)

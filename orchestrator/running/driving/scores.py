@@ -1,4 +1,4 @@
-"""Scores while a sweep runs: of members once their pack has its last evaluation, of configurations from theirs."""
+"""Scores of a running sweep: each member after its last evaluation, each configuration from its members."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ from trainers.evaluation.results import Evaluation
 
 
 class RecordedScores:
-    """The scores of members that have reached their last evaluation, until their configuration takes them.
+    """The scores of members after their last evaluation, until their configuration is scored.
 
     In a race they are kept, because rounds are decided by them and survivors are scored again.
     """

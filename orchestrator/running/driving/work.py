@@ -1,4 +1,4 @@
-"""What a worker gets to train one pack, and what the driver knows of one that is being trained."""
+"""The work that a worker gets to train one pack, and the state of a running pack in its driver."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,9 +60,12 @@ def _limits(resources: Resources) -> dict[str, Any]:
 
 def encode_pack(resources: Resources, state: SweepState, pack_id: str) -> str:
     """Return everything that a worker needs to train a recorded pack, as one string."""
+    # The pack and its members.
     pack, folder, race = state.packs[pack_id], state.folder.resolve(), state.race
     ids = pack.members
     keeps_weights = state.small_weights if resources.keep_weights == "auto" else resources.keep_weights
+
+    # Members, files, limits, then the steps from which and up to which to train.
     return encode_work(
         [state.configurations[config_id].resolved for config_id, _ in ids],
         ids,

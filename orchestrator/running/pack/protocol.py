@@ -91,7 +91,7 @@ class DriverStopped(BaseException):
 
 
 def call_driver(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the driver's answer; raise its exceptions as DriverStopped, never mistaken for a pack's."""
+    """Return the result of a call to the driver; raise its exceptions as DriverStopped, to tell them from a pack's."""
     try:
         return call(*arguments)
     except Exception as error:

@@ -8,8 +8,8 @@ from orchestrator.running.pack.protocol import Death, Driver, call_driver
 class Retries:
     """Counts the deaths of packs; each is tried again at most `most` times.
 
-    A pack that was killed is tried again as often as that. After an exception it is tried once more, because the same
-    exception is likely, and after one that must come again never (`Death.again`).
+    A killed pack has `most` retries. After an exception it has only one, because the same exception is likely, and
+    none if the exception is certain to be raised again (`Death.again` is False).
     """
 
     def __init__(self, most: int) -> None:

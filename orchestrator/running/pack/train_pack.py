@@ -1,8 +1,8 @@
 """Trains one pack, under every scheduler, and the Ray trainable that does so in a worker process.
 
 Everything a worker needs comes as one string (`encode_work`), because Ray Tune copies and keeps every value of a
-configuration separately. The worker writes nothing but checkpoints and, where they are kept, final weights; what it
-finds is sent as packed bytes and recorded by the driver, and `tune.report` returns only when the driver has done so.
+configuration separately. The worker writes only checkpoints and, if they are kept, final weights; it sends
+evaluations as packed bytes, and `tune.report` returns only when the driver has recorded them.
 """
 
 import base64
@@ -51,7 +51,7 @@ class PackReporter:
         self._tell("evaluated", evaluation.to_bytes())
 
     def progress(self, progress: Progress) -> None:
-        """Restart the timeout of the watchdog, and report the progress if it is time to."""
+        """Restart the timeout of the watchdog, and report the progress if the last report is old enough."""
         self._watchdog.beat()
         if time.monotonic() - self._last >= self._seconds:
             self._tell("progressed", asdict(progress))
@@ -92,8 +92,8 @@ def import_mirror() -> ModuleType:
 def run_pack(config: Mapping[str, Any]) -> None:
     """Train the members of `config["work"]` in a process of Ray's.
 
-    Reports `messages` of a PackReporter, and as `death` an exception after which the pack is not to be tried again.
-    Raises PackRaised for any other, which it reports as well if memory ran out.
+    Reports `messages` of a PackReporter, and `death` for an exception that must not be retried or ran out of memory.
+    Raises PackRaised for an exception that may be retried, OutOfSpace if the disk is full.
     """
     work = decode_work(config["work"])
     use_inductor_cache()
@@ -149,6 +149,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     from orchestrator.trainer import trainer_of
     from trainers.files.checkpoint import Checkpoints
 
+    # Code: fetch it, import it, report the environment it runs in.
     address = work.get("address")
     if address:
         import_mirror().fetch_files(work)
@@ -156,6 +157,8 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     keep_freed_memory()
     trainer = trainer_of(work["members"][0])
     reporter.began(trainer.environment(work))
+
+    # Rebuild the members and open their checkpoints.
     pairs = zip(work["members"], work["ids"], strict=True)
     members = [trainer.rebuild(resolved, seed) for resolved, (_, seed) in pairs]
     kind: type[Any] = import_mirror().MirroredCheckpoints if address else Checkpoints
@@ -164,6 +167,8 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
         every_steps=work["checkpoint_steps"],
         every_seconds=work["checkpoint_seconds"],
     )
+
+    # Train; the reporter sends every evaluation.
     trainer.run(work, members, _Stoppable(reporter, work), checkpoints)
     if address and (problem := checkpoints.finish()):
         reporter.notice(problem)
@@ -207,7 +212,7 @@ def stack_file(folder: Path, pack_id: str) -> Path:
 
 
 def read_timeout(path: Path, seconds: float) -> tuple[str, str] | None:
-    """Return the error and the stacks of a pack that its watchdog ended after `seconds`, if its stuck file has any."""
+    """Return the error and the stacks of a pack that its watchdog ended after `seconds`, None if it ended none."""
     if not path.exists() or not path.stat().st_size:
         return None
     trace = path.read_text(encoding="utf-8", errors="replace")[-LONGEST_TRACE:]

@@ -38,7 +38,7 @@ _LIMIT = f"{LOCAL_UP_TO_SECONDS / 60:g} min"
 
 
 def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, str]:
-    """Return the scheduler for a sweep whose members are like the first EXAMPLES of `examples`, and the reason."""
+    """Return the name of the scheduler and the reason; time is estimated from the first EXAMPLES of `examples`."""
     resources, trainer = spec.resources, trainer_of(spec.sections)
     if resources.scheduler != "auto":
         return resources.scheduler, "as resources.scheduler says"
@@ -59,9 +59,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
 def refuse_workers(scheduler: str, workers: int | None) -> None:
     """Raise UserError if --workers asks for packs side by side in one process."""
     if scheduler == "inline" and workers not in (None, 1):
-        raise UserError(
-            f"--workers {workers}: with resources.scheduler: inline packs run one after the other; allowed: 1"
-        )
+        raise UserError(f"--workers {workers}: resources.scheduler: inline runs one pack at a time; allowed: 1")
 
 
 def find_missing_resources(spec: SweepSpec) -> Findings:
@@ -81,13 +79,13 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
 
 
 def count_lacking(cpus: int, gpus: float) -> dict[str, int]:
-    """Return how many CPUs and GPUs this machine has of those that it has too few of: {"GPUs": 1}."""
+    """Return the available number of each resource that this machine has too few of: {"GPUs": 1}."""
     have = {"CPUs": count_cores(), "GPUs": len(read_gpu_memories()) if gpus else 0}
     return {name: have[name] for name, needed in (("CPUs", cpus), ("GPUs", gpus)) if needed > have[name]}
 
 
 def describe_hidden_gpus(spec: SweepSpec, scheduler: str) -> str:
-    """Return a note of the GPUs of this machine that a program does not see since it asks for none; else nothing."""
+    """Return a note that resources.gpus: 0 hides the GPUs of this machine from the program; "" if it hides none."""
     is_inline_function = scheduler == "inline" and "function" in spec.program
     if not spec.program or spec.resources.gpus or scheduler == "ray" or is_inline_function:
         return ""
@@ -104,6 +102,7 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
 
     Raises UserError if it cannot be started.
     """
+    # This process, or worker processes of this machine.
     if name == "inline":
         here = inline.describe_process(resources.gpus)
         yield Scheduler(cluster=here, run=partial(inline.run_packs, retries=resources.retries))
@@ -115,6 +114,8 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
         run_packs = partial(local.run_packs, start_worker=start_worker, workers=machine.workers, gpus=slots)
         yield Scheduler(cluster=machine, run=partial(run_packs, retries=resources.retries))
         return
+
+    # Ray, whose workers may grow and shrink with the cluster.
     from orchestrator.running.with_ray import nodes
     from orchestrator.running.with_ray import session as ray_session
     from orchestrator.running.with_ray import tune as scheduler

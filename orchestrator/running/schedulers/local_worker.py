@@ -35,6 +35,7 @@ def serve(descriptor: int) -> None:
     """Train the packs that the driver sends until it closes the connection."""
     connection: Connection[bytes, bytes] = Connection(descriptor)
 
+    # The answer to an evaluation says that it is recorded.
     def send(name: str, content: Any) -> None:
         try:
             connection.send_bytes(encode_message(name, content))
@@ -43,6 +44,7 @@ def serve(descriptor: int) -> None:
         except (EOFError, OSError) as error:
             raise DriverGone from error
 
+    # Train packs; an exception ends the pack, a closed connection the worker.
     try:
         while True:
             text, _, gpus = connection.recv_bytes().decode().partition("\n")

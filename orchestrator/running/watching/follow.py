@@ -18,7 +18,7 @@ SILENCE = 6 * HEARTBEAT_SECONDS  # without a heartbeat; then the lock says wheth
 
 
 class LedgerMeter:
-    """Measures a sweep by its ledger alone, and by its times alone: another machine's clock may differ.
+    """Measures a sweep by the records of its ledger and their times, because the driver's clock may differ.
 
     A first driver is measured from its beginning, a later one from the creation of this meter on.
     """
@@ -66,7 +66,7 @@ class _DriverProbe:
         self._gone = not self.name
 
     def lives(self) -> bool:
-        """Return whether somebody runs the sweep."""
+        """Return whether a driver runs the sweep."""
         now, beat = time.monotonic(), self._heartbeat()
         if beat != self._beat:
             self._beat, self._changed = beat, now

@@ -1,4 +1,4 @@
-"""What the status of a sweep reads from its curves: the median curve of the best configuration, and missing scores."""
+"""Rows of the status read from curves: the median curve of the best configuration, and undefined scores."""
 
 import numpy as np
 

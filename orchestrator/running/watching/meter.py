@@ -62,10 +62,13 @@ def make_progress_rows(
     Of a race, totals and time left go to the end of the present round. `speed` is in optimiser steps of single members
     per second; it is shown while no pack has measured its own.
     """
+    # Steps, seeds and packs that are done.
     done, total = sum(count_steps_done(state, running).values()), _count_steps(state)
     ended = Counter(member.status for member in state.members)
     packs = sum(pack.has_ended for pack in state.packs.values())
     rate = sum(status.rate for status in running.values()) or speed
+
+    # The rows; some only in a race, with early stopping, or before the first evaluation.
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     finished = sum(configuration.is_done for configuration in state.configurations.values())
     rows += [
@@ -89,7 +92,7 @@ def make_progress_rows(
 
 
 def _describe_time_left(steps: int, speed: float) -> str:
-    """Return how long these member-steps take at a speed; the last evaluation comes after all of them."""
+    """Return the time of these member-steps at a speed as text; without steps the last evaluation is left."""
     if not speed:
         return "-"
     return f"about {duration(steps / speed)}" if steps else "the last evaluation"
@@ -152,6 +155,7 @@ def describe_best(state: SweepState, none: str = "none yet") -> str:
 
 def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
+    # The state of the sweep, and counts of its members.
     members = state.members
     ended = Counter(member.status for member in members)
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
@@ -160,6 +164,8 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     is_over = owner or state.ended in ("complete", "failed", STOPPED)  # whose message has the command
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
     finished = sum(configuration.is_done for configuration in state.configurations.values())
+
+    # Rows of every sweep.
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         *_make_confirms_row(state),
@@ -175,6 +181,8 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("member-steps", f"{100 * sum(count_steps_done(state).values()) / total:.0f} %" if total else "none yet"),
         ("best so far", describe_best(state)),
     ]
+
+    # Publishing, code and environments; packs that died, and how to retry them.
     if state.published_at:
         rows.append(("published at", ", ".join(state.published_at)))
     if state.codes:
@@ -185,12 +193,12 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     deaths = group_errors((error, pack_id) for pack_id, error in state.deaths)
     rows += [("packs given up", f"{_describe_packs(pack_ids)}: {error}") for error, pack_ids in deaths.items()]
     if state.deaths:
-        rows.append(("try them again", f"{command('resume', state.folder)} --retry-failed"))
+        rows.append(("retry them with", f"{command('resume', state.folder)} --retry-failed"))
     return rows
 
 
 def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = MappingProxyType({})) -> dict[str, int]:
-    """Return the member-steps of every pack, as recorded or as it runs; an ended pack counts as whole."""
+    """Return the member-steps done by pack_id, recorded or reported by its heartbeat; all steps of an ended pack."""
     steps = {}
     for pack in state.packs.values():
         step = pack.steps if pack.has_ended else pack.step

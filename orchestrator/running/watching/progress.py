@@ -51,7 +51,7 @@ class ProgressDisplay:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to show it again, which takes a few milliseconds."""
+        """Whether the display is due to be redrawn, which takes a few milliseconds."""
         return time.monotonic() - self._shown >= (LIVE_SECONDS if self._live else PLAIN_SECONDS)
 
     def show(self, rows: Sequence[tuple[str, str]]) -> None:

@@ -28,7 +28,7 @@ def make_need(cpus: float, gpus: float) -> dict[str, float]:
 
 
 def count_packs(need: Mapping[str, float]) -> int:
-    """Return how many packs the living nodes can run at once, each within one node."""
+    """Return how many packs the living nodes can run in parallel, each on a single node."""
     return sum(count_packs_on_node(node, need) for node in list_living_nodes())
 
 
@@ -159,7 +159,7 @@ class Workers:
         self._asked = clock()
 
     def has_changed(self, waiting: int) -> bool:
-        """Look at the nodes if it is time to, ask for more where packs wait; return whether workers have changed."""
+        """Read the nodes every ASK_SECONDS, request more if packs wait; return whether workers or memory changed."""
         if self._clock() - self._asked < ASK_SECONDS:
             return False
         self._asked, before = self._clock(), (self.count, self.bytes)
@@ -174,7 +174,7 @@ class Workers:
         return before != (self.count, self.bytes)
 
     def _request(self, wanted: int) -> None:
-        """Keep this many placement groups waiting; one that has found its place leaves it to a pack."""
+        """Keep this many placement groups waiting; remove those that got a node, so that packs can use it."""
         states = placement_group_table() if self._requests else {}
         placed = [group for group in self._requests if states[group.id.hex()]["state"] != "PENDING"]
         for group in (*placed, *(group for group in self._requests[max(0, wanted) :] if group not in placed)):

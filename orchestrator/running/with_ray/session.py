@@ -61,6 +61,7 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
 
 def _join(address: str | None) -> Callable[[], None]:
     """Connect this process to Ray; return the function that disconnects it."""
+    # A local Ray, or the cluster at the address.
     try:
         if address is None:
             local = get_local_ray()
@@ -76,6 +77,6 @@ def _join(address: str | None) -> Callable[[], None]:
         raise UserError(
             f"RAY_ADDRESS={address}: Ray cannot be reached: {why}; start its cluster, or unset RAY_ADDRESS"
             if address
-            else f"a local Ray cannot be started: {why}; resume the sweep later, or by `lengthwise resume DIR --set "
+            else f"a local Ray cannot be started: {why}; without Ray: `lengthwise resume DIR --set "
             "resources.scheduler=local`"
         ) from error

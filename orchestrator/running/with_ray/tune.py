@@ -195,7 +195,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
 def _read_error(trial: Any) -> BaseException | None:
     """Return the exception that ended a worker, from the file that Tune has just written into the scratch folder.
 
-    Raises DriverStopped where the worker ran out of space, which stops the run and not the pack.
+    Raises DriverStopped if the disk is full: that stops the run, not only the pack.
     """
     path = trial.pickled_error_file
     if path is None or not Path(path).is_file():
@@ -215,14 +215,15 @@ _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 def is_lost_node(error: BaseException | None) -> bool:
     """Return whether Ray reports that a worker was lost with its node, not killed alone.
 
-    Where a whole machine is gone at once, Ray only knows that the worker cannot be reached.
+    If a machine disappears at once, Ray only reports that the worker cannot be reached.
     """
     died = isinstance(error, RayActorError) and "its node has died" in str(error)
     return died or isinstance(error, ActorUnavailableError)
 
 
 def make_ray_death(error: BaseException | None) -> Death:
-    """Return in one line the error that ended a worker, and the line of code that raised it."""
+    """Return the death by an error that Ray reports, with the line of code that raised it and the traceback."""
+    # The worker process ended.
     if is_lost_node(error):
         return Death(message="the worker was lost with its node, or cannot be reached", killed=True)
     if isinstance(error, RayActorError):
@@ -231,12 +232,16 @@ def make_ray_death(error: BaseException | None) -> Death:
             file, line = _PLACE.findall(trace)[-1]
             return Death(message=f"{trace.splitlines()[-1]} ({file}:{line})", trace=trace, killed=True)
         return Death(message="the worker process died: it was killed, or memory ran out", killed=True)
+
+    # An exception in the worker: unpack the innermost cause.
     was_killed = not isinstance(error, RayTaskError)
     places: list[tuple[str, str]] = []  # of every frame of the innermost exception
     trace = None
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
         trace, places = str(error), _PLACE.findall(str(error)) or places
         error = error.cause
+
+    # An exception of the pack, no exception at all, or an error of Ray.
     if isinstance(error, PackRaised):
         return Death(message=error.message, trace=error.trace, killed=error.killed)
     if error is None:

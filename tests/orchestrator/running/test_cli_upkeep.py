@@ -42,7 +42,7 @@ def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, m
     assert lengthwise("delete", folder, "--yes").returncode == 0 and not asked
     folder = shutil.copytree(RELEASED / "grid", tmp_path / "grid")
     done = lengthwise.succeeds("delete", shutil.copytree(folder, tmp_path / "copied"), "--yes", "--mlflow")
-    assert not asked and "grid is the same sweep, with the same MLflow runs, and stays with them" in done.stdout
+    assert not asked and "the copy grid and the MLflow runs stay" in done.stdout
     done = lengthwise.succeeds("delete", folder, "--yes", "--mlflow")
     assert asked == [(folder, None)] and "a: 1 runs moved to MLflow's bin" in done.stdout
 

@@ -254,5 +254,5 @@ def test_a_confirmation_uses_no_seed_of_the_sweep_that_was_continued(tmp_path):
     assert plan_confirmation(longer, top=1, seeds="2").spec.seeds == (5, 6)
     with pytest.raises(UserError, match="3"):
         plan_confirmation(longer, top=1, seeds="3,9")
-    told = "members that few-steps-11 has not begun to train further would start from step 0"
+    told = "members that few-steps-11 has not resumed yet restart from step 0"
     assert told in plan_deletion(folder).sentence and told in plan_deletion(folder, checkpoints_only=True).sentence

@@ -152,7 +152,7 @@ def test_checkpoints_alone_are_deleted(trained_sweep, tmp_path):
     folder = shutil.copytree(trained_sweep, tmp_path / "one")
     before = {path.relative_to(folder) for path in folder.rglob("*")}
     planned = plan_deletion(folder, checkpoints_only=True)
-    assert " files of checkpoints, " in planned.sentence and "begin at step 0 again" in planned.sentence
+    assert " files of checkpoints, " in planned.sentence and "restart from step 0" in planned.sentence
     delete_sweep(planned)
     gone = before - {path.relative_to(folder) for path in folder.rglob("*")}
     assert gone == {path for path in before if path.parts[0] == "checkpoints"} != set()
@@ -167,9 +167,7 @@ def test_deleting_says_which_sweeps_are_concerned(tmp_path):
     assert plan_deletion(tmp_path / "finished").sentence.endswith("; its confirmation finished-confirm stays")
     shutil.copytree(RELEASED / "grid", tmp_path / "grid")
     shutil.copytree(RELEASED / "grid", tmp_path / "copied")
-    assert plan_deletion(tmp_path / "copied").sentence.endswith(
-        "; grid is the same sweep, with the same MLflow runs, and stays with them"
-    )
+    assert plan_deletion(tmp_path / "copied").sentence.endswith("; the copy grid and the MLflow runs stay")
     sentence = plan_deletion(tmp_path / "finished-confirm").sentence
     assert sentence.endswith("; the report of finished loses these confirmed scores")
 
@@ -225,7 +223,7 @@ def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
     monkeypatch.setattr(replaying, "read_curves", nudged)
     found = replay_member(trained_sweep, "0", 0)
     assert found.agreed == [6]
-    assert found.difference and "differ first at step 12: total_variation (ema) at length 5 was" in found.difference
+    assert found.difference and "difference at step 12: total_variation (ema) at length 5: " in found.difference
     assert found.sentences()[-1].endswith("differs from the worker in: nothing recorded")
 
 
