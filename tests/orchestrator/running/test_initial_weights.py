@@ -1,6 +1,7 @@
 """Sweeps that start from the weights of another sweep, or of files: pinned, resumed without them, refused in time."""
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -251,22 +252,27 @@ def test_a_model_that_does_not_fit_is_refused_or_starts_in_part(lengthwise, stor
 
 
 @pytest.mark.parametrize(
-    ("name", "sources"),
-    [("fine_tuning", [None, "pretrained #0"]), ("modular_arithmetic_long", ["modular_arithmetic #0"])],
+    ("name", "last", "sources"),
+    [
+        ("fine_tuning", "fine_tuning", [None, "pretrained #0"]),
+        ("modular_arithmetic_long", "modular_arithmetic_long", ["modular_arithmetic #0"]),
+        pytest.param(
+            "reverse_string_long", "reverse_string_longer", ["reverse_string_long #0"], marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_the_shipped_studies_of_two_phases_run(
-    name: str, sources: list, lengthwise, own_code_forgotten, tmp_path: Path
+    name: str, last: str, sources: list, lengthwise, own_code_forgotten, tmp_path: Path
 ) -> None:
     """With the options of the commands in their headers, in the order of the file, at a small size."""
     file = shipped_sweeps()[name]
-    first, second = (
-        shlex.split(line.removeprefix("#")) for line in file.read_text().splitlines() if "lengthwise run" in line
-    )
+    commands = re.findall(r"^# +lengthwise (run .*(?:\n#     .*)*)", file.read_text(), re.MULTILINE)
+    assert len(commands) > 1
     small = ["--storage", tmp_path, "--set", "seeds=2", "--set", "evaluation={every: 2, samples: 2}"]
     small += ["--set", "resources.scheduler=inline", "--set", "tracking.enabled=false", "--set", "training.steps=2"]
-    for words in (first, second):
-        lengthwise.succeeds(*words[1:], *small)
-    state = SweepState.load(tmp_path / name)
+    for text in commands:
+        lengthwise.succeeds(*shlex.split(text.replace("\n#", " ")), *small)
+    state = SweepState.load(tmp_path / last)
     started = [configuration.resolved["training"].get("initial") for configuration in state.configurations.values()]
     assert [initial and initial["source"] for initial in started] == sources
     assert len(file.read_text().splitlines()) < 60
