@@ -92,6 +92,8 @@ def draw_configurations(
     if spec.search.sampler == "listed":
         listed = plain(spec.search.listed or ())
         return [Draw(number=number, values=listed[number], draw=0) for number in numbers]
+
+    # The draw and the grid point of every number.
     points = grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
     places = (
@@ -99,12 +101,16 @@ def draw_configurations(
         if known
         else {n: divmod(n, len(points)) for n in numbers}
     )
+
+    # Draw the random values, one set for all grid points of a draw.
     used = [places[number][0] for number in numbers]
     first, last = min(used, default=0), max(used, default=-1) + 1
     if spec.search.sampler == "tpe":
         drawn = _draw_tpe(spec, domains, len(numbers), results)
     else:
         drawn = _draw_without_results(spec, domains, first, last)
+
+    # Join both; keys that the other values switch off are left out.
     draws = []
     for number in numbers:
         index, point = places[number]

@@ -112,15 +112,18 @@ def _split_by_dependence(
 
     The later curves of a pack, its end, the scores of its configurations and the end of the sweep depend on its curves.
     """
-    steps: dict[str, int] = {}  # the first damaged one of each pack
+    # The first damaged step of each pack, and the configurations whose scores depend on it.
+    steps: dict[str, int] = {}
     numbers = {record.seq for record in damaged}
     for record in damaged:
         if record.kind == "evaluation":
             pack_id, step = record.fields["pack_id"], record.fields["step"]
             steps[pack_id] = min(step, steps.get(pack_id, step))
     scored = {name for pack_id in steps if pack_id in state.packs for name, _ in state.packs[pack_id].members}
+
+    # Split the records. An environment that only a lost record describes moves to the next one that is kept.
     kept, lost = list[Record](), list[Record]()
-    environments: dict[str, Any] = {}  # which only records that are lost describe
+    environments: dict[str, Any] = {}
     for record in records:
         fields = record.fields
         rests = record.seq in numbers or {

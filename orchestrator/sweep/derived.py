@@ -59,18 +59,23 @@ def make_listed_spec(
     `header` has its name, description and seeds; errors say that the sweep cannot be `action` ("confirmed").
     Raises UserError where today's code would train something else, SweepExists when the name is taken.
     """
+    # Refuse overrides of anything but SETTINGS, and configurations that today's code would train differently.
     allowed = f"{', '.join(SETTINGS)}; --name gives the new sweep its name"
     refuse_fixed(overrides, allowed)
     subject, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
     recorded = [state.configurations[row.config_id] for row in chosen]
     refuse_corrected(recorded, subject)
     refuse_without_data(recorded, subject)
+
+    # List the chosen configurations with all recorded values, so that new defaults change nothing.
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}
     listed = {**state.spec, **header, "space": {}, "search": search}
     plain = with_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
     resolved = plain.resolved()
-    resolved["search"]["listed"] = list_recorded_values(plain, recorded)  # written out: new defaults change nothing
+    resolved["search"]["listed"] = list_recorded_values(plain, recorded)
     spec = parse_sweep(dump_yaml(resolved), source, overrides, header["name"]).as_recorded()
+
+    # Refuse overrides that would train something else, and a name that is taken.
     if changes := differences(parse_sweep(dump_yaml(resolved), str(spec.name)), spec):
         keys = ", ".join(key for key, _, _ in changes)
         raise UserError(

@@ -41,11 +41,14 @@ def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None
 
     Raises UserError when there are fewer of them, and while a race is not over.
     """
+    # An unfinished race has no ranking.
     if result.race is not None and not result.race.is_over:
         raise UserError(
             f"--top {top}: the race of {result.name} is not over, so there is no ranking yet; resume it, "
             "or name configurations by --configuration"
         )
+
+    # Take the first rows, or say why there are too few.
     rows = [row for row in result.rows if is_eligible(row, eligible)]
     allowed = f"a number from 1 to {len(rows)}" if rows else "none, since no configuration succeeded"
     if top < 1:

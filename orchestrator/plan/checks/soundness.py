@@ -172,6 +172,8 @@ def _build(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], find
     draws = list(draws)
     known = {problem.key for problem in findings.problems}  # of the grammar, which has said it first
     wrong = check_fields(spec, findings)
+
+    # Build them; the objective has problems that only a built configuration shows.
     try:
         built = configure(spec, draws)
         if built and spec.direction_is_assumed:
@@ -184,6 +186,8 @@ def _build(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], find
         return built
     except SweepFileError as error:
         problems = [*error.problems, *(_find_unmeasured(spec, draws) if wrong else ())]
+
+    # Report a problem unless the grammar, or a problem of a single value at its line, covers it.
     if wrong & {AVERAGES, child(AVERAGES, spec.objective.average)}:  # the label may be there, and cannot be read
         known.add("objective.average")
     for problem in problems:

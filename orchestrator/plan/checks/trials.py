@@ -22,6 +22,7 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
 
     Code that takes more than SECONDS is no mistake: a note names the line at which its trial was stopped.
     """
+    # Choose a member of each of the first structures, if there is code to try.
     members: dict[str, Member] = {}
     tried = ", ".join(spec.imports) or ("the program" if spec.program else "")
     tried = tried or ("evaluation.metrics" if spec.evaluation.get("metrics") else "")
@@ -30,6 +31,8 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
         members.setdefault(member.structural_key, member)
         if len(members) == STRUCTURES:
             break
+
+    # Try them within the time limit; a problem that several structures have is reported once.
     problems: dict[tuple[str, str], None] = {}
     if members:
         trial, trainer = f"trying code of {tried}", trainer_of(spec.sections)

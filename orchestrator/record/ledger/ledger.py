@@ -62,6 +62,7 @@ class Ledger:
         The ledger appears with its first record or not at all. Raises SweepExists, SweepLocked, UnexpectedEntry,
         LedgerError, and UserError for a path that leads through a file.
         """
+        # Make the folder, and refuse files and folders in it that no sweep makes.
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except (NotADirectoryError, FileExistsError) as error:
@@ -70,6 +71,8 @@ class Ledger:
             raise LedgerError(f"{folder}: cannot be made: {error.strerror}") from error
         refuse_odd_files(folder)
         refuse_odd_folders(folder)
+
+        # Lock it and write the first record; the lock stays if all of this succeeds.
         with ExitStack() as opened:
             lock = opened.enter_context(SweepLock(folder))
             path = folder / LEDGER_FILE

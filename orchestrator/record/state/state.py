@@ -27,6 +27,7 @@ class SweepState:
     """A sweep as its ledger records it; `load` and `replay` make it, `apply` adds records as they are written."""
 
     def __init__(self, folder: Path) -> None:
+        # What was begun, extended and decided.
         self.folder = folder
         self.name = self.study = self.spec_hash = ""
         self.checksum = ""  # of the first record: the same in copies of the folder
@@ -38,6 +39,8 @@ class SweepState:
         self.inline_curves = False  # whether small curves are in the ledger itself
         self.small_weights = False  # whether `keep_weights: auto` keeps them; sweeps of 1.0.0 did not have it
         self.claims: dict[str, str] = {}  # digests of the claims that were registered before the sweep ran, by id
+
+        # What computed it, when, and how it ended.
         self.codes: list[dict[str, Any]] = []  # every record of the code once, the latest last
         self.environments: dict[str, dict[str, Any]] = {}  # what workers computed with, by its digest
         self.resumes: list[dict[str, Any]] = []
@@ -47,6 +50,8 @@ class SweepState:
         self.asked: dict[str, Any] | None = None  # the options of the last `extend`, until what it added has ended
         self.ended: str | None = None
         self.message: str | None = None
+
+        # Configurations, draws and packs, and what was done with their results.
         self.configurations: dict[str, ConfigurationState] = {}
         self.measured: dict[str, dict[str, Any]] = {}
         self.draws: dict[int, RecordedDraw] = {}

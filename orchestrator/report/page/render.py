@@ -46,12 +46,15 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
 
     Names given by users are escaped here or shown as text by page.js. Only scripts of this package run.
     """
+    # The browser is told to run only these scripts and styles, by their hashes.
     style, library, script = (_file(name) for name in ("page.css", "d3.min.js", "page.js"))
     hashes = {name: _hash(text) for name, text in (("style", style), ("library", library), ("script", script))}
     policy = (
         f"default-src 'none'; style-src {hashes['style']}; script-src {hashes['library']} {hashes['script']}; "
         "base-uri 'none'; form-action 'none'"
     )
+
+    # Fill the template with the data for page.js, and with the text of the page.
     data = json.dumps(_without_controls(page_data(result, curves)), allow_nan=False, separators=(",", ":"))
     return Template(_file("page.html")).substitute(
         policy=policy,
