@@ -1,1 +1,1 @@
-"""What this machine has: cores and GPUs."""
+"""Cores, GPUs, memory and disks of this machine."""

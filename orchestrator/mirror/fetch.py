@@ -86,13 +86,13 @@ def parse_ledger_size(name: str) -> int:
 
 
 def find_last_ledger(store: ObjectStore) -> str:
-    """Return the name of the ledger that counts, "" without one. One that is not as long as named was cut short."""
+    """Return the name of the newest complete ledger, as long as its name says; "" without one."""
     sizes = store.sizes(LEDGERS)
     return max((name for name, size in sizes.items() if f"-{size:012d}-" in name), default="")
 
 
 def read_newer(store: ObjectStore, folder: Path) -> bytes:
-    """Return the ledger at an address if it has records that the local one lacks, else b"".
+    """Return the ledger at an address if it has more records than the local one, else b"".
 
     Raises DivergedLedger if each has records that the other lacks.
     """

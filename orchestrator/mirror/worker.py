@@ -1,4 +1,4 @@
-"""What a worker does for a sweep that has an address: its folder may be on another machine than the driver's.
+"""Train a pack of a sweep with an address on a worker, whose folder may be on another machine than the driver's.
 
 It works in the local copy of its own machine, gets code and checkpoints from the address before it reads them, and
 copies checkpoints and weights there after it has written them.

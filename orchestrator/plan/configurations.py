@@ -157,7 +157,7 @@ def find_unmeasured(
 
 
 def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[Problem]:
-    """Return problems of names in the objective that this configuration lacks."""
+    """Return problems of metrics, averages and lengths in the objective that this configuration does not have."""
     objective, measured = spec.objective, trainer.measured(member)
     problems = find_unmeasured(spec, measured.metrics, measured.averages, measured.lengths)
     every, steps = member.every, member.steps

@@ -1,4 +1,4 @@
-"""Domains as Optuna distributions, and values from what Optuna draws."""
+"""Convert domains to Optuna distributions, and Optuna's draws to values."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""What a specification adds to an earlier one of the same sweep: seeds, configurations, values of grids."""
+"""Compare two specifications of a sweep: the seeds, configurations and grid values that the later one adds."""
 
 import json
 import shlex

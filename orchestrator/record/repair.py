@@ -1,4 +1,4 @@
-"""A damaged ledger made readable again: what comes after the last good record is cut off, and nothing is thrown away.
+"""Repair a damaged ledger: cut it after the last good record, and keep the damaged file.
 
 Two drivers that did not see each other's lock, a broken disk or an editor leave lines that no replay can take. If only
 curves are damaged, the records that rest on them are taken out, and `resume` trains their packs again.

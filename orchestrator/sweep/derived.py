@@ -44,7 +44,7 @@ def run_derived(
     *,
     max_seconds: float | None = None,
 ) -> Outcome:
-    """Run the sweep that `plan` makes of the one in `folder`, beside it. Raises what `plan` and `run_sweep` raise."""
+    """Derive a sweep from the one in `folder` by `plan`, and run it beside it; raises the errors of both."""
     planned = plan(SweepState.load(folder))
     for line in planned.lines:
         say(console, line)

@@ -1,4 +1,4 @@
-"""Extend a sweep: more seeds, more configurations, more values of its grids. What is trained stays as it is.
+"""Extend a sweep: more seeds, configurations or grid values; trained members stay as they are.
 
 A sweep that is extended ends with the curves, bit for bit, of one that had this size from its beginning, because no
 member depends on any other, and the first draws of random and qmc do not depend on how many follow. What tpe draws
@@ -221,7 +221,7 @@ def plan_extension(
 def _describe_extension(
     state: SweepState, spec: SweepSpec, added: Extension, seeds_of: dict[str, tuple[int, ...]]
 ) -> list[str]:
-    """Return sentences on what is added and what is kept."""
+    """Return sentences on the added and the kept members."""
     before = read_recorded_spec(state)
     trained = sum(member.status in ("complete", "failed") for member in state.members)
     lines = [f"sweep {state.name} in {state.folder.resolve()} is extended"]

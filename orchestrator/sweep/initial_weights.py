@@ -1,4 +1,4 @@
-"""`training.initial` of a sweep file: kept weights of another sweep as files, and files as whole paths with hashes.
+"""Resolve `training.initial`: kept weights of another sweep, and files as absolute paths with hashes.
 
 These are in the specification that is recorded, so a sweep is resumed without looking for what it started from.
 """
@@ -36,7 +36,7 @@ SEED = "{seed}"  # in the name of a file: every seed
 
 
 def find_initial_weights(reading: Reading, storage: Path | None = None) -> Reading:
-    """Return a sweep file with the files of `training.initial` as whole paths with their hashes, also in its space.
+    """Return a sweep file with absolute paths and hashes of the files of `training.initial`, also in its space.
 
     A sweep is looked for by its name in `storage`, by default the usual one; a path beside the sweep file, then in the
     current folder. What is wrong is added to the findings.
@@ -138,7 +138,7 @@ class _WeightsFinder:
         return {**settings, "sha256": InitialWeights.from_mapping({"file": settings["file"]}).pin_data().sha256}
 
     def _absolute_path(self, file: str) -> Path:
-        """Return the whole path of a file that is given relative to the sweep file, or to the current folder."""
+        """Return the absolute path of a file that is given relative to the sweep file or the current folder."""
         folders = [self.spec.folder or Path(), Path()]
         return next((folder / file for folder in folders if (folder / file).is_file()), folders[0] / file).absolute()
 

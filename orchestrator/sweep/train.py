@@ -1,4 +1,4 @@
-"""Train what a sweep wants and its ledger lacks: `run`, `resume` and `extend` differ only in what is wanted."""
+"""Train wanted members that the ledger does not have; `run`, `resume` and `extend` only want other members."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
@@ -58,7 +58,7 @@ def train_missing(
     *,
     max_seconds: float | None = None,
 ) -> Outcome:
-    """Train the members that `spec` wants and the ledger of the session lacks, then end the sweep.
+    """Train the members of `spec` that the session's ledger does not have, then end the sweep.
 
     `built` are its first configurations, if they were just built; `children` and `max_seconds` are as for `run_sweep`.
     """

@@ -1,1 +1,1 @@
-"""What is wrong with a sweep file beyond its grammar, found before anything is written."""
+"""Checks of a sweep file beyond its grammar, before anything is written."""

@@ -1,4 +1,4 @@
-"""Packs that ran out of memory, and how large packs like them may be; pure, read wherever a ledger is."""
+"""Record packs that ran out of memory, and limit the size of similar packs; pure functions of a ledger."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""What lies beside the ledger: curves, weights, copies of code."""
+"""Files beside the ledger: curves, weights, copies of code."""

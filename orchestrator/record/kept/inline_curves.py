@@ -24,7 +24,7 @@ SHAPE = ("averages", "metrics", "lengths")
 def make_inline_fields(
     averages: Sequence[str], metrics: Sequence[str], lengths: Sequence[int], values_MAKL: npt.NDArray[np.float32]
 ) -> dict[str, Any]:
-    """Return curves as the ledger has them: 9 digits give every float32 back, and None stands for NaN."""
+    """Return curves as JSON for the ledger: 9 digits keep every float32 exactly; NaN is None."""
     rows = values_MAKL.reshape(len(values_MAKL), -1).tolist()
     values = [[None if math.isnan(value) else float(f"{value:.9g}") for value in row] for row in rows]
     return {"averages": list(averages), "metrics": list(metrics), "lengths": list(lengths), "values": values}
@@ -68,7 +68,7 @@ class LostCurves:
         self._shapes: dict[str, tuple[list[Any], ...]] = {}
 
     def fields(self, pack: PackState) -> list[dict[str, Any]]:
-        """Return the fields of the last evaluation that a pack lacks, none if it has it or may still reach it."""
+        """Return the fields of a pack's missing last evaluation; empty if it is recorded or may still be reached."""
         source = self._find_source(pack) if pack.status == "failed" and not pack.is_final else None
         if source is None:
             return []

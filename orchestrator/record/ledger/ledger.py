@@ -1,4 +1,4 @@
-"""The ledger: the append-only record of a sweep, and its one writer. `records` says what a line is.
+"""The ledger: the append-only log of a sweep and its only writer; `records` defines its lines.
 
 Lines are flushed and fsynced before `append` returns. A line without its newline is a write that was cut short, and
 never acknowledged: `Ledger.open` removes it.

@@ -98,7 +98,7 @@ def read_common_seeds(specs: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
 def add_decision(
     decisions: list[RoundDecision], specs: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
 ) -> RoundDecision:
-    """Add the decision in the fields of a record to those before, unless it is there; return it.
+    """Append the decision of a record to the earlier ones unless it is among them; return it.
 
     Raises ValueError, with what is wrong, for one that the race does not have, or that differs from the one there.
     """
@@ -124,7 +124,7 @@ def add_rung(
     configurations: Collection[str],
     fields: Mapping[str, Any],
 ) -> RungDecision:
-    """Add the decision in the fields of a record to those before, unless it is there; return it.
+    """Append the decision of a record to the earlier ones unless it is among them; return it.
 
     Raises ValueError, with what is wrong, for one that the race does not have, or that differs from the one there.
     """

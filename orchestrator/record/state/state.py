@@ -1,4 +1,4 @@
-"""The state of a sweep, replayed from its ledger: a view that holds nothing of its own.
+"""The state of a sweep, replayed from its ledger alone.
 
 Replaying is idempotent: a repeated record changes nothing, so a resumed sweep counts nothing twice. Some records revoke
 earlier ones: `retry` reopens packs that were given up, and a decision that nobody survived, `extend` and `race` reopen
@@ -299,7 +299,7 @@ class SweepState:
             pack.prune(decision.pruned, decision.step)
 
     def _add_seeds(self, record: Record, added: Mapping[str, Iterable[int]], *specs: dict[str, Any]) -> None:
-        """Add seeds to single configurations, and those of new specifications to all; drop scores that lack them."""
+        """Add seeds to single configurations, and those of new specifications to all; drop scores without these seeds."""
         before = {name: set(self.planned_seeds(name)) for name in self.configurations}
         self.specs.extend(specs)
         for name, seeds in added.items():
