@@ -299,7 +299,7 @@ class SweepState:
             pack.prune(decision.pruned, decision.step)
 
     def _add_seeds(self, record: Record, added: Mapping[str, Iterable[int]], *specs: dict[str, Any]) -> None:
-        """Add seeds to single configurations, and those of new specifications to all; drop scores without these seeds."""
+        """Add seeds to single configurations, and those of new specifications to all; drop incomplete scores."""
         before = {name: set(self.planned_seeds(name)) for name in self.configurations}
         self.specs.extend(specs)
         for name, seeds in added.items():
