@@ -56,7 +56,7 @@ class DriverLock:
         self._file.write_text(str(self.number))
 
     def beat(self) -> None:
-        """Show that this driver is alive, if that is due; raises TakenLedger if another one has taken over."""
+        """Write a heartbeat if one is due; raises TakenLedger if another one has taken over."""
         if time.monotonic() - self._beaten > HEARTBEAT_SECONDS:
             if _parse_number(_find_last_driver(self._store)) != self.number:
                 self._taken_by = describe_driver(self._store)
@@ -65,7 +65,7 @@ class DriverLock:
             self._beaten = time.monotonic()
 
     def refuse_taken(self) -> None:
-        """Raise TakenLedger if another driver was seen to have taken over."""
+        """Raise TakenLedger if another driver has taken over."""
         if self._taken_by:
             address = self._store.address
             raise TakenLedger(f"{address}: {self._taken_by} has taken over; this driver stops")

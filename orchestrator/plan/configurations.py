@@ -43,7 +43,7 @@ def configure(
 ) -> list[Configuration]:
     """Build (number, values) draws into configurations.
 
-    `known` are earlier ones: the config_id that each has, by the one that today's code gives its values.
+    `known` maps the config_id computed by today's code to the recorded config_id.
     Raises SweepFileError with one problem per wrong key of the sweep file, whichever draws met it.
     """
     if spec.folder is not None:

@@ -274,10 +274,8 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
         if path.is_dir():
             findings.add("", f"is a directory; give a {kind}", place=here)
         elif not path.exists():
-            nearest = _nearest_file(path)
             allowed = "a file, or a name that `lengthwise list examples` shows" if kind == "sweep file" else None
-            closest = str(nearest) if nearest else None
-            findings.add("", "there is no such file", allowed=allowed, nearest=closest, place=here)
+            findings.add("", "there is no such file", allowed=allowed, nearest=_nearest_file(path), place=here)
         elif not path.is_file():
             findings.add("", "is not a regular file", place=here)
         elif kind == "sweep file" and path.suffix in DATA_ENDINGS:
@@ -303,17 +301,22 @@ def _is_program(text: str) -> bool:
     return _PYTHON.search(text) is not None
 
 
-def _nearest_file(path: Path) -> Path | None:
-    """Return the file that a missing path probably means: a shipped sweep of this name, or a file of a similar name."""
+def _nearest_file(path: Path) -> str | None:
+    """Return the file that a missing path probably means: a shipped sweep of this name, or a file of a similar name.
+
+    A shipped sweep is returned by its name if `path` has no ending, else by its path.
+    """
     shipped = shipped_sweeps()
     if path.stem in shipped:
-        return shipped[path.stem]
+        return str(shipped[path.stem])
+    if not path.suffix and (name := nearest_name(path.name, shipped, cutoff=0.8)):
+        return name
     siblings = sorted(path.parent.glob("*.yaml")) if path.parent.is_dir() else []
     files = {**shipped, **{other.name: other for other in siblings}}
     nearest = nearest_name(path.name, [other.name for other in siblings]) or nearest_name(
         path.stem, shipped, cutoff=0.8
     )
-    return files[nearest] if nearest else None
+    return str(files[nearest]) if nearest else None
 
 
 def _check_step_names(value: Any, address: str, findings: Findings) -> None:

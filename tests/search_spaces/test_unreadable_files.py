@@ -33,6 +33,11 @@ def test_missing_shipped_file_says_where_it_lies(tmp_path: Path, problems: Refus
     assert problem.nearest == str(FOLDER / "quickstart.yaml") and Path(problem.nearest).is_file()
 
 
+def test_misspelt_name_of_a_shipped_sweep_gets_its_name(tmp_path: Path, problems: Refuse) -> None:
+    [problem] = problems(tmp_path / "quikstart")
+    assert problem.nearest == "quickstart"
+
+
 def test_names_of_shipped_files_hide_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shipped = shipped_sweeps()

@@ -85,7 +85,7 @@ class LostCurves:
 
     @cached_property
     def _sources(self) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
-        """Of every structure the first evaluation that is a last one, and the first of all."""
+        """Return for each structure its first final evaluation and its first evaluation of any kind."""
         last, first = dict[str, Mapping[str, Any]](), dict[str, Mapping[str, Any]]()
         for pack in self._packs:
             for fields in pack.evaluations.values():

@@ -154,8 +154,8 @@ class Ledger:
     def _refuse_other_writers(self) -> None:
         """Raise TakenLedger unless the file ends where the last record of this writer ended.
 
-        The lock of some network file systems sees nobody. The file is opened anew, because they look at what others
-        have written only then.
+        Locks on some network file systems exclude nobody. The file is opened anew, because only that shows the
+        records of other writers there.
         """
         with refuse_unwritable(self.path, LedgerError):
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

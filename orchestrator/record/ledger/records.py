@@ -53,7 +53,7 @@ def read_first_record(folder: Path) -> Record:
 
 
 def encode_record(record: Record) -> bytes:
-    """Return the line of a record, newline included; raises TypeError for a value that JSON cannot give back."""
+    """Return the line of a record, newline included; raises TypeError for a value that JSON cannot represent."""
     body = json.dumps(
         {
             "seq": record.seq,

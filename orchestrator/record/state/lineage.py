@@ -157,9 +157,9 @@ def continues_member(state: SweepState, config_id: str, seed: int) -> bool:
 
 
 def _list_continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]] | None:
-    """Return the states in the sweep that this one continues.
+    """Return the checkpoints of members in the sweep that this sweep continues.
 
-    None if it continues none, or one in which a member was in no pack.
+    None if it continues none, or if a member was in none of its packs.
     """
     if (continues := state.provenance.get(CONTINUES)) is None:
         return None

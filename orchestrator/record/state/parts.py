@@ -210,7 +210,7 @@ class Trained:
         return cls(pack.seconds, pack.member_steps(pack.step))
 
     def replaced(self, before: Trained, after: Trained) -> Trained:
-        """Return the total after one part of it has changed."""
+        """Return the total after one of its packs has changed."""
         seconds, steps = after.seconds - before.seconds, after.member_steps - before.member_steps
         return Trained(self.seconds + seconds, self.member_steps + steps)
 

@@ -100,7 +100,7 @@ def add_decision(
 ) -> RoundDecision:
     """Append the decision of a record to the earlier ones unless it is among them; return it.
 
-    Raises ValueError, with what is wrong, for one that the race does not have, or that differs from the one there.
+    Raises ValueError for a decision outside the race, or one that contradicts a recorded decision.
     """
     decision, index = _read_decision(RoundDecision, fields), fields["round"]
     if not is_race(specs) or index > len(decisions):
@@ -126,7 +126,7 @@ def add_rung(
 ) -> RungDecision:
     """Append the decision of a record to the earlier ones unless it is among them; return it.
 
-    Raises ValueError, with what is wrong, for one that the race does not have, or that differs from the one there.
+    Raises ValueError for a decision outside the race, or one that contradicts a recorded decision.
     """
     decision, index, planned = _read_decision(RungDecision, fields), fields["rung"], read_rungs(specs)
     if index > len(rungs) or index >= len(planned) or (decision.step, decision.since) != planned[index]:
@@ -227,17 +227,17 @@ class Race:
 
     @property
     def members(self) -> int:
-        """How many members its rounds have, up to the last one."""
+        """Return the number of members in all rounds so far."""
         return sum(round_.members for round_ in self.rounds)
 
     @property
     def members_without(self) -> int:
-        """How many members the sweep would have without a race."""
+        """Return the number of members that the sweep would have without a race."""
         return len(self.rounds[0].contenders) * len(self._all_seeds)
 
     @property
     def member_steps_of_first_round(self) -> int:
-        """The member-steps that the first round would have without rungs."""
+        """Return the member-steps of the first round if it had no rungs."""
         return self.rounds[0].members * self._steps
 
     @property

@@ -76,10 +76,10 @@ def has_begun(pack: PackState) -> bool:
 def apply_recut(
     packs: dict[str, PackState], recuts: list[Recut], fields: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], PackState | None]:
-    """Remove the packs that were cut again; return the fields of those in their place, none if this is known already.
+    """Remove the packs that were cut again; return the fields of their replacements, an empty list if already applied.
 
-    Also returns the pack that ran out of memory, if one did. Raises ValueError, with what is wrong, for packs that have
-    begun or are unknown, and for other members than theirs.
+    Also returns the pack that ran out of memory, or None. Raises ValueError for packs that are unknown or have begun,
+    and if the replacements have other members.
     """
     new, recut = fields["packs"], Recut.from_record(fields)
     if recut in recuts and not packs.keys() >= set(recut.old):

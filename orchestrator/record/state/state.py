@@ -128,12 +128,12 @@ class SweepState:
 
     @property
     def race(self) -> races.Race | None:
-        """The race over seeds that the sweep is, if it is one."""
+        """Return the race over seeds; None for other sweeps."""
         is_race = races.is_race(self.specs)
         return races.Race(self.specs, self.configurations, self.decisions, self.rungs) if is_race else None
 
     def planned_seeds(self, config_id: str) -> tuple[int, ...]:
-        """Return the seeds that a configuration is to be trained with: those of all, then its own further ones."""
+        """Return the planned seeds of a configuration: those shared by all, then its additional ones."""
         shared = races.read_common_seeds(self.specs)
         return (*shared, *sorted(self.more_seeds.get(config_id, frozenset()).difference(shared)))
 
