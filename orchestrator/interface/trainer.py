@@ -145,7 +145,7 @@ class Trainer(Protocol):
         """Return the settings of this process that may change results."""
 
     def run(self, work: Mapping[str, Any], members: list[Any], reporter: Reporter, checkpoints: Any) -> None:
-        """Train a pack, resuming from its newest saved state; `work` is what `encode_pack` wrote.
+        """Train a pack, resuming from its newest saved state; `work` is what `make_pack_work` returned.
 
         `checkpoints` is the `trainers.files.checkpoint.Checkpoints` of the pack.
         """

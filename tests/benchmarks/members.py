@@ -84,7 +84,7 @@ def _run(storage: Path, sizes: tuple[int, int, int], budget: bool) -> None:
         running: deque[tuple[str, int]] = deque()
         while not driver.all_handed_out() or running:
             while len(running) < WORKERS and (pack := driver.next_pack()) is not None:
-                driver.started(pack[0])
+                driver.handed_out(pack[0])
                 running.append((pack[0], 0))
             pack_id, step = running.popleft()
             step += 100

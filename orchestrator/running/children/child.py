@@ -1,4 +1,4 @@
-"""Starts a child process that imports a module ahead of its work and then serves one connection.
+"""Start a child process that imports a module early and then serves one connection.
 
     python -m orchestrator.running.children.child MODULE DESCRIPTOR [ARGUMENT ...]
 
@@ -20,7 +20,7 @@ from orchestrator.running.pack.protocol import describe_exception
 
 
 def start_child(module: str, descriptor: int, *arguments: str) -> psutil.Popen:
-    """Start a child that serves this file descriptor, in its own session: Ctrl-C reaches the driver alone."""
+    """Start a child that serves this file descriptor, in a new session, so that Ctrl-C reaches only the driver."""
     command = module_command("orchestrator.running.children.child", module, str(descriptor), *arguments)
     return psutil.Popen(command, pass_fds=[descriptor], start_new_session=True)
 

@@ -43,9 +43,9 @@ from orchestrator.running.driving.racing import (
 from orchestrator.running.driving.recutting import WorkerCapacity, make_recut_fields, make_shortage_fields
 from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
 from orchestrator.running.driving.scores import RecordedScores
-from orchestrator.running.driving.work import RunningPack, encode_pack
+from orchestrator.running.driving.work import RunningPack, make_pack_work
 from orchestrator.running.pack.environment import Environments
-from orchestrator.running.pack.train_pack import read_timeout, stack_file
+from orchestrator.running.pack.train_pack import encode_work, read_timeout, stack_file
 from orchestrator.text.wording import counted, label
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
@@ -110,7 +110,7 @@ class SweepDriver:
                 # Hand out a pack, or draw configurations first.
                 case HandOut(pack_id):
                     self.queue.remove(pack_id)
-                    return pack_id, encode_pack(self.spec.resources, self.state, pack_id)
+                    return pack_id, encode_work(make_pack_work(self.spec.resources, self.state, pack_id))
                 case DrawGeneration(numbers):
                     self._generations.popleft()
                     self._plan(numbers)
@@ -145,8 +145,8 @@ class SweepDriver:
         self._capacity = WorkerCapacity(workers, memory)
         self.queue = deque(self._cut_again(self.queue))
 
-    def started(self, pack_id: str) -> None:
-        """Note that a worker has begun with the pack."""
+    def handed_out(self, pack_id: str) -> None:
+        """Note that a worker has the pack."""
         self.running[pack_id] = RunningPack(step=self.state.packs[pack_id].step)
 
     def began(self, pack_id: str, environment: dict[str, Any]) -> None:
@@ -159,6 +159,8 @@ class SweepDriver:
         evaluated = Evaluation.from_bytes(evaluation)
         pack = self.state.packs[pack_id]
         self.running[pack_id].step = max(self.running[pack_id].step, evaluated.step)
+
+        # Record it, and score the seeds of a final one.
         if evaluated.step not in pack.evaluations:
             curves = curve_store.record_curves(self.state, pack, evaluated)
             self.record(
@@ -169,6 +171,8 @@ class SweepDriver:
             )
             if evaluated.final:
                 self._scores.score_final(pack_id, evaluated)
+
+        # Older files of weights are of no use now; the budget may be used up.
         if evaluated.weights:
             weights.delete_unrecorded(self.state, pack_id)
         self._seconds[pack_id] = evaluated.seconds
@@ -199,7 +203,7 @@ class SweepDriver:
     def retried(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record why the pack died; it is tried again from its checkpoint."""
         error = self._attempt(pack_id, error, trace)
-        self.started(pack_id)  # a rung must wait for it
+        self.handed_out(pack_id)  # a rung must wait for it
         self._say(f"{self._describe(pack_id)}: {error}; retrying, from its newest checkpoint if it has one")
 
     def completed(self, pack_id: str) -> None:
@@ -268,12 +272,15 @@ class SweepDriver:
 
     def _resume_recorded(self) -> None:
         """Record missing ends, queue unfinished packs, and plan configurations that were drawn but not packed."""
+        # Score the members of packs whose last evaluation is recorded, then cut packs again for the workers of now.
         unscored = [name for name, configuration in self.state.configurations.items() if not configuration.finished]
         racing = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
         needed = {*unscored, *racing}
         packs = {member.pack_id for name in needed for member in self.state.configurations[name].members.values()}
         self._scores.score_recorded({pack_id for pack_id in packs if self.state.packs[pack_id].is_final})
         self._cut_again(self.state.packs)
+
+        # Pack generations that were drawn completely, and queue what is unfinished.
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
             self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
@@ -333,6 +340,7 @@ class SweepDriver:
         return error
 
     def _end(self, pack_id: str, status: str, error: str | None) -> None:
+        """Record the end of a pack, and the scores of configurations that are finished by it."""
         pack = self.state.packs[pack_id]
         seconds = max(self._seconds.pop(pack_id, 0.0), pack.seconds)
         self.record("pack_end", pack_id=pack_id, status=status, error=error, seconds=seconds)
@@ -342,8 +350,8 @@ class SweepDriver:
     def _score(self, names: set[str]) -> None:
         """Record the score of every one of these configurations whose members have all ended."""
         scored = []
-        judged = [self.state.configurations[name] for name in names]
-        for configuration in sorted(judged, key=lambda configuration: configuration.number):
+        configurations = [self.state.configurations[name] for name in names]
+        for configuration in sorted(configurations, key=lambda configuration: configuration.number):
             if self.state.has_all_seeds(configuration) and not configuration.finished:
                 scored.append(self._scores.score_fields(configuration))
         self.record_all("score", scored)

@@ -11,7 +11,6 @@ from orchestrator.record.kept.code import make_worker_modules
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
 from orchestrator.record.state.lineage import list_earlier_states
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.pack.train_pack import encode_work
 from search_spaces import Resources
 
 
@@ -43,11 +42,12 @@ def make_solo_work(
         "code": make_worker_modules(folder, modules),
         "weights": None,
         "earlier": [],
-        **_limits(resources),
+        **_make_limits(resources),
     }
 
 
-def _limits(resources: Resources) -> dict[str, Any]:
+def _make_limits(resources: Resources) -> dict[str, Any]:
+    """Return the CPUs, GPUs and time limits of a pack."""
     return {
         "cpus": resources.cpus,
         "gpus": resources.gpus,
@@ -58,29 +58,29 @@ def _limits(resources: Resources) -> dict[str, Any]:
     }
 
 
-def encode_pack(resources: Resources, state: SweepState, pack_id: str) -> str:
-    """Return everything that a worker needs to train a recorded pack, as one string."""
+def make_pack_work(resources: Resources, state: SweepState, pack_id: str) -> dict[str, Any]:
+    """Return everything that a worker needs to train a recorded pack; JSON can represent it."""
     # The pack and its members.
     pack, folder, race = state.packs[pack_id], state.folder.resolve(), state.race
     ids = pack.members
     keeps_weights = state.small_weights if resources.keep_weights == "auto" else resources.keep_weights
 
     # Members, files, limits, then the steps from which and up to which to train.
-    return encode_work(
-        [state.configurations[config_id].resolved for config_id, _ in ids],
-        ids,
-        pack_id=pack_id,
-        folder=str(folder),
-        address=address_of(folder),
-        weights=str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
-        code=make_worker_modules(state.folder, state.modules),
-        checkpoint_steps=resources.checkpoint_steps,
-        checkpoint_seconds=resources.checkpoint_seconds,
-        **_limits(resources),
-        objective=state.spec.get("objective"),
-        recorded_step=pack.step,
-        seconds=pack.seconds,
-        earlier=list_earlier_states(state, pack),
-        prune_at=[pack.pruned_at.get(config_id) for config_id, _ in ids],
-        pause_at=race.next_rung.step if race and race.next_rung else None,
-    )
+    return {
+        "members": [state.configurations[config_id].resolved for config_id, _ in ids],
+        "ids": ids,
+        "pack_id": pack_id,
+        "folder": str(folder),
+        "address": address_of(folder),
+        "weights": str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
+        "code": make_worker_modules(state.folder, state.modules),
+        "checkpoint_steps": resources.checkpoint_steps,
+        "checkpoint_seconds": resources.checkpoint_seconds,
+        **_make_limits(resources),
+        "objective": state.spec.get("objective"),
+        "recorded_step": pack.step,
+        "seconds": pack.seconds,
+        "earlier": list_earlier_states(state, pack),
+        "prune_at": [pack.pruned_at.get(config_id) for config_id, _ in ids],
+        "pause_at": race.next_rung.step if race and race.next_rung else None,
+    }

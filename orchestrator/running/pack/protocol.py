@@ -58,8 +58,8 @@ class Driver(Protocol):
         memory: None while it is the amount that packs were first planned for.
         """
 
-    def started(self, pack_id: str) -> None:
-        """Called when a worker starts the pack, for the first time or again."""
+    def handed_out(self, pack_id: str) -> None:
+        """Called when a worker gets the pack, for the first time or again."""
 
     def began(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Called with the worker's environment (`environment.read_environment`), before its first evaluation."""
@@ -91,7 +91,9 @@ class DriverStopped(BaseException):
 
 
 def call_driver(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a call to the driver; raise its exceptions as DriverStopped, to tell them from a pack's."""
+    """Return the result of a call to the driver; raise its exceptions as DriverStopped.
+
+    For schedulers whose code, or whose library, catches the exceptions of packs: these of the driver must pass."""
     try:
         return call(*arguments)
     except Exception as error:
@@ -106,7 +108,7 @@ def forward_message(driver: Driver, pack_id: str, name: str, content: Any) -> No
         "progressed": driver.progressed,
         "noticed": driver.noticed,
     }
-    call_driver(calls[name], pack_id, content)
+    calls[name](pack_id, content)
 
 
 def make_death(error: BaseException, own: Collection[str] = ()) -> Death:
@@ -117,6 +119,8 @@ def make_death(error: BaseException, own: Collection[str] = ()) -> Death:
     """
     if isinstance(error, ProgramEnded):
         return Death(message=error.message, trace=error.trace, again=error.again, killed=not error.once)
+
+    # The frames of the user's own modules among those of the traceback.
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if frame.filename in own]
     full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

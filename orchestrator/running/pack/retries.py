@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from orchestrator.running.pack.protocol import Death, Driver, call_driver
+from orchestrator.running.pack.protocol import Death, Driver
 
 
 class Retries:
-    """Counts the deaths of packs; each is tried again at most `most` times.
+    """Counts the deaths of packs and decides which are tried again.
 
     A killed pack has `most` retries. After an exception it has only one, because the same exception is likely, and
     none if the exception is certain to be raised again (`Death.again` is False).
@@ -21,10 +21,10 @@ class Retries:
 
         It is not if it has died too often, or if smaller packs take its place because memory ran out.
         """
-        if death.out_of_memory and call_driver(driver.ran_out_of_memory, pack_id, death.message):
+        if death.out_of_memory and driver.ran_out_of_memory(pack_id, death.message):
             return False
         again = self.count(pack_id, death)
-        call_driver(driver.retried if again else driver.failed, pack_id, death.message, death.trace)
+        (driver.retried if again else driver.failed)(pack_id, death.message, death.trace)
         return again
 
     def count(self, pack_id: str, death: Death) -> bool:

@@ -10,7 +10,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +26,7 @@ from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from trainers.evaluation.results import Evaluation, Progress
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds; a person looks at most once a second
+HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds
 
 
 class PackReporter:
@@ -62,17 +62,15 @@ class PackReporter:
         self._tell("noticed", text)
 
     def _tell(self, name: str, content: Any) -> None:
+        """Send a message; the watchdog sleeps while the driver records it."""
         self._watchdog.beat()
         with self._watchdog.asleep():
             self._send(name, content)
 
 
-def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, int]], **settings: Any) -> str:
-    """Return everything `run_pack` needs as one string, compressed because members share most of their text.
-
-    `members` are their resolved sections and `ids` their names in the ledger, (config_id, seed).
-    """
-    text = json.dumps({"members": list(members), "ids": list(ids), **settings}, separators=(",", ":"))
+def encode_work(work: Mapping[str, Any]) -> str:
+    """Return the work of a pack as one string for its worker, compressed because members share most of their text."""
+    text = json.dumps(work, separators=(",", ":"))
     return base64.b85encode(zlib.compress(text.encode())).decode()
 
 
@@ -190,7 +188,7 @@ def checkpoint_folder(folder: Path, pack_id: str) -> Path:
 
 
 class _Stoppable:
-    """Passes reports on, and stops the pack after the evaluation at `pause_at`, or once the stop file exists."""
+    """Forwards reports, and stops the pack after the evaluation at `pause_at`, or once the stop file exists."""
 
     def __init__(self, reporter: PackReporter, work: Mapping[str, Any]) -> None:
         self.progress, self.notice = reporter.progress, reporter.notice
@@ -220,7 +218,7 @@ def read_timeout(path: Path, seconds: float) -> tuple[str, str] | None:
 
 
 def prepare_stack_file(work: Mapping[str, Any]) -> Path:
-    """Return the path of the pack's stuck file; makes its folder."""
+    """Return the path of the watchdog's stack file; creates its folder."""
     path = stack_file(Path(work["folder"]), work["pack_id"])
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

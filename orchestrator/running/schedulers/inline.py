@@ -46,7 +46,7 @@ def run_packs(driver: Driver, *, retries: int) -> None:
         while (pack := retried or call_driver(driver.next_pack)) is not None:
             # Train a pack.
             pack_id, work, retried = pack[0], decode_work(pack[1]), None
-            call_driver(driver.started, pack_id)
+            call_driver(driver.handed_out, pack_id)
             try:
                 with (
                     raise_out_of_space(Path(work["folder"])),
@@ -69,7 +69,7 @@ def run_packs(driver: Driver, *, retries: int) -> None:
             if death.out_of_memory:
                 free_memory()
             call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
-            if rule.report_death(driver, pack_id, death):
+            if call_driver(rule.report_death, driver, pack_id, death):
                 retried = pack
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__
@@ -78,7 +78,8 @@ def run_packs(driver: Driver, *, retries: int) -> None:
 
 
 def _send(driver: Driver, pack_id: str, name: str, content: Any) -> None:
-    forward_message(driver, pack_id, name, content)
+    """Report a message of the pack to the driver, which may redraw its display then."""
+    call_driver(forward_message, driver, pack_id, name, content)
     call_driver(driver.tick)
 
 

@@ -22,8 +22,6 @@ from orchestrator.running.pack.protocol import (
     ChildImportError,
     Death,
     Driver,
-    DriverStopped,
-    call_driver,
     forward_message,
 )
 from orchestrator.running.pack.retries import Retries
@@ -70,13 +68,12 @@ def run_packs(
 
     `gpus` has CUDA_VISIBLE_DEVICES for each worker, if packs need GPUs.
     """
-    try:
-        _LocalRun(driver, start_worker, workers, Retries(retries), gpus).run()
-    except DriverStopped as stopped:
-        raise stopped.args[0] from stopped.args[0].__cause__
+    _LocalRun(driver, start_worker, workers, Retries(retries), gpus).run()
 
 
 class _LocalRun:
+    """Hands out packs to worker processes and handles their messages and deaths, until the driver has no packs left."""
+
     def __init__(
         self,
         driver: Driver,
@@ -92,36 +89,44 @@ class _LocalRun:
         self.lost: Counter[str] = Counter()
 
     def run(self) -> None:
+        """Run all packs; every turn gives packs to idle workers, then handles what the busy ones have sent."""
         while True:
+            # No busy worker after packs were handed out: the sweep is over.
             self.hand_out()
             busy = {worker.connection: worker for worker in self.workers if worker.pack_id is not None}
             if not busy:
-                if call_driver(self.driver.all_handed_out):
+                if self.driver.all_handed_out():
                     return
                 raise RuntimeError("no pack is running and the driver hands none out, though it has more")
+
+            # Messages of workers; `tick` is due even if none came.
             for connection in wait(list(busy), _TICK_SECONDS):
                 self.receive(busy[connection])  # type: ignore[index]
-            call_driver(self.driver.tick)
+            self.driver.tick()
 
     def hand_out(self) -> None:
         """Give packs to idle workers while there are packs."""
         while sum(worker.pack_id is not None for worker in self.workers) < self.max_workers:
-            pack = self.retry_queue.popleft() if self.retry_queue else call_driver(self.driver.next_pack)
+            pack = self.retry_queue.popleft() if self.retry_queue else self.driver.next_pack()
             if pack is None:
                 return
+
+            # A worker that cannot import the engine fails the pack: another worker could not either.
             try:
                 idle = self.idle_worker()
-            except ChildImportError as error:  # it would be the same again
-                call_driver(self.driver.started, pack[0])
+            except ChildImportError as error:
+                self.driver.handed_out(pack[0])
                 self.handle_death(pack[0], pack[1], Death(message=error.message, trace=error.trace, again=False))
                 continue
+
+            # Send the work.
             (idle.pack_id, idle.work), idle.began = pack, False
-            call_driver(self.driver.started, idle.pack_id)
+            self.driver.handed_out(idle.pack_id)
             with suppress(OSError):  # a dead worker is noticed by the next wait
                 idle.connection.send_bytes(f"{idle.work}\n{idle.gpus}".encode())
 
     def idle_worker(self) -> _Worker:
-        """Return a living worker without a pack, a new one if there is none."""
+        """Return a living worker without a pack; start a new one if there is none."""
         for worker in [worker for worker in self.workers if worker.pack_id is None]:
             if not worker.connection.poll():  # an idle worker sends nothing: readable means closed
                 return worker
@@ -161,7 +166,7 @@ class _LocalRun:
         name, content = decode_message(message)
         if name == "completed":
             worker.pack_id = None
-            call_driver(self.driver.completed, pack_id)
+            self.driver.completed(pack_id)
         elif name == "out of space":
             raise OutOfSpace(content)
         elif name == "died":

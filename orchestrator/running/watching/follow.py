@@ -1,4 +1,4 @@
-"""Follows a sweep that another process runs, perhaps on another machine: reads its ledger again and again."""
+"""Follow a sweep run by another process, perhaps on another machine, by polling its ledger."""
 
 import time
 from pathlib import Path
@@ -13,14 +13,14 @@ from orchestrator.running.driving.work import RunningPack
 from orchestrator.running.watching.meter import count_steps_done, make_progress_rows
 from orchestrator.running.watching.progress import ProgressDisplay
 
-PAUSE = 1.0  # seconds between two looks
-SILENCE = 6 * HEARTBEAT_SECONDS  # without a heartbeat; then the lock says whether there is a driver
+POLL_SECONDS = 1.0
+HEARTBEAT_TIMEOUT = 6 * HEARTBEAT_SECONDS  # after it the lock decides whether the driver is alive
 
 
 class LedgerMeter:
     """Measures a sweep by the records of its ledger and their times, because the driver's clock may differ.
 
-    A first driver is measured from its beginning, a later one from the creation of this meter on.
+    The first driver is measured from its start; later drivers from the creation of this meter.
     """
 
     def __init__(self, state: SweepState) -> None:
@@ -37,44 +37,50 @@ class LedgerMeter:
         return make_progress_rows(state, packs, elapsed=elapsed, speed=speed, phase=f"run by {driver}")
 
 
-def follow_sweep(folder: Path, console: Console, *, pause: float = PAUSE, silence: float = SILENCE) -> SweepState:
+def follow_sweep(
+    folder: Path, console: Console, *, poll_seconds: float = POLL_SECONDS, timeout: float = HEARTBEAT_TIMEOUT
+) -> SweepState:
     """Show the progress of the sweep in `folder` until it ends or has no driver; return its last state.
 
     Nothing is written. Raises what `SweepState.load` raises.
     """
     state, size = SweepState.load(folder), _read_size(folder)
-    meter, progress, driver = LedgerMeter(state), ProgressDisplay(console, state.name), _DriverProbe(folder, silence)
+    meter, progress, driver = LedgerMeter(state), ProgressDisplay(console, state.name), _DriverProbe(folder, timeout)
+
+    # Show the progress, fetch the newest ledger, and wait.
     with progress.showing():
-        while state.ended is None and driver.lives():
+        while state.ended is None and driver.is_alive():
             if progress.due:
                 progress.show(meter.rows(state, driver.name))
             began = time.monotonic()
             fetch_sweep(folder)
             if (new_size := _read_size(folder)) != size:
                 state, size = SweepState.load(folder), new_size
-            time.sleep(max(pause, 4 * (time.monotonic() - began)))  # a large ledger takes its time to read
+            time.sleep(max(poll_seconds, 4 * (time.monotonic() - began)))  # polls a large ledger less often
     return state
 
 
 class _DriverProbe:
-    """Whether a sweep has a driver: its heartbeat changes, by the clock of this machine, or its lock is held."""
+    """Probes whether a sweep has a driver: its heartbeat changes (clocks may differ), or its lock is held."""
 
-    def __init__(self, folder: Path, silence: float) -> None:
-        self._folder, self._silence = folder, silence
+    def __init__(self, folder: Path, timeout: float) -> None:
+        self._folder, self._timeout = folder, timeout
         self.name = describe_running_driver(folder) or ""
         self._beat, self._changed = self._heartbeat(), time.monotonic()
         self._gone = not self.name
 
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Return whether a driver runs the sweep."""
+        # A changed heartbeat shows that it is alive; after a timeout its lock decides.
         now, beat = time.monotonic(), self._heartbeat()
         if beat != self._beat:
             self._beat, self._changed = beat, now
-        elif now - self._changed > self._silence:
+        elif now - self._changed > self._timeout:
             self._changed, self._gone = now, describe_running_driver(self._folder) is None
         return not self._gone
 
     def _heartbeat(self) -> float | None:
+        """Return the last heartbeat of the driver, None without one; remembers who the driver is."""
         owner = read_owner(self._folder)
         if owner is not None:
             self.name = f"{owner.user}@{owner.host} pid {owner.pid}"
@@ -82,4 +88,5 @@ class _DriverProbe:
 
 
 def _read_size(folder: Path) -> int:
+    """Return the bytes of the ledger."""
     return (folder / LEDGER_FILE).stat().st_size

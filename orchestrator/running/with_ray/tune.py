@@ -129,7 +129,7 @@ class PackSearcher(_Unsaved, Searcher):
 class Recorder(_Unsaved, TrialProgressCallback):
     """Passes Tune's events to the driver, and removes large contents from the trials that Tune keeps.
 
-    It stands in the place of Tune's own progress callback, which prints even when told to be silent.
+    It replaces Tune's own progress callback, which prints even when told to be silent.
     """
 
     def __init__(self, driver: Driver, workers: Workers, retries: Retries) -> None:
@@ -146,13 +146,13 @@ class Recorder(_Unsaved, TrialProgressCallback):
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Tell the driver that an actor has begun with the pack."""
-        call_driver(self.driver.started, trial.config["pack_id"])
+        call_driver(self.driver.handed_out, trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """Pass on one `tune.report` of `orchestrator.running.pack.train_pack`."""
         pack_id = trial.config["pack_id"]
         for name, content in result.pop("messages"):
-            forward_message(self.driver, pack_id, name, content)
+            call_driver(forward_message, self.driver, pack_id, name, content)
         if "death" in result:
             death = Death(**result.pop("death"))
             if not death.out_of_memory:

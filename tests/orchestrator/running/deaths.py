@@ -11,9 +11,18 @@ from typing import Any
 import psutil
 
 from orchestrator.record.state.state import SweepState
+from orchestrator.running.pack.train_pack import encode_work
 from tests.orchestrator.running.ledgers import records, wait_for
 
 INLINE = ("--set", "resources.scheduler=inline")
+
+
+def empty_work(folder: Path, **more: Any) -> str:
+    """The work of a pack without members, which raises as soon as it trains."""
+    limits = {"cpus": 1, "watchdog_seconds": 60, "folder": str(folder)}
+    return encode_work({"members": [], "ids": [], "pack_id": "p1", **limits, **more})
+
+
 Find = Callable[[str, int], psutil.Process | None]
 
 

@@ -15,11 +15,11 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack import train_pack as trainable
 from orchestrator.running.pack.protocol import LONGEST_TRACE, Death, make_death
 from orchestrator.running.pack.retries import Retries
-from orchestrator.running.pack.train_pack import PackRaised, encode_work, run_pack
+from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.watching.meter import NO_TRACE, make_trace_lines
 from orchestrator.running.with_ray import tune
 from orchestrator.running.with_ray.tune import PackSearcher, Recorder
-from tests.orchestrator.running.deaths import Told
+from tests.orchestrator.running.deaths import Told, empty_work
 
 
 @dataclass
@@ -86,7 +86,7 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
     monkeypatch.setattr(trainable, "train_pack", train_pack)
     monkeypatch.setattr(trainable, "list_imported_files", lambda code: {MINE} if own else set())
     monkeypatch.setattr("ray.tune.report", reported.append)
-    work = encode_work([], [], code=[], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1")
+    work = empty_work(tmp_path, code=[])
     driver = Told()
     if not own:
         with pytest.raises(PackRaised) as caught:
@@ -113,7 +113,7 @@ def test_under_ray_a_sentence_after_the_last_report_of_a_pack_reaches_the_driver
     reported: list[dict[str, Any]] = []
     monkeypatch.setattr(trainable, "train_pack", train_pack)
     monkeypatch.setattr("ray.tune.report", reported.append)
-    run_pack({"work": encode_work([], [], code=[], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1")})
+    run_pack({"work": empty_work(tmp_path, code=[])})
     sent = [message for one in reported for message in one["messages"]]
     assert sent == [("progressed", {"step": 7}), ("noticed", "its newest checkpoint was not copied")]
 

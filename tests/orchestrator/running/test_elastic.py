@@ -147,7 +147,7 @@ class Pool:
             assert pack_id not in self._workers.values() and not self.state.packs[pack_id].has_ended
             self._workers[worker] = pack_id
             self.began.setdefault(pack_id, self.now)
-            self.driver.started(pack_id)
+            self.driver.handed_out(pack_id)
             self._continue(worker, pack_id, self.driver)
 
     def _continue(self, worker: int, pack_id: str, driver: SweepDriver) -> None:
@@ -176,7 +176,7 @@ class Pool:
 def spec(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], SweepSpec]:
     """spec(100) is a sweep of 8 configurations with 100 seeds, of two structures; no curves are kept of it."""
     monkeypatch.setattr(scores, "read_curves", lambda *arguments, **options: [])
-    monkeypatch.setattr(driver_module, "encode_pack", lambda *arguments: "")
+    monkeypatch.setattr(driver_module, "make_pack_work", lambda *arguments: "")
 
     def build(seeds: int) -> SweepSpec:
         return load_sweep(tiny, [f"seeds={seeds}", "space.training.batch_size={grid: [8, 16]}"])

@@ -34,7 +34,7 @@ def test_it_ends_when_the_sweep_ends(unfinished):
     shown, found = io.StringIO(), []
     with Ledger.open(unfinished) as ledger:
         thread = threading.Thread(
-            target=lambda: found.append(follow_sweep(unfinished, Console(file=shown, width=300), pause=0.02))
+            target=lambda: found.append(follow_sweep(unfinished, Console(file=shown, width=300), poll_seconds=0.02))
         )
         thread.start()
         wait_for(lambda: "seeds 0/4" in shown.getvalue())
@@ -53,7 +53,9 @@ def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
     console = Console(file=shown, width=300)
     assert follow_sweep(unfinished, console).ended is None and not shown.getvalue()  # nobody runs it
     ledger = Ledger.open(unfinished)
-    thread = threading.Thread(target=lambda: found.append(follow_sweep(unfinished, console, pause=0.02, silence=0.1)))
+    thread = threading.Thread(
+        target=lambda: found.append(follow_sweep(unfinished, console, poll_seconds=0.02, timeout=0.1))
+    )
     thread.start()
     wait_for(shown.getvalue)
     time.sleep(0.5)

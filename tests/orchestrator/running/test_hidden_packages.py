@@ -12,10 +12,9 @@ from ray.exceptions import RayActorError
 
 from orchestrator.code.packages import HERE, IMPORTED, claim_names, module_command
 from orchestrator.running.children.worker_host import WorkerHost
-from orchestrator.running.pack.train_pack import encode_work
 from orchestrator.running.schedulers import local
 from orchestrator.running.with_ray.tune import make_ray_death
-from tests.orchestrator.running.deaths import Told
+from tests.orchestrator.running.deaths import Told, empty_work
 
 AS_IN_A_NOTEBOOK = f"import sys; sys.path[:1] = ['']; sys.path.append({str(HERE)!r}); "
 
@@ -67,7 +66,7 @@ def test_a_worker_that_cannot_import_the_engine_says_which_file_raised(tmp_path,
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     threading.Thread(target=(ended := threading.Event()).wait, daemon=True).start()  # no fork
     host = WorkerHost()
-    driver = Told("p1", work=encode_work([], [], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1"))
+    driver = Told("p1", work=empty_work(tmp_path))
     try:
         local.run_packs(driver, host.start_worker, workers=1, retries=5)
     finally:

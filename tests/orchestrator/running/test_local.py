@@ -14,7 +14,6 @@ import pytest
 
 from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.running.children.worker_host import WorkerHost
-from orchestrator.running.pack.train_pack import encode_work
 from orchestrator.running.schedulers import local, local_worker
 from orchestrator.running.schedulers.choice import EXAMPLES, choose_scheduler, find_missing_resources
 from orchestrator.sweep.children import SweepChildren
@@ -22,6 +21,7 @@ from search_spaces import load_sweep
 from tests.orchestrator.running.deaths import (
     INLINE,
     Told,
+    empty_work,
     finish,
     holding,
     killed_as_often_as_it_may_and_once_more,
@@ -110,12 +110,10 @@ def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long
 
 
 def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path, host):
-    wrong = encode_work(
-        [{"task": {"name": "nothing"}}], [("c", 0)], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1"
-    )
+    wrong = empty_work(tmp_path, members=[{"task": {"name": "nothing"}}], ids=[("c", 0)])
     driver = Told("p1", work=wrong)
     local.run_packs(driver, host.start_worker, workers=2, retries=5)
-    assert [name for name, *_ in driver.calls] == ["started", "retried", "started", "failed"]
+    assert [name for name, *_ in driver.calls] == ["handed_out", "retried", "handed_out", "failed"]
     assert "KeyError: 'code'" in driver.calls[-1][2] and ".py:" in driver.calls[-1][2]
     assert json.dumps(driver.calls)
 
@@ -123,7 +121,7 @@ def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path, host)
 def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_path, host, monkeypatch):
     """As those of a host that is being killed; but not for ever."""
     monkeypatch.setattr(local, "_LOST_SECONDS", 0.0)
-    work = encode_work([], [], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p")  # raises at once
+    work = empty_work(tmp_path)  # raises at once
     ways = []
 
     def start_worker():
@@ -137,14 +135,14 @@ def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_pa
 
     driver = Told("p1", work=work)
     local.run_packs(driver, start_third_worker, workers=1, retries=0)
-    assert [name for name, *_ in driver.calls] == ["started", "started", "started", "failed"]
+    assert [name for name, *_ in driver.calls] == ["handed_out", "handed_out", "handed_out", "failed"]
     assert "KeyError: 'code'" in driver.calls[-1][2] and ways == ["dead", "dead"]
     local.run_packs(never := Told("p1", work=work), start_worker, workers=1, retries=1)
-    assert [name for name, *_ in never.calls] == [*["started"] * 4, "retried", "started", "failed"]
+    assert [name for name, *_ in never.calls] == [*["handed_out"] * 4, "retried", "handed_out", "failed"]
 
 
 def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, host):
-    work = encode_work([], [], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p")  # raises at once
+    work = empty_work(tmp_path)  # raises at once
 
     class Later(Told):
         def next_pack(self) -> tuple[str, str] | None:
@@ -158,7 +156,7 @@ def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, h
     driver = Later("p1", "p2", work=work)
     local.run_packs(driver, host.start_worker, workers=1, retries=0)
     assert [call[:2] for call in driver.calls] == [
-        (what, one) for one in ("p1", "p2") for what in ("started", "failed")
+        (what, one) for one in ("p1", "p2") for what in ("handed_out", "failed")
     ]
     assert all("KeyError: 'code'" in said for name, _, said, *_ in (one for one in driver.calls if len(one) > 2))
 
@@ -171,7 +169,7 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
 
     monkeypatch.setattr(local_worker, "train_pack", train_pack)
     mine, theirs = Pipe()
-    work = encode_work([], [], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1")
+    work = empty_work(tmp_path)
     codes: list[int] = []
     monkeypatch.setattr(local_worker.os, "_exit", codes.append)
     thread = threading.Thread(target=local_worker.serve, args=(os.dup(theirs.fileno()),))

@@ -128,7 +128,7 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
         packer = Packer(one.spec, Cluster(workers=1, bytes_per_worker=MEMORY, description=""))
         driver = SweepDriver(one.spec, ledger, state, packer=packer)
         pack_id, _ = driver.next_pack() or ("", "")
-        driver.started(pack_id)
+        driver.handed_out(pack_id)
         assert not driver.ran_out_of_memory(pack_id, "no room")  # before the worker has said where it runs
         driver.began(pack_id, {**read_environment([], gpus=0), "device": "NVIDIA H100"})
         driver.retried(pack_id, "the worker process died")

@@ -303,7 +303,7 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
             one.spec, ledger, state, packer=Packer(one.spec, inline.describe_process(0.0))
         )
         pack_id, _ = driver.next_pack()
-        driver.started(pack_id)
+        driver.handed_out(pack_id)
         meter, members = Meter(state), len(state.packs[pack_id].members)
         assert "first evaluation" not in dict(meter.rows(driver.state, driver.running))
         for phase, step, text in (("train", 5, "begins in about 15 s"), ("evaluate", 20, "under way")):
@@ -322,7 +322,7 @@ def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stag
             staged.spec, ledger, state, packer=Packer(staged.spec, inline.describe_process(0.0))
         )
         pack_id, _ = driver.next_pack()
-        driver.started(pack_id)
+        driver.handed_out(pack_id)
         meter, pack = Meter(state), state.packs[pack_id]
         for step in (40, 45, 50):
             heartbeat(driver, pack_id, "train", step, 0.0)
