@@ -158,7 +158,9 @@ def _forecast_program(
     """Return rows on steps, reports and time of a sweep of a program, and the use of its budget."""
     resources = spec.resources
     example = distinct[0].member(spec.seeds[0])
-    at_once = workers or local.describe_machine(resources.cpus, most=resources.workers, gpus=resources.gpus).workers
+    at_once = (
+        workers or local.describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus).workers
+    )
     members = search.count_configurations(spec) / len(distinct) * sum(part.members * part.share for part in rounds)
 
     # The time of a member: measured, or from the sweep file.

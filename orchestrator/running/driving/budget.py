@@ -20,7 +20,7 @@ class Limit:
     """One limit of a budget: the used and allowed amounts, their text, and the option of `resume` that raises it."""
 
     used: float
-    most: float
+    allowed: float
     words: str
     option: str = ""
 
@@ -48,26 +48,30 @@ class SweepBudget:
         packs = self._state.packs
         if not self._is_limited:
             return next(iter(queue), None), []
+
+        # Without a fitting pack, name the limits that the first one would exceed.
         forecast, blocking = self._forecast(), list[Limit]()
         for pack_id in queue:
             limits = forecast([packs[pack_id]], [packs[name] for name in running if name != pack_id])
-            passed = [limit for limit in limits if limit.used > limit.most]
-            if not passed:
+            exceeded = [limit for limit in limits if limit.used > limit.allowed]
+            if not exceeded:
                 return pack_id, []
-            blocking = blocking or passed
+            blocking = blocking or exceeded
         return None, blocking
 
     def used_up(self) -> list[Limit]:
         """Return the reached limits, [] if none; the option of each raises it enough for the packs that have begun."""
         limits = list(self._limits_after())
-        if all(limit.used < limit.most for limit in limits):
+        if all(limit.used < limit.allowed for limit in limits):
             return []
+
+        # The option of a limit that is reached comes from a forecast for the packs that have begun.
         begun = [pack for pack in self._state.packs.values() if pack.step and not pack.has_ended]
         later = self._forecast()(begun, ())
         return [
             replace(limit, option=after.option)
             for limit, after in zip(limits, later, strict=True)
-            if limit.used >= limit.most
+            if limit.used >= limit.allowed
         ]
 
     def _forecast(self) -> Callable[[Sequence[PackState], Sequence[PackState]], Iterator[Limit]]:
@@ -89,41 +93,45 @@ class SweepBudget:
 
     def _limits_after(self, seconds: float = 0.0, pack_seconds: float = 0.0, steps: int = 0) -> Iterator[Limit]:
         """Yield every limit with its use after this many more seconds, pack-seconds and steps."""
+        # The time of this driver alone, then of all drivers together.
         elapsed, budget = self._clock() - self._began, self._budget
-        if (most := self._max_seconds) is not None:
-            words = f"{duration(elapsed)} of --max-time {duration(most)}"
-            yield Limit(used=elapsed + seconds, most=most, words=words)
-        if (most := budget.hours) is not None:
+        if (allowed := self._max_seconds) is not None:
+            words = f"{duration(elapsed)} of --max-time {duration(allowed)}"
+            yield Limit(used=elapsed + seconds, allowed=allowed, words=words)
+        if (allowed := budget.hours) is not None:
             used = (self._before + elapsed) / 3600
-            words, used = f"{used:.3g} of {most:g} hours", used + seconds / 3600
-            yield Limit(used=used, most=most, words=words, option=_make_option("hours", used, most))
-        if (most := budget.gpu_hours) is not None:
+            words, used = f"{used:.3g} of {allowed:g} hours", used + seconds / 3600
+            yield Limit(used=used, allowed=allowed, words=words, option=_make_option("hours", used, allowed))
+
+        # The GPU time and the steps of all packs.
+        if (allowed := budget.gpu_hours) is not None:
             used = self._state.trained.seconds * self._gpus / 3600
-            words, used = f"{used:.3g} of {most:g} GPU-hours", used + pack_seconds * self._gpus / 3600
-            yield Limit(used=used, most=most, words=words, option=_make_option("gpu_hours", used, most))
-        if (most := budget.member_steps) is not None:
+            words, used = f"{used:.3g} of {allowed:g} GPU-hours", used + pack_seconds * self._gpus / 3600
+            yield Limit(used=used, allowed=allowed, words=words, option=_make_option("gpu_hours", used, allowed))
+        if (allowed := budget.member_steps) is not None:
             used = self._state.trained.member_steps
-            words, used = f"{used:,} of {most:,.0f} member-steps", used + steps
-            yield Limit(used=used, most=most, words=words, option=_make_option("member_steps", used, most))
+            words, used = f"{used:,} of {allowed:,.0f} member-steps", used + steps
+            yield Limit(used=used, allowed=allowed, words=words, option=_make_option("member_steps", used, allowed))
 
     def _seconds_per_step(self) -> Callable[[PackState], float]:
         """Return the estimated seconds per step of a member, from the packs that have trained."""
-        every, by_structure = [0.0, 0], dict[str, list[float]]()
+        # Sum (seconds, member-steps) over all packs, and over the packs of each structure.
+        all_packs, by_structure = [0.0, 0], dict[str, list[float]]()
         for pack in self._state.packs.values():
-            for sums in (every, by_structure.setdefault(pack.structural_key, [0.0, 0])) if pack.step else ():
+            for sums in (all_packs, by_structure.setdefault(pack.structural_key, [0.0, 0])) if pack.step else ():
                 sums[0] += pack.seconds
                 sums[1] += pack.member_steps(pack.step)
 
         def rate(pack: PackState) -> float:
-            seconds, steps = by_structure.get(pack.structural_key, every)
+            seconds, steps = by_structure.get(pack.structural_key, all_packs)
             return seconds / steps if steps else 0.0
 
         return rate
 
 
-def _make_option(key: str, used: float, most: float) -> str:
+def _make_option(key: str, used: float, allowed: float) -> str:
     """Return the option of `resume` that sets twice the limit, or twice the used amount if that is larger."""
-    return f" --set budget.{key}={2 * max(used, most):g}"
+    return f" --set budget.{key}={2 * max(used, allowed):g}"
 
 
 def _count_steps_left(pause_at: int | None, pack: PackState) -> int:

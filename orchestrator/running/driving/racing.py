@@ -48,10 +48,14 @@ def make_rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
     """
     race, racing = state.race, spec.search.racing
     assert race is not None and race.next_rung is not None and racing is not None and racing.steps is not None
+
+    # The curves of the race that the objective judges.
     rung = race.next_rung
     objective, seeds, names = spec.objective, race.seeds, race.contenders
     packs = {member.pack_id for name in names for member in state.configurations[name].members.values()}
     curves = read_curves(state, packs=packs, keep=partial(is_judged, objective=objective))
+
+    # Compare the scores at this rung with those at the rung before.
     current, before = (scores_at_step(curves, objective, step, names, seeds) for step in (rung.step, rung.since))
     outcome = decide_rung(current, before, racing.steps, objective)
     return {"rung": len(race.rungs), "step": rung.step, "since": rung.since, "seeds": seeds, **asdict(outcome)}
@@ -64,6 +68,8 @@ def make_race_fields(spec: SweepSpec, state: SweepState, scores: RecordedScores)
     """
     race, racing = state.race, spec.search.racing
     assert race is not None and racing is not None
+
+    # Decide who survives, and how many seeds the next round adds.
     seeds = race.seeds
     outcome = decide_round(
         {name: scores.read_seed_scores(name, seeds) for name in race.contenders}, racing, spec.objective

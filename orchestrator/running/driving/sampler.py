@@ -28,8 +28,8 @@ class ConfigurationSampler:
         self._spec, self._state = spec, state
         self._built = {configuration.number: configuration for configuration in built}  # until a generation is drawn
         self._as_recorded: SweepSpec | None = None
-        self._draws: dict[int, int] = {}
-        self._names: dict[str, str] = {}  # the config_id in the ledger, by the one that today's code gives
+        self._draw_indices: dict[int, int] = {}  # by number of the configuration
+        self._recorded_ids: dict[str, str] = {}  # the recorded config_id, by the config_id of today's code
 
     def draw_new(self, numbers: range) -> list[Configuration]:
         """Return the configurations of a generation that are not recorded."""
@@ -40,16 +40,17 @@ class ConfigurationSampler:
         else:
             drawn = self._draw(numbers)
         for configuration in drawn:
-            self._names.setdefault(configuration.config_id, configuration.config_id)
+            self._recorded_ids.setdefault(configuration.config_id, configuration.config_id)
         return drawn
 
     def record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
         """Return the fields of the records of new configurations."""
         trainer, grid = trainer_of(self._spec.sections), grid_size(self._state.specs[0])
+
         # A table of measurements is recorded in full only once.
         known, records = set(self._state.measured), list[dict[str, Any]]()
         for configuration in new:
-            draw = self._draws.get(configuration.number, configuration.number // grid)
+            draw = self._draw_indices.get(configuration.number, configuration.number // grid)
             measured = measurement_fields(trainer.measured(configuration.member(self._spec.seeds[0])), known)
             known.add(measured["measured"])
             records.append(
@@ -66,20 +67,29 @@ class ConfigurationSampler:
         return records
 
     def _draw(self, numbers: range) -> list[Configuration]:
+        """Draw the configurations of a generation that are not recorded, and build them."""
+        # What the sampler knows: the scores of earlier generations, and the recorded draws of this one.
         scored = []
         for number in range(numbers.start):
             earlier = self._state.configurations[self._state.draws[number].config_id]
             scored.append(search.EarlierResult(values=self._state.draws[number].values, score=earlier.score))
         index, drawn = draws_by_number(self._state), self._state.draws
         known = {n: search.Draw(number=n, values=earlier.values, draw=index[n]) for n, earlier in drawn.items()}
+
+        # Draw all, so that the random numbers are those of an uninterrupted sweep; keep the new ones.
         draws = search.draw_configurations(self._spec, numbers, scored, known)
         new = [(draw.number, draw.values) for draw in draws if draw.number not in drawn]
-        self._draws |= {draw.number: draw.draw for draw in draws}
+        self._draw_indices |= {draw.number: draw.draw for draw in draws}
+
+        # Build them with the recorded defaults, which today's code may no longer have.
         if self._as_recorded is None:
             recorded = list(self._state.configurations.values())
-            self._as_recorded, self._names = with_recorded_defaults(self._spec, recorded), map_config_ids(recorded)
+            self._as_recorded, self._recorded_ids = (
+                with_recorded_defaults(self._spec, recorded),
+                map_config_ids(recorded),
+            )
             refuse_changed(self._as_recorded, recorded, f"{self._state.folder} cannot draw more configurations")
-        return configure(self._as_recorded, new, self._names)
+        return configure(self._as_recorded, new, self._recorded_ids)
 
 
 def find_missing_members(

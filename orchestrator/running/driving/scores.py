@@ -42,9 +42,12 @@ class RecordedScores:
 
     def score_fields(self, configuration: ConfigurationState) -> dict[str, Any]:
         """Return the fields of a configuration's score record; a member without a last evaluation counts as failed."""
+        # Only a race needs the scores of seeds again.
         scores = self.read_seed_scores(configuration.config_id, sorted(configuration.members))
         if not is_race(self._state.specs):
             self._members.pop(configuration.config_id, None)
+
+        # The record.
         scored = score_configuration(scores, self._objective)
         return {
             "config_id": configuration.config_id,
@@ -62,6 +65,7 @@ class RecordedScores:
         return [known.get(seed, np.nan) for seed in seeds]
 
     def _store(self, scores: Iterable[tuple[str, int, float]]) -> None:
+        """Keep the scores, given as (config_id, seed, score)."""
         for name, seed, score in scores:
             self._members.setdefault(name, {})[int(seed)] = float(score)
 
@@ -69,8 +73,8 @@ class RecordedScores:
         """Return (config_id, seed, score) of every member, as `score_members` does for the same curves."""
         objective = self._objective
         a, k = final.averages.index(objective.average), final.metrics.index(objective.metric)
-        places = [final.lengths.index(length) for length in sorted(objective.lengths)]
-        values_ML = final.values_MAKL[:, a, k][:, places].astype(np.float64, order="C")
+        columns = [final.lengths.index(length) for length in sorted(objective.lengths)]
+        values_ML = final.values_MAKL[:, a, k][:, columns].astype(np.float64, order="C")
         scores = reduce_rows(values_ML, objective.reduce).tolist()
         members = self._state.packs[pack_id].members
         return [(name, seed, score) for (name, seed), score in zip(members, scores, strict=True)]

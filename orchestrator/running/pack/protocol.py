@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from orchestrator.program.ends import ProgramEnded
 
-LONGEST_TRACE = 20_000  # characters of a traceback that are kept, from its end
+MAX_TRACE = 20_000  # characters, from the end of a traceback
 _HERE = str(Path(__file__).parents[1])
 
 
@@ -126,7 +126,7 @@ def make_death(error: BaseException, own: Collection[str] = ()) -> Death:
     full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return Death(
         message=describe_exception(error, [(frame.filename, frame.lineno) for frame in users or frames]),
-        trace="".join(traceback.format_exception(type(error), error, _cut_traceback(error)))[-LONGEST_TRACE:],
+        trace="".join(traceback.format_exception(type(error), error, _cut_traceback(error)))[-MAX_TRACE:],
         again=full or isinstance(error, OSError) or not users,
         out_of_memory=full,
     )

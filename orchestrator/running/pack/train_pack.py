@@ -21,7 +21,7 @@ from orchestrator.engine.heap import keep_freed_memory
 from orchestrator.machine.shortages import find_out_of_space, raise_out_of_space
 from orchestrator.record.kept.code import list_imported_files
 from orchestrator.record.ledger.folders import STOP_FILE
-from orchestrator.running.pack.protocol import LONGEST_TRACE, make_death
+from orchestrator.running.pack.protocol import MAX_TRACE, make_death
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from trainers.evaluation.results import Evaluation, Progress
 
@@ -213,7 +213,7 @@ def read_timeout(path: Path, seconds: float) -> tuple[str, str] | None:
     """Return the error and the stacks of a pack that its watchdog ended after `seconds`, None if it ended none."""
     if not path.exists() or not path.stat().st_size:
         return None
-    trace = path.read_text(encoding="utf-8", errors="replace")[-LONGEST_TRACE:]
+    trace = path.read_text(encoding="utf-8", errors="replace")[-MAX_TRACE:]
     return f"watchdog: no heartbeat for {seconds:g} s; stack traces in {path}", trace
 
 

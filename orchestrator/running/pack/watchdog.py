@@ -52,7 +52,7 @@ class Watchdog:
 
 
 class HeartbeatTimeout(BaseException):
-    """Raised in a pack by its LocalWatchdog; no `except Exception` between the two keeps it."""
+    """Raised in a pack by its LocalWatchdog, past every `except Exception` of the pack."""
 
 
 class LocalWatchdog:

@@ -39,6 +39,7 @@ _LIMIT = f"{LOCAL_UP_TO_SECONDS / 60:g} min"
 
 def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, str]:
     """Return the name of the scheduler and the reason; time is estimated from the first EXAMPLES of `examples`."""
+    # What the user or the environment has chosen, and what only one of them can do.
     resources, trainer = spec.resources, trainer_of(spec.sections)
     if resources.scheduler != "auto":
         return resources.scheduler, "as resources.scheduler says"
@@ -48,7 +49,9 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
         return "local", "a program needs no Ray on one machine"
     if resources.gpus:
         return "ray", "packs need a GPU"
-    workers = local.describe_machine(resources.cpus, most=resources.workers).workers
+
+    # Otherwise the estimated training time decides.
+    workers = local.describe_machine(resources.cpus, max_workers=resources.workers).workers
     members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
     seconds = mean(map(trainer.rough_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:
@@ -67,11 +70,13 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
     findings, resources = spec.findings(), spec.resources
     if resources.scheduler in ("auto", "ray") and os.environ.get("RAY_ADDRESS"):
         return findings
+
+    # GPUs that packs would share, then CPUs and GPUs that are missing.
     if resources.scheduler == "local" and resources.gpus and not trainer_of(spec.sections).is_local:
         allowed = "0, or resources.scheduler: ray or inline"
         findings.add("resources.gpus", "local cannot share GPUs between packs", given=resources.gpus, allowed=allowed)
-    for name, have in count_lacking(resources.cpus, resources.gpus).items():
-        allowed = f"at most {have}; on a Ray cluster (RAY_ADDRESS) as many as one of its nodes has"
+    for name, available in count_lacking(resources.cpus, resources.gpus).items():
+        allowed = f"at most {available}; on a Ray cluster (RAY_ADDRESS) as many as one of its nodes has"
         key = name.lower()
         message, given = f"a pack needs more {name} than this machine has", getattr(resources, key)
         findings.add(f"resources.{key}", message, given=given, allowed=allowed)
@@ -80,8 +85,8 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
 
 def count_lacking(cpus: int, gpus: float) -> dict[str, int]:
     """Return the available number of each resource that this machine has too few of: {"GPUs": 1}."""
-    have = {"CPUs": count_cores(), "GPUs": len(read_gpu_memories()) if gpus else 0}
-    return {name: have[name] for name, needed in (("CPUs", cpus), ("GPUs", gpus)) if needed > have[name]}
+    available = {"CPUs": count_cores(), "GPUs": len(read_gpu_memories()) if gpus else 0}
+    return {name: available[name] for name, needed in (("CPUs", cpus), ("GPUs", gpus)) if needed > available[name]}
 
 
 def describe_hidden_gpus(spec: SweepSpec, scheduler: str) -> str:
@@ -89,11 +94,11 @@ def describe_hidden_gpus(spec: SweepSpec, scheduler: str) -> str:
     is_inline_function = scheduler == "inline" and "function" in spec.program
     if not spec.program or spec.resources.gpus or scheduler == "ray" or is_inline_function:
         return ""
-    count = (
-        len(read_gpu_memories()) if shutil.which("nvidia-smi") else 0
-    )  # torch would be asked without it, and be imported
-    have = f"this machine has {counted(count, 'GPU')}, hidden from the program because resources.gpus is 0"
-    return f"{have}; to use GPUs set resources.gpus: 1" if count else ""
+
+    # Without nvidia-smi the memory would be read by torch, whose import takes seconds.
+    count = len(read_gpu_memories()) if shutil.which("nvidia-smi") else 0
+    note = f"this machine has {counted(count, 'GPU')}, hidden from the program because resources.gpus is 0"
+    return f"{note}; to use GPUs set resources.gpus: 1" if count else ""
 
 
 @contextmanager
@@ -109,7 +114,7 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
         return
     if name == "local":
         assert start_worker is not None
-        machine = local.describe_machine(resources.cpus, most=resources.workers, gpus=resources.gpus)
+        machine = local.describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus)
         slots = list_gpu_slots(resources.gpus) if resources.gpus else ()
         run_packs = partial(local.run_packs, start_worker=start_worker, workers=machine.workers, gpus=slots)
         yield Scheduler(cluster=machine, run=partial(run_packs, retries=resources.retries))

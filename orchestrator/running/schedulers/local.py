@@ -30,22 +30,24 @@ from orchestrator.text.wording import counted
 
 DIED = "the worker process died: it was killed, or memory ran out"
 _TICK_SECONDS = 0.1
-_MOST_LOST, _LOST_SECONDS = 3, 0.1  # workers that die before they begin a pack, and the pause after each
+_MAX_LOST, _LOST_SECONDS = 3, 0.1  # workers that die before they begin a pack, and the pause after each
 
 StartWorker = Callable[[], "Connection[bytes, bytes]"]
 
 
-def describe_machine(cpus: int, workers: int | None = None, most: int | None = None, gpus: float = 0.0) -> Cluster:
+def describe_machine(
+    cpus: int, workers: int | None = None, max_workers: int | None = None, gpus: float = 0.0
+) -> Cluster:
     """Return this machine as a cluster of `workers`, or as many as its cores and GPUs allow, with equal memory.
 
-    `most` limits the number of workers if `workers` is None.
+    `max_workers` is a limit if `workers` is None.
     """
     description, on_gpus = f"this machine with {count_cores()} CPUs", sys.maxsize
     if gpus:
         count = len(read_gpu_memories())
         on_gpus = count_gpu_packs(count, gpus)
         description += f" and {counted(count, 'GPU')}"
-    workers = workers or min(max(1, min(count_cores() // cpus, on_gpus)), most or sys.maxsize)
+    workers = workers or min(max(1, min(count_cores() // cpus, on_gpus)), max_workers or sys.maxsize)
     memory = psutil.virtual_memory().total
     return Cluster(workers=workers, bytes_per_worker=memory / workers, description=description)
 
@@ -154,7 +156,7 @@ class _LocalRun:
             message = worker.connection.recv_bytes()
         except (EOFError, OSError):
             self.remove(worker)
-            if not worker.began and self.lost[pack_id] < _MOST_LOST:  # no fault of the pack, such as a killed host
+            if not worker.began and self.lost[pack_id] < _MAX_LOST:  # no fault of the pack, such as a killed host
                 self.lost[pack_id] += 1
                 time.sleep(_LOST_SECONDS)
                 self.retry_queue.append((pack_id, worker.work))

@@ -12,7 +12,7 @@ from orchestrator.results.scoring.undefined_values import describe_undefined_val
 from orchestrator.running.watching.meter import best_configuration
 from orchestrator.text.wording import label, three_digits
 
-MOST = 12  # lengths that are shown
+MAX_LENGTHS = 12
 
 
 def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
@@ -29,8 +29,8 @@ def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
         band = make_bands(chosen, objective, {})[best.config_id, objective.metric, objective.average]
     except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured
         return [("its median curve", f"cannot be read: {error}")]
-    places = np.unique(np.linspace(0, len(band.lengths) - 1, min(MOST, len(band.lengths))).round().astype(int))
-    values = ", ".join(f"{band.lengths[index]}: {three_digits(band.median[index])}" for index in places)
+    indices = np.unique(np.linspace(0, len(band.lengths) - 1, min(MAX_LENGTHS, len(band.lengths))).round().astype(int))
+    values = ", ".join(f"{band.lengths[index]}: {three_digits(band.median[index])}" for index in indices)
     return [(f"median of {label(best.number)}", f"{objective.metric} ({objective.average}) by length: {values}")]
 
 

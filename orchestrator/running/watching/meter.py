@@ -41,12 +41,15 @@ class Meter:
 
     def rows(self, state: SweepState, running: Mapping[str, RunningPack]) -> list[tuple[str, str]]:
         """Return the current progress of a sweep with these running packs as rows of label and text."""
+        # A pack counts from the step at which it is first seen to train.
         now, steps = time.monotonic(), count_steps_done(state, running)
         for pack_id in running.keys() - self._seen:
             if steps[pack_id] > self._before.get(pack_id, 0):
                 self._seen.add(pack_id)
                 self._before[pack_id] = steps[pack_id]
                 self._moving = self._moving or now
+
+        # The speed is shown once it is measured over more than a second.
         done = sum(max(count - self._before.get(pack_id, 0), 0) for pack_id, count in steps.items())
         speed = done / (now - self._moving) if self._moving and now - self._moving > 1.0 else 0.0
         phases = Counter(PHASES.get(status.phase, status.phase) for status in running.values())
@@ -105,6 +108,8 @@ def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPa
     """
     if any(pack.evaluations for pack in state.packs.values()):
         return None
+
+    # The first of the running packs decides.
     seconds = []
     for pack_id, status in running.items():
         pack = state.packs[pack_id]

@@ -1,4 +1,4 @@
-"""Shows the progress of a running sweep: a live table on a terminal, otherwise a short line a minute."""
+"""Show the progress of a running sweep: a live table on a terminal, otherwise a short line a minute."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from orchestrator.text.consoles import say
 
 PLAIN_SECONDS = 60.0
 LIVE_SECONDS = 0.25
-LONGEST = 99  # characters of a line
+MAX_CHARACTERS = 99  # of a line
 PLAIN = {
     "configurations": "configurations {}",
     "member-steps": "{}",
@@ -28,7 +28,7 @@ PLAIN = {
 
 
 class ProgressDisplay:
-    """Shows how far a sweep is on a console."""
+    """The progress of a sweep on a console."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name = console, name
@@ -64,6 +64,8 @@ class ProgressDisplay:
                 table.add_row(f"[dim]{label}[/dim]", text)
             self._live.update(table, refresh=True)
             return
+
+        # Without a terminal, a line that differs from the last one.
         line = make_plain_line(rows)
         if line != self._line:
             say(self._console, line)
@@ -71,11 +73,11 @@ class ProgressDisplay:
 
 
 def make_plain_line(rows: Sequence[tuple[str, str]]) -> str:
-    """Return the rows of the table as a line of at most LONGEST characters, without the least important ones."""
+    """Return the rows of the table as a line of at most MAX_CHARACTERS characters, without the least important ones."""
     texts, line = dict(rows), ""
     for label, words in PLAIN.items():
         text = texts.get(label, "-").partition(",")[0]
         part = f"{' · ' if line else ''}{words.format(text)}"
-        if text not in ("-", "0", "none yet") and len(line) + len(part) <= LONGEST:
+        if text not in ("-", "0", "none yet") and len(line) + len(part) <= MAX_CHARACTERS:
             line += part
     return line

@@ -16,9 +16,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from orchestrator.errors import UserError
 from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, read_gpu_memories
 
-ASK_SECONDS = 2.0  # between two looks at the nodes
-ANSWER_SECONDS = 60.0  # in which a node says how much memory its GPUs have; it may have to start a worker first
-REPORT_SECONDS = 10.0  # in which the autoscaler of a cluster that has just been started reports for the first time
+POLL_SECONDS = 2.0  # between two readings of the nodes
+ANSWER_TIMEOUT = 60.0  # seconds for a node to report the memory of its GPUs; it may have to start a worker first
+REPORT_TIMEOUT = 10.0  # seconds for the first report of the autoscaler of a cluster that has just been started
 _MADE_UP = "node_"  # begins the type of a node that no autoscaler has started
 
 
@@ -58,7 +58,7 @@ def refuse_small_nodes(need: Mapping[str, float], where: str) -> None:
 def has_autoscaler() -> bool:
     """Return whether the cluster has an autoscaler that can start nodes; waits for the first report of a new head."""
     asked_at = time.monotonic()
-    while (answer := _read_autoscaler()) is None and time.monotonic() < asked_at + REPORT_SECONDS:
+    while (answer := _read_autoscaler()) is None and time.monotonic() < asked_at + REPORT_TIMEOUT:
         time.sleep(0.2)
     return bool(answer)
 
@@ -99,30 +99,35 @@ class NodeMemory:
 
     def __init__(self, need: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
         self._need, self._clock = need, clock
-        self._asked, self._known = dict[str, tuple[Any, float]](), dict[str, list[float]]()
+        self._requests = dict[str, tuple[Any, float]]()  # the task and its start, of nodes that have not answered
+        self._known = dict[str, list[float]]()  # bytes of each GPU, by node
 
     @property
     def is_waiting(self) -> bool:
         """Whether a node has not answered yet."""
-        return bool(self._asked)
+        return bool(self._requests)
 
     def read(self, seconds: float = 0.0) -> list[float]:
         """Return the bytes of the GPUs of living nodes, of new ones if they answer within this many seconds."""
+        # Ask the nodes that have not been asked.
         names = [node["id"] for node in list_living_nodes() if count_packs_on_node(node, self._need)]
         for name in names:
-            if name not in self._known and name not in self._asked:
+            if name not in self._known and name not in self._requests:
                 here = NodeAffinitySchedulingStrategy(name, False)
                 task = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(read_gpu_memories)
-                self._asked[name] = task.remote(), self._clock()
-        answers = [answer for answer, _ in self._asked.values()]
+                self._requests[name] = task.remote(), self._clock()
+
+        # Take the answers; a node that is silent for too long has none.
+        answers = [answer for answer, _ in self._requests.values()]
         ready = ray.wait(answers, num_returns=len(answers), timeout=seconds)[0] if answers else []
-        for name, (answer, asked_at) in list(self._asked.items()):
-            if answer in ready or self._clock() - asked_at > ANSWER_SECONDS:
-                del self._asked[name]
+        for name, (answer, asked_at) in list(self._requests.items()):
+            if answer in ready or self._clock() - asked_at > ANSWER_TIMEOUT:
+                del self._requests[name]
                 self._known[name] = self._take(answer, ready)
         return [memory for name in names for memory in self._known.get(name, [])]
 
     def _take(self, answer: Any, ready: list[Any]) -> list[float]:
+        """Return the answer of a node; [] if it did not answer in time, or is gone."""
         try:
             if answer in ready:
                 return list(ray.get(answer))
@@ -133,7 +138,7 @@ class NodeMemory:
 
 
 class Workers:
-    """How many packs the nodes can run at once, at most `most` and at least 1, looked at every ASK_SECONDS.
+    """How many packs the nodes can run at once, at most `most` and at least 1, read every POLL_SECONDS.
 
     The parameter `count` is the number at the start. The attribute `bytes` is the GPU memory of each, read from
     `memory`: None without it, and until a node has answered. Nodes that join count once they have answered. With
@@ -156,18 +161,22 @@ class Workers:
         self._need, self._most = need, sys.maxsize if most is None else most
         self._may_grow, self._memory, self._clock = may_grow, memory, clock
         self._requests: list[PlacementGroup] = []
-        self._asked = clock()
+        self._read_at = clock()
 
     def has_changed(self, waiting: int) -> bool:
-        """Read the nodes every ASK_SECONDS, request more if packs wait; return whether workers or memory changed."""
-        if self._clock() - self._asked < ASK_SECONDS:
+        """Read the nodes every POLL_SECONDS, request more if packs wait; return whether workers or memory changed."""
+        if self._clock() - self._read_at < POLL_SECONDS:
             return False
-        self._asked, before = self._clock(), (self.count, self.bytes)
+
+        # Memory: wait until every node has answered.
+        self._read_at, before = self._clock(), (self.count, self.bytes)
         if self._memory is not None:
             memory = self._memory.read()
             if self._memory.is_waiting:
                 return False
             self.bytes = compute_smallest_share(memory, self._need["GPU"]) if memory else self.bytes
+
+        # Workers; more nodes are requested only while their number stays the same.
         self.count = min(max(1, count_packs(self._need)), self._most)
         wanted = min(waiting, self.count + 1, self._most - self.count)
         self._request(wanted if self._may_grow and before[0] == self.count else 0)

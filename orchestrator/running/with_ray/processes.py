@@ -22,7 +22,7 @@ import psutil
 from orchestrator.code.packages import module_command
 
 MARK = "LENGTHWISE_RAY"  # the folder of a Ray, in the environment of all its processes
-PASSES = 50  # a process that cannot be killed is not waited for without end
+MAX_PASSES = 50  # then a process that cannot be killed is left
 
 
 @contextmanager
@@ -58,11 +58,11 @@ def guard_processes(folder: Path) -> Iterator[int]:
 
 def kill_processes(folder: Path) -> None:
     """Kill the processes of the Ray in `folder` until none is left."""
-    empty = 0
-    for _ in range(PASSES):
+    empty_passes = 0
+    for _ in range(MAX_PASSES):
         remaining = find_processes(folder)
-        empty = 0 if remaining else empty + 1
-        if empty == 2:  # one that is being started shows no environment for a moment
+        empty_passes = 0 if remaining else empty_passes + 1
+        if empty_passes == 2:  # one that is being started shows no environment for a moment
             return
         for process in remaining:
             with suppress(psutil.Error):

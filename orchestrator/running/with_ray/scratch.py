@@ -32,6 +32,7 @@ def make_scratch_folder(
 
 
 def _make_locked_folder(prefix: str, parent: Path) -> tuple[Path, FileLock]:
+    """Return a new folder and its lock, which this process holds."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         lock = FileLock(folder / LOCK)
@@ -45,6 +46,7 @@ def _make_locked_folder(prefix: str, parent: Path) -> tuple[Path, FileLock]:
 
 
 def _remove_if_abandoned(path: Path, release: Callable[[Path], None]) -> None:
+    """Remove the folder of a lock that nobody holds."""
     lock = FileLock(path)
     try:
         lock.acquire(blocking=False)

@@ -24,7 +24,7 @@ from orchestrator.running.with_ray.scratch import make_scratch_folder
 from search_spaces import Resources
 
 PREFIX = "lw-ray-"  # short, as the paths of Ray's sockets must be
-LONGEST_PARENT = 24  # characters before that: of 103 that every system allows for a socket, Ray and PREFIX need 79
+MAX_PARENT = 24  # characters before that: of 103 that every system allows for a socket, Ray and PREFIX need 79
 OBJECT_STORE_BYTES = 256 * 2**20  # an evaluation of a pack is well under a megabyte
 QUIET = {"logging_level": logging.ERROR, "log_to_driver": False}
 
@@ -127,7 +127,7 @@ def make_tune_folder() -> Iterator[Path]:
 def _choose_parent() -> Path:
     """Return the parent of Ray's folder: the temp directory, or /tmp if paths in it are too long for sockets."""
     parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
-    return parent if len(str(parent)) <= LONGEST_PARENT else Path("/tmp")
+    return parent if len(str(parent)) <= MAX_PARENT else Path("/tmp")
 
 
 def make_job_config() -> Any:

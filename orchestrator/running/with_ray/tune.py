@@ -32,7 +32,7 @@ from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.with_ray.nodes import Workers
 from orchestrator.running.with_ray.start import make_tune_folder
 
-LOST_NODES = 20  # losses of a node beside a pack's retries; with more the pack itself may be what kills nodes
+MAX_LOST_NODES = 20  # per pack, beside its retries; after more the pack itself may be what kills nodes
 PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
 
 
@@ -168,7 +168,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
         """
         pack_id, error = trial.config["pack_id"], _read_error(trial)
         death = make_ray_death(error)
-        if is_lost_node(error) and self._lost_nodes[pack_id] < LOST_NODES:
+        if is_lost_node(error) and self._lost_nodes[pack_id] < MAX_LOST_NODES:
             self._lost_nodes[pack_id] += 1
         else:
             self._retries.count(pack_id, death)
@@ -209,7 +209,7 @@ def _read_error(trial: Any) -> BaseException | None:
 
 
 _FAILED_IMPORT = re.compile(r"failed to import on the worker.*?(Traceback .*?)\n\n", re.DOTALL)
-_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
+_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def is_lost_node(error: BaseException | None) -> bool:
@@ -229,7 +229,7 @@ def make_ray_death(error: BaseException | None) -> Death:
     if isinstance(error, RayActorError):
         if failed := _FAILED_IMPORT.search(str(error)):
             trace = failed[1]
-            file, line = _PLACE.findall(trace)[-1]
+            file, line = _LINE.findall(trace)[-1]
             return Death(message=f"{trace.splitlines()[-1]} ({file}:{line})", trace=trace, killed=True)
         return Death(message="the worker process died: it was killed, or memory ran out", killed=True)
 
@@ -238,7 +238,7 @@ def make_ray_death(error: BaseException | None) -> Death:
     places: list[tuple[str, str]] = []  # of every frame of the innermost exception
     trace = None
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        trace, places = str(error), _PLACE.findall(str(error)) or places
+        trace, places = str(error), _LINE.findall(str(error)) or places
         error = error.cause
 
     # An exception of the pack, no exception at all, or an error of Ray.

@@ -13,7 +13,7 @@ from ray.tune.search import Searcher
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack import train_pack as trainable
-from orchestrator.running.pack.protocol import LONGEST_TRACE, Death, make_death
+from orchestrator.running.pack.protocol import MAX_TRACE, Death, make_death
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.watching.meter import NO_TRACE, make_trace_lines
@@ -71,8 +71,8 @@ def test_a_smaller_pack_may_succeed_where_memory_ran_out(error: Exception) -> No
 
 
 def test_of_a_long_traceback_the_end_is_kept() -> None:
-    found = make_death(raised_in_mine(ValueError("x" * LONGEST_TRACE + "the end")))
-    assert found.trace is not None and len(found.trace) == LONGEST_TRACE and found.trace.endswith("the end\n")
+    found = make_death(raised_in_mine(ValueError("x" * MAX_TRACE + "the end")))
+    assert found.trace is not None and len(found.trace) == MAX_TRACE and found.trace.endswith("the end\n")
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -163,7 +163,7 @@ def test_a_lost_node_is_not_one_of_the_retries(monkeypatch, error, lost) -> None
         if failures > trial.max_failures:
             break
         recorder.on_trial_recover(1, [], trial)
-    assert failures == 3 + (tune.LOST_NODES if lost else 0)
+    assert failures == 3 + (tune.MAX_LOST_NODES if lost else 0)
     assert all(("with its node" in said) == lost for _, _, said, _ in driver.calls)
 
 

@@ -14,7 +14,7 @@ from orchestrator.running.driving.decide import (
     decide,
 )
 
-HOURS = (Limit(used=2.0, most=1.0, words="2 of 1 hours"),)
+HOURS = (Limit(used=2.0, allowed=1.0, words="2 of 1 hours"),)
 FITS, TOO_LONG = lambda: ("b", ()), lambda: (None, HOURS)
 RACE = {"is_rung_due": True, "is_round_due": True, "is_race_over": False}
 

@@ -35,7 +35,7 @@ from orchestrator.running.driving.recutting import WorkerCapacity
 from orchestrator.running.pack.train_pack import checkpoint_folder
 from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.running.with_ray import nodes
-from orchestrator.running.with_ray.nodes import ASK_SECONDS
+from orchestrator.running.with_ray.nodes import POLL_SECONDS
 from search_spaces import SweepSpec, load_sweep
 from tests.orchestrator.running.ledgers import keyed
 
@@ -117,7 +117,7 @@ class Pool:
 
     def run(self) -> None:
         """Run the sweep to its end."""
-        self.at(ASK_SECONDS, self._look)
+        self.at(POLL_SECONDS, self._look)
         while True:
             self._hand_out()
             if not any(self._workers.values()) and not self._again:
@@ -135,7 +135,7 @@ class Pool:
         if len(self._workers) != self._told:
             self._told = len(self._workers)
             self.driver.resized(self._told)
-        self.at(self.now + ASK_SECONDS, self._look)
+        self.at(self.now + POLL_SECONDS, self._look)
 
     def _hand_out(self) -> None:
         idle = [worker for worker, pack_id in self._workers.items() if pack_id is None]
@@ -232,9 +232,9 @@ def test_workers_that_join_late_get_their_share(
     planned = sum(b'"kind":"pack"' in line for line in pool.ledger.lines)
     total = 4 * seeds * (5 + 10) + START * planned  # as packs were cut at first
     shared = total / first if total / first < time else (total + later * time) / (first + later)
-    seen = (time // ASK_SECONDS + 1) * ASK_SECONDS  # when the scheduler looks next
+    seen = (time // POLL_SECONDS + 1) * POLL_SECONDS  # when the scheduler looks next
     begun = [pool.ended[name] for name, began in pool.began.items() if began < seen]
-    assert max(pool.ended.values()) <= 1.25 * max([shared, *begun]) + 2 * START + 10 + ASK_SECONDS
+    assert max(pool.ended.values()) <= 1.25 * max([shared, *begun]) + 2 * START + 10 + POLL_SECONDS
 
 
 def test_of_many_workers_that_join_most_have_work_at_once(spec, tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_an_autoscaler_is_known_by_its_reports(types, version, has, monkeypatch)
     monkeypatch.setattr(nodes, "_internal_kv_get", lambda key: report)
     monkeypatch.setattr(nodes, "get_cluster_status", lambda address: status)
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="x"))
-    monkeypatch.setattr(nodes, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(nodes, "REPORT_TIMEOUT", 0.0)
     assert nodes.has_autoscaler() is has
 
 
@@ -409,7 +409,7 @@ def test_an_autoscaler_is_asked_for_nodes_while_packs_wait(monkeypatch: pytest.M
     workers = nodes.Workers({"CPU": 2.0}, 2, most=6, may_grow=True, clock=lambda: now[0])
 
     def look(waiting: int) -> tuple[bool, int]:
-        now[0] += ASK_SECONDS
+        now[0] += POLL_SECONDS
         return workers.has_changed(waiting), len(groups.states)
 
     assert not workers.has_changed(5) and not groups.states  # too early
@@ -450,7 +450,7 @@ def test_a_node_that_joins_is_asked_for_its_memory_before_it_counts(monkeypatch:
     memory = nodes.NodeMemory(need, clock=lambda: now[0])
     workers = nodes.Workers(need, 2, most=None, may_grow=False, memory=memory, clock=lambda: now[0])
 
-    def look(seconds: float = ASK_SECONDS) -> tuple[bool, int, float | None]:
+    def look(seconds: float = POLL_SECONDS) -> tuple[bool, int, float | None]:
         now[0] += seconds
         return workers.has_changed(0), workers.count, workers.bytes
 
@@ -463,7 +463,7 @@ def test_a_node_that_joins_is_asked_for_its_memory_before_it_counts(monkeypatch:
     assert look() == (True, 2, 40.0)
     asked.memory["third"] = None
     assert look() == (False, 2, 40.0)
-    assert look(nodes.ANSWER_SECONDS + 1) == (True, 4, 40.0)  # without an answer, as at the start
+    assert look(nodes.ANSWER_TIMEOUT + 1) == (True, 4, 40.0)  # without an answer, as at the start
     assert asked.tasks == ["first", "second", "third"]
     asked.memory.clear()
     assert look() == (True, 1, 40.0)

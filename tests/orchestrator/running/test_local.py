@@ -47,8 +47,11 @@ def host():
 
 def test_the_number_of_packs_at_once_is_limited_by_affinity_and_by_the_sweep(monkeypatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)))
-    assert [local.describe_machine(2).workers, local.describe_machine(2, most=2).workers] == [3, 2]
-    assert local.describe_machine(2, most=9).workers == 3 and local.describe_machine(2, 5, most=1).workers == 5
+    assert [local.describe_machine(2).workers, local.describe_machine(2, max_workers=2).workers] == [3, 2]
+    assert (
+        local.describe_machine(2, max_workers=9).workers == 3
+        and local.describe_machine(2, 5, max_workers=1).workers == 5
+    )
 
 
 def worker_with(pack_id: str, driver: int) -> psutil.Process | None:

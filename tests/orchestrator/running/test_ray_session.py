@@ -27,7 +27,7 @@ def test_a_local_ray_has_every_part_of_a_card_that_may_be_used(
     monkeypatch.setattr(ray, "init", lambda **settings: given.update(settings))
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(ray_start, "LONGEST_PARENT", 1000)
+    monkeypatch.setattr(ray_start, "MAX_PARENT", 1000)
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
@@ -48,7 +48,7 @@ def test_a_ray_that_cannot_be_had_is_refused(
 
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(ray_start, "LONGEST_PARENT", 1000)
+    monkeypatch.setattr(ray_start, "MAX_PARENT", 1000)
     monkeypatch.setenv("RAY_ADDRESS", address or "")
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     where = f"RAY_ADDRESS={address}: Ray cannot be reached" if address else "a local Ray cannot be started"
