@@ -86,9 +86,9 @@ def fresh_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def fill(folder: Path) -> None:
         from orchestrator.tracking.address import default_uri
-        from orchestrator.tracking.store import initialise
+        from orchestrator.tracking.store import create_sqlite_store
 
-        initialise(default_uri(folder))
+        create_sqlite_store(default_uri(folder))
 
     return fill_once(tmp_path_factory, "fresh", fill) / "mlflow.db"
 

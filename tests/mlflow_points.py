@@ -18,7 +18,7 @@ from orchestrator.tracking import pages
 def children(client: MlflowClient, parent_run_id: str) -> list[Run]:
     """The runs of configurations of a sweep."""
     experiment = client.get_run(parent_run_id).info.experiment_id
-    return list(client.search_runs([experiment], pages.children_filter(parent_run_id)))
+    return list(client.search_runs([experiment], pages.make_children_filter(parent_run_id)))
 
 
 def rows_of(uri: str) -> Counter:

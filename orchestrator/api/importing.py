@@ -48,7 +48,7 @@ def import_table(
     sweep.
     """
     from orchestrator.importing.table import ImportedRows, reset_index
-    from orchestrator.importing.verb import JudgingRules, import_rows, read_rows  # brings pandas
+    from orchestrator.importing.verb import ImportOptions, import_rows, read_rows  # imports pandas
 
     # Read the rows.
     if isinstance(table, str | Path):
@@ -56,7 +56,7 @@ def import_table(
     else:
         frame = reset_index(table)
         digest = hashlib.sha256(frame.to_csv(index=False).encode()).hexdigest()
-        rows = ImportedRows(frame=frame, source="a data frame", sha256=digest, place=lambda row: f"row {row + 1}")
+        rows = ImportedRows(frame=frame, source="a data frame", sha256=digest, locate=lambda row: f"row {row + 1}")
 
     # Write them as a sweep.
     selection = None if lengths is None else tuple(lengths)
@@ -65,7 +65,7 @@ def import_table(
         find_storage(storage) if storage is not None else find_default_storage(),
         name,
         console or make_console(),
-        JudgingRules(directions=metrics, lengths=selection, trained=tuple(trained), average=average, axis=axis),
+        ImportOptions(directions=metrics, lengths=selection, trained=tuple(trained), average=average, axis=axis),
         study=study,
         columns=columns,
         seed_column=seed_column,

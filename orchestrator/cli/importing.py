@@ -66,7 +66,7 @@ def import_results(
     # Read the rows of the table or of the other tool.
     if (table is None) == (source is None):
         raise UserError("give either TABLE or --from")
-    from orchestrator.importing.verb import JudgingRules, import_rows, read_directions, read_rows
+    from orchestrator.importing.verb import ImportOptions, import_rows, read_directions, read_rows
 
     directions = read_directions(metric)
     rows = read_rows(
@@ -85,7 +85,7 @@ def import_results(
         storage or find_default_storage(),
         name,
         console,
-        JudgingRules(
+        ImportOptions(
             directions=directions,
             lengths=_read_lengths("--lengths", lengths),
             trained=_read_lengths("--trained", trained) or (),

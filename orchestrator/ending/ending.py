@@ -192,7 +192,7 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     if spec.tracking.enabled:
         if publisher is None:
             publisher = Publisher()
-            publisher.follow(session.folder, spec.tracking)
+            publisher.start(session.folder, spec.tracking)
             publisher.begin_end()
         publisher.send_files()
         _record_attempt(session, spec, publisher.wait())

@@ -17,12 +17,12 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.scores import RecordedScores
 from search_spaces import Objective
 
-FORM = "imported"  # in place of the form in which a trainer computed a member
+FORM = "imported"  # `form` of imported members, which no trainer computed
 NOT_FAILED = -1  # the failure step of a member that did not fail
 
 
-class ImportedSweep:
-    """Writes imported results as a sweep.
+class ImportedSweepWriter:
+    """Writer of the ledger records and the curve files of an imported sweep.
 
     `configurations` are the fields of each configuration's record. A seed with a NaN among its judged values has
     diverged.
@@ -43,14 +43,14 @@ class ImportedSweep:
 
         Scores are computed from the written curves.
         """
-        # Configurations, packs and their evaluations.
+        # Write configurations, packs and their evaluations.
         ledger.append_all("configuration", self._configurations)
         packs = {f"{FORM}-{number}": group for number, group in enumerate(self._members.groups)}
-        ledger.append_all("pack", [self._pack(pack_id, group) for pack_id, group in packs.items()])
+        ledger.append_all("pack", [self._make_pack_fields(pack_id, group) for pack_id, group in packs.items()])
         for pack_id, group in packs.items():
-            ledger.append_all("evaluation", self._evaluations(ledger.folder, pack_id, group))
+            ledger.append_all("evaluation", self._write_evaluations(ledger.folder, pack_id, group))
 
-        # The ends of packs, then the scores.
+        # Write the ends of the packs, then the scores.
         ends = [
             {
                 "pack_id": pack_id,
@@ -68,25 +68,30 @@ class ImportedSweep:
             state.apply(record)
         return state
 
-    def _pack(self, pack_id: str, group: ImportedPack) -> dict[str, Any]:
+    def _make_pack_fields(self, pack_id: str, group: ImportedPack) -> dict[str, Any]:
+        """Return the fields of the ledger record of a pack."""
         return {
             "pack_id": pack_id,
             "structural_key": hashlib.sha256(repr(group.curves).encode()).hexdigest()[:12],
-            "members": self._names(group),
+            "members": self._member_ids(group),
             "steps": group.steps,
         }
 
-    def _names(self, group: ImportedPack) -> list[tuple[str, int]]:
+    def _member_ids(self, group: ImportedPack) -> list[tuple[str, int]]:
+        """Return (config_id, seed) of each member of a pack."""
         return [(self._configurations[number]["config_id"], seed) for number, seed in group.members]
 
-    def _evaluations(self, folder: Path, pack_id: str, group: ImportedPack) -> Iterator[dict[str, Any]]:
+    def _write_evaluations(self, folder: Path, pack_id: str, group: ImportedPack) -> Iterator[dict[str, Any]]:
         """Write the curves of a pack, a file for each step, and yield the record of each evaluation."""
-        names, failed_at = self._names(group), self._failed_at(group)
+        member_ids, failed_at = self._member_ids(group), self._find_failure_steps(group)
         for step, rows in ((int(str(step)), rows) for step, rows in group.rows.groupby("step", sort=True)):
+            # Write the curves of this step, indexed by member, average and metric.
             columns = tuple(rows[name].to_numpy() for name in ("member", "average", "metric", "length", "value"))
-            kinds = (names, self._results.averages, self._results.metrics)
-            file, sha256 = write_rows(folder, pack_id, step, kinds, columns)
-            loss = np.full(len(names), np.nan)
+            labels = (member_ids, self._results.averages, self._results.metrics)
+            file, sha256 = write_rows(folder, pack_id, step, labels, columns)
+
+            # Members without a row at this step have no loss, and only failures so far are recorded.
+            loss = np.full(len(member_ids), np.nan)
             loss[columns[0]] = rows["loss"]
             yield {
                 "pack_id": pack_id,
@@ -101,16 +106,19 @@ class ImportedSweep:
                 "compiled": None,
             }
 
-    def _failed_at(self, group: ImportedPack) -> np.ndarray[Any, Any]:
-        """Return for each member the first step with a judged NaN, NOT_FAILED without one at its last step."""
+    def _find_failure_steps(self, group: ImportedPack) -> np.ndarray[Any, Any]:
+        """Return each member's first step with a judged NaN, NOT_FAILED if its last step has none, (members,)."""
+        # Select the rows with a judged NaN.
         rows, objective = group.rows, self._objective
-        judged = rows[
+        nan_rows = rows[
             (rows["metric"] == self._results.metrics.index(objective.metric))
             & (rows["average"] == self._results.averages.index(objective.average))
             & rows["length"].isin(objective.lengths)
             & rows["value"].isna()
         ]
-        first, last = (judged.groupby("member")["step"].agg(how) for how in ("min", "max"))
+
+        # A member that recovered from a NaN before its last step has not failed.
+        first, last = (nan_rows.groupby("member")["step"].agg(statistic) for statistic in ("min", "max"))
         failed = first[last == group.steps]
         failed_at = np.full(len(group.members), NOT_FAILED, dtype=np.int64)
         failed_at[failed.index.to_numpy()] = failed.to_numpy()

@@ -19,7 +19,7 @@ from orchestrator.importing.table import Codes, Results
 from orchestrator.text.wording import counted, spans
 
 Missing = Literal["failed", "absent"]
-SHOWN = 3
+MAX_SHOWN = 3  # members in a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class ImportedPack:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedMembers:
-    """The packs of a table; `curves` and `last_steps` of each configuration; `notes` describe omitted rows."""
+    """The packs of a table, curves and last step of each configuration, all seeds, and notes on omitted rows."""
 
     groups: tuple[ImportedPack, ...]
     curves: tuple[Curves, ...]
@@ -63,38 +63,40 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     configuration without the judged metric.
     """
     rows = results.rows
-    last = _last_steps(results, metric, average)
-    rows, curves, kinds, notes = _measured_rows(results, last)
+    last = _find_last_steps(results, metric, average)
+    rows, curves, kinds, notes = _select_measured_rows(results, last)
 
     # Find the members with all of their last curves.
     seeds, seed = np.unique(rows["seed"].to_numpy(), return_inverse=True)
     code = rows["configuration"].to_numpy() * len(seeds) + seed
     at_last = rows["step"].to_numpy() == last[rows["configuration"].to_numpy()]
-    complete, counts = np.unique(code[at_last], return_counts=True)
-    wanted = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[kinds]
-    if (partial := counts < wanted[complete // len(seeds)]).any():
-        configuration, seed_index = divmod(int(complete[int(np.argmax(partial))]), len(seeds))
+    complete, value_counts = np.unique(code[at_last], return_counts=True)
+    expected_counts = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[kinds]
+    if (is_partial := value_counts < expected_counts[complete // len(seeds)]).any():
+        configuration, seed_index = divmod(int(complete[int(np.argmax(is_partial))]), len(seeds))
         raise UserError(
             _describe_gap(results, rows[at_last], configuration, int(seeds[seed_index]), curves[kinds[configuration]])
         )
-    lacking = np.setdiff1d(np.arange(len(last) * len(seeds)), complete)
-    if len(lacking) and missing is None:
-        raise UserError(_describe_lacking(results, lacking, code, seeds, last))
-    incomplete = {"failed": lacking, "absent": lacking[:0], None: lacking}[missing]
-    if missing == "absent" and len(lacking):
-        notes.append(f"{counted(len(lacking), 'member')} without a value at the last step left out")
 
-    # Packs of complete and of failed members, by measurements and last step.
+    # Handle the members without a value at the last step as `missing` says.
+    incomplete = np.setdiff1d(np.arange(len(last) * len(seeds)), complete)
+    if len(incomplete) and missing is None:
+        raise UserError(_describe_incomplete(results, incomplete, code, seeds, last))
+    failed = incomplete[:0] if missing == "absent" else incomplete
+    if missing == "absent" and len(incomplete):
+        notes.append(f"{counted(len(incomplete), 'member')} without a value at the last step left out")
+
+    # Make packs of complete and of failed members, by measurements and last step.
     groups = []
     rows = rows.assign(code=code)
-    for is_complete, codes in ((True, complete), (False, incomplete)):
+    for is_complete, codes in ((True, complete), (False, failed)):
         packs: dict[tuple[int, int], list[int]] = {}
         for index in codes.tolist():
             configuration = index // len(seeds)
             packs.setdefault((int(kinds[configuration]), int(last[configuration])), []).append(index)
-        for (kind, steps), of_pack in packs.items():
-            members = tuple((index // len(seeds), int(seeds[index % len(seeds)])) for index in of_pack)
-            pack_rows = _rows_of(rows, np.array(of_pack))
+        for (kind, steps), pack_codes in packs.items():
+            members = tuple((index // len(seeds), int(seeds[index % len(seeds)])) for index in pack_codes)
+            pack_rows = _select_members(rows, np.array(pack_codes))
             groups.append(
                 ImportedPack(members=members, curves=curves[kind], steps=steps, is_complete=is_complete, rows=pack_rows)
             )
@@ -107,27 +109,31 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     )
 
 
-def _last_steps(results: Results, metric: str, average: str) -> Codes:
+def _find_last_steps(results: Results, metric: str, average: str) -> Codes:
     """Return the last step of each configuration with the judged metric and average."""
-    for kind, name, known in (("metric", metric, results.metrics), ("average", average, results.averages)):
-        if name not in known:
-            raise UserError(f"{results.source}: no {kind} {name}; allowed: {', '.join(known)}")
+    # Check the names.
+    for kind, name, allowed in (("metric", metric, results.metrics), ("average", average, results.averages)):
+        if name not in allowed:
+            raise UserError(f"{results.source}: no {kind} {name}; allowed: {', '.join(allowed)}")
+
+    # Take the last step of each configuration's rows with this metric and average.
     rows = results.rows
     judged = (rows["metric"] == results.metrics.index(metric)) & (rows["average"] == results.averages.index(average))
     last = np.full(len(results.configurations), -1, dtype=np.int64)
     np.maximum.at(last, rows.loc[judged, "configuration"].to_numpy(), rows.loc[judged, "step"].to_numpy())
     if (last < 0).any():
-        lacking = results.describe(int(np.argmax(last < 0)))
-        raise UserError(f"{results.source}: {lacking}: no {metric} of the average {average}")
+        configuration = results.describe(int(np.argmax(last < 0)))
+        raise UserError(f"{results.source}: {configuration}: no {metric} of the average {average}")
     return last
 
 
-def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Curves], Codes, list[str]]:
+def _select_measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Curves], Codes, list[str]]:
     """Return the measured rows, the distinct curves, the curve index of each configuration, and notes.
 
     A row is measured if it is not after the last step of its configuration, and its cell (average, metric, length) has
     a row at the last step.
     """
+    # A code for each row's cell and configuration; those at the last step are measured.
     rows = results.rows
     lengths, length = np.unique(rows["length"].to_numpy(), return_inverse=True)
     shape = (len(results.averages), len(results.metrics), len(lengths))
@@ -145,9 +151,10 @@ def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Cu
         cells = measured[first:end] % np.prod(shape)
         if cells.tobytes() not in indices:
             indices[cells.tobytes()] = len(curves)
-            curves.append(_curves(results, lengths, np.unravel_index(cells, shape)))
+            curves.append(_make_curves(results, lengths, np.unravel_index(cells, shape)))
         kinds[number] = indices[cells.tobytes()]
 
+    # Count the other rows, by metric.
     notes = []
     if not is_measured.all():
         names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~is_measured]))
@@ -156,51 +163,58 @@ def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Cu
     return rows[is_measured], curves, kinds, notes
 
 
-def _curves(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any], ...]) -> Curves:
+def _make_curves(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any], ...]) -> Curves:
     """Return the curves with these cells; raises UserError if averages have different lengths of a metric."""
+    # Collect the lengths of each metric for each average.
     averages, metrics, length = cells
-    of_average = {
+    lengths_by_average = {
         int(a): {int(k): tuple(lengths[length[(averages == a) & (metrics == k)]].tolist()) for k in np.unique(metrics)}
         for a in np.unique(averages)
     }
-    first, *other_averages = of_average.items()
+
+    # All averages must have the lengths of the first.
+    first, *other_averages = lengths_by_average.items()
     for a, by_metric in other_averages:
-        for k, of_metric in by_metric.items():
-            if of_metric != first[1][k]:
+        for k, metric_lengths in by_metric.items():
+            if metric_lengths != first[1][k]:
                 names = f"{results.averages[first[0]]} and {results.averages[a]}"
-                text = f"{results.metrics[k]}: the averages {names} have other lengths at the last step"
-                raise UserError(f"{results.source}: {text}; allowed: the same for every average")
-    return Curves(averages=tuple(of_average), lengths=first[1])
+                text = f"{results.metrics[k]}: different lengths of the averages {names} at the last step"
+                raise UserError(f"{results.source}: {text}; allowed: the same lengths for every average")
+    return Curves(averages=tuple(lengths_by_average), lengths=first[1])
 
 
 def _describe_gap(results: Results, rows: pd.DataFrame, configuration: int, seed: int, curves: Curves) -> str:
-    """Return a message on a value that a member lacks; `rows` are those at the last steps."""
+    """Return a message on the first value that a member lacks; `rows` are those at the last steps."""
     member_rows = rows[(rows["configuration"] == configuration) & (rows["seed"] == seed)]
-    have = set(member_rows[["average", "metric", "length"]].itertuples(index=False, name=None))
+    present = set(member_rows[["average", "metric", "length"]].itertuples(index=False, name=None))
     cells = ((a, k, length) for a in curves.averages for k, lengths in curves.lengths.items() for length in lengths)
-    a, k, length = next(cell for cell in cells if cell not in have)
+    a, k, length = next(cell for cell in cells if cell not in present)
     member = f"{results.source}: {results.describe(configuration)}, seed {seed}"
-    lacks = f"no {results.metrics[k]} of the average {results.averages[a]} at length {length}"
-    return f"{member}: the last step, {member_rows['step'].iloc[0]}, has {lacks}, and other seeds have it"
+    missing = f"{results.metrics[k]} of the average {results.averages[a]} at length {length}"
+    return f"{member}: no {missing} at the last step, {member_rows['step'].iloc[0]}, unlike other seeds"
 
 
-def _describe_lacking(results: Results, lacking: Codes, code: Codes, seeds: Codes, last: Codes) -> str:
-    known, lines = set(code.tolist()), []
-    for index in lacking[:SHOWN].tolist():
+def _describe_incomplete(results: Results, incomplete: Codes, code: Codes, seeds: Codes, last: Codes) -> str:
+    """Return a message on members without a value at the last step, with the options for them."""
+    # List the first few, each with the reason.
+    codes_with_rows, lines = set(code.tolist()), []
+    for index in incomplete[:MAX_SHOWN].tolist():
         configuration, seed_index = divmod(index, len(seeds))
-        why = f"no row at its last step, {last[configuration]}" if index in known else "no row"
-        lines.append(f"{results.describe(configuration)}, seed {seeds[seed_index]}: {why}")
-    omitted = [f"and {len(lacking) - SHOWN:,} more"] if len(lacking) > SHOWN else []
-    count = f"{len(lacking):,} of {len(last) * len(seeds):,} members have no value at the last step"
+        reason = f"no row at its last step, {last[configuration]}" if index in codes_with_rows else "no row"
+        lines.append(f"{results.describe(configuration)}, seed {seeds[seed_index]}: {reason}")
+    omitted = [f"and {len(incomplete) - MAX_SHOWN:,} more"] if len(incomplete) > MAX_SHOWN else []
+
+    # Begin with their number.
+    count = f"{len(incomplete):,} of {len(last) * len(seeds):,} members have no value at the last step"
     count += f" ({len(last):,} configurations, seeds {spans(seeds.tolist())})"
     choice = "--missing failed counts them as failed seeds, --missing absent leaves them out"
     return f"{results.source}: {count}; {choice}:\n  " + "\n  ".join([*lines, *omitted])
 
 
-def _rows_of(rows: pd.DataFrame, codes: Codes) -> pd.DataFrame:
+def _select_members(rows: pd.DataFrame, codes: Codes) -> pd.DataFrame:
     """Return the rows of members, sorted by step, then by member, average, metric and length."""
     index = np.searchsorted(codes, rows["code"].to_numpy())
-    is_own = codes[np.minimum(index, len(codes) - 1)] == rows["code"].to_numpy()
-    wanted = rows[is_own].assign(member=index[is_own])
-    order = np.lexsort([wanted[name] for name in ("length", "metric", "average", "member", "step")])
-    return wanted.iloc[order]
+    is_selected = codes[np.minimum(index, len(codes) - 1)] == rows["code"].to_numpy()
+    selected = rows[is_selected].assign(member=index[is_selected])
+    order = np.lexsort([selected[name] for name in ("length", "metric", "average", "member", "step")])
+    return selected.iloc[order]

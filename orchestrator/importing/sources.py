@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.errors import UserError
-from orchestrator.importing.table import NO_LENGTH, VALUES, ImportedRows, plain, read_table
+from orchestrator.importing.table import NO_LENGTH, VALUES, ImportedRows, make_plain, read_table
+from orchestrator.text.wording import counted
 from search_spaces.grammar.values import has_password, store_problem
 from trainers.errors import nearest
 
@@ -25,26 +26,26 @@ KINDS = ("mlflow", "wandb", "tune")
 GROUPS = ("length", "metric", "average", "seed", "step")
 WANDB_STEP, TUNE_STEP = "_step", "training_iteration"
 CONFIG = "config."  # the prefix of settings in a history of Weights & Biases
-RESULTS, PARAMS = "result.json", "params.json"  # of each trial of Tune
-SHOWN = 5
+RESULTS, PARAMS = "result.json", "params.json"  # files in the folder of each Tune trial
+MAX_SHOWN_NAMES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """Logged values: `points` with columns run, name, step, value, place, and `settings` with a row for each run.
+    """Logged values: `points` with columns run, name, step, value, location, and `settings` with a row for each run.
 
-    The function `place` returns the location of a point in the source from its column `place`.
+    The function `locate` returns the location of a point in the source as text, from its column `location`.
     """
 
     points: pd.DataFrame
     settings: pd.DataFrame
     source: str
-    place: Callable[[int], str]
+    locate: Callable[[int], str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Naming:
-    """How names of logged values are parsed.
+    """The rules by which names of logged values are parsed.
 
     `pattern` is a regular expression for full names, with named groups of GROUPS. `metric` is the name of the metric if
     there is no group `metric`. `step` is the training step of all values, if each was logged at its length.
@@ -57,7 +58,7 @@ class Naming:
 
 
 def read_source(
-    kind: str, place: str, naming: Naming, *, experiment: str | None = None, step_column: str | None = None
+    kind: str, address: str, naming: Naming, *, experiment: str | None = None, step_column: str | None = None
 ) -> ImportedRows:
     """Return the rows of the results of a tool, `kind` mlflow, wandb or tune, at an address or path.
 
@@ -65,11 +66,11 @@ def read_source(
     """
     if kind == "mlflow":
         if experiment is None:
-            raise UserError(f"--from mlflow:{place}: needs --experiment")
-        if has_password(place):
-            raise UserError(f"--from mlflow:{place} {store_problem(place)}")
-        return read_mlflow(place, experiment, naming)
-    path = Path(place)
+            raise UserError(f"--from mlflow:{address}: needs --experiment NAME")
+        if has_password(address):
+            raise UserError(f"--from mlflow:{address} {store_problem(address)}")
+        return read_mlflow(address, experiment, naming)
+    path = Path(address)
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
     return (read_wandb if kind == "wandb" else read_tune)(path, naming, step_column)
@@ -80,46 +81,53 @@ def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> Im
 
     Its columns are `_step`, settings as `config.NAME`, and metrics; empty fields were not logged.
     """
+    # Read all files, and remember the table and row of each row.
     paths = sorted([*path.glob("*.csv"), *path.glob("*.parquet")]) if path.is_dir() else [path]
     if not paths:
-        raise UserError(f"{path}: no file that ends with .csv or .parquet")
+        raise UserError(f"{path}: no table in this folder; allowed: files that end with .csv or .parquet")
     tables = [read_table(path) for path in paths]
     frame = pd.concat([table.frame for table in tables], ignore_index=True)
-    places = [(table.place, row) for table in tables for row in range(len(table.frame))]
+    locations = [(table, row) for table in tables for row in range(len(table.frame))]
+
+    # Make a point of each metric in a row; rows without a metric logged something else, so no note counts them.
     step = step_column or WANDB_STEP
-    _refuse_missing(str(path), step, frame.columns)
-    names = [name for name in frame.columns if _pattern(naming).fullmatch(name)] or [step]
+    _require_step(str(path), step, frame.columns)
+    names = [name for name in frame.columns if _compile_pattern(naming).fullmatch(name)] or [step]
     points = frame.assign(run=range(len(frame))).melt(["run", step], names, "name", "value", ignore_index=True)
     points = points.rename(columns={step: "step"}).dropna(subset="value")
+
+    # Columns config.NAME are settings.
     settings = frame[[name for name in frame.columns if name.startswith(CONFIG)]]
     settings = settings.rename(columns=lambda name: name.removeprefix(CONFIG))
     log = Log(
-        points=points.assign(place=points["run"]),
+        points=points.assign(location=points["run"]),
         settings=settings,
         source=str(path),
-        place=lambda row: places[row][0](places[row][1]),
+        locate=lambda index: locations[index][0].locate(locations[index][1]),
     )
-    return replace(tidy_log(log, naming, list(frame.columns)), notes=())  # rows without metrics logged something else
+    return replace(tidy_log(log, naming, list(frame.columns)), notes=())
 
 
 def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> ImportedRows:
     """Return the rows of the trials in a Ray Tune folder: lines of result.json, settings of params.json."""
-    settings, points, places = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
+    settings, points, locations = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
+
+    # Read the settings and the lines of each trial.
     step = step_column or TUNE_STEP
     for run, file in enumerate(sorted(path.rglob(RESULTS))):
         params = file.with_name(PARAMS)
         settings.append(dict(iterate_leaves(_read_json(str(params), params.read_text() if params.exists() else ""))))
         for number, line in enumerate(file.read_text().splitlines(), start=1):
-            where = f"{file}:{number}"
-            values = dict(iterate_leaves(_read_json(where, line), separator="/"))
-            _refuse_missing(where, step, values)
-            points += [(run, name, values[step], value, len(places)) for name, value in values.items()]
-            places.append(where)
+            location = f"{file}:{number}"
+            values = dict(iterate_leaves(_read_json(location, line), separator="/"))
+            _require_step(location, step, values)
+            points += [(run, name, values[step], value, len(locations)) for name, value in values.items()]
+            locations.append(location)
     if not settings:
-        raise UserError(f"{path}: no {RESULTS} in any folder; allowed: the folder of a Ray Tune experiment")
-    frame = pd.DataFrame(points, columns=["run", "name", "step", "value", "place"])
+        raise UserError(f"{path}: no {RESULTS} in any subfolder; allowed: the folder of a Ray Tune experiment")
+    frame = pd.DataFrame(points, columns=["run", "name", "step", "value", "location"])
     return tidy_log(
-        Log(points=frame, settings=pd.DataFrame(settings), source=str(path), place=places.__getitem__), naming
+        Log(points=frame, settings=pd.DataFrame(settings), source=str(path), locate=locations.__getitem__), naming
     )
 
 
@@ -127,75 +135,79 @@ def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
     """Return the rows of the runs of an MLflow experiment, with parameters as settings."""
     from orchestrator.tracking.runs import read_runs
 
-    pattern = _pattern(naming)
-    settings, points, places = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
-    names = set[str]()
+    # Read the runs, and of each only the metrics that match.
+    pattern = _compile_pattern(naming)
+    settings, points, locations = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
+    metric_names = set[str]()
     for run, logged in enumerate(read_runs(uri, experiment, lambda name: bool(pattern.fullmatch(name)))):
         settings.append({key: parse_value(value) for key, value in logged.params.items()})
-        names |= logged.names
+        metric_names |= logged.names
         for name, step, value in logged.points:
-            points.append((run, name, step, value, len(places)))
-            places.append(f"run {logged.run_id}: {name} at step {step}")
-    frame = pd.DataFrame(points, columns=["run", "name", "step", "value", "place"])
+            points.append((run, name, step, value, len(locations)))
+            locations.append(f"run {logged.run_id}: {name} at step {step}")
+
+    # Make rows of their points.
+    frame = pd.DataFrame(points, columns=["run", "name", "step", "value", "location"])
     source = f"{uri} ({experiment})"
-    log = Log(points=frame, settings=pd.DataFrame(settings), source=source, place=places.__getitem__)
-    return tidy_log(log, naming, sorted(names))
+    log = Log(points=frame, settings=pd.DataFrame(settings), source=source, locate=locations.__getitem__)
+    return tidy_log(log, naming, sorted(metric_names))
 
 
-def tidy_log(log: Log, naming: Naming, known: list[str] | None = None) -> ImportedRows:
+def tidy_log(log: Log, naming: Naming, logged_names: list[str] | None = None) -> ImportedRows:
     """Return logged values as rows of a tidy table; values whose names do not match are left out.
 
     Without a group `length`, values were logged at their lengths if their step is known otherwise (group `step` or
-    `naming.step`); else metrics have no lengths. `known` are all names for the message. Raises UserError if no name
-    matches.
+    `naming.step`); else metrics have no lengths. `logged_names` are all names in the source, for the message. Raises
+    UserError if no name matches.
     """
-    pattern = _pattern(naming)
+    # Select the points whose names match.
+    pattern = _compile_pattern(naming)
     codes, names = pd.factorize(log.points["name"])
-    parts = [pattern.fullmatch(str(name)) for name in names]
-    if not any(parts):
-        all_names = known if known is not None else [str(name) for name in names]
-        listing = ", ".join(all_names[:SHOWN]) + (
-            f" and {len(all_names) - SHOWN} more" if len(all_names) > SHOWN else ""
+    matches = [pattern.fullmatch(str(name)) for name in names]
+    if not any(matches):
+        all_names = logged_names if logged_names is not None else [str(name) for name in names]
+        listing = ", ".join(all_names[:MAX_SHOWN_NAMES]) + (
+            f" and {len(all_names) - MAX_SHOWN_NAMES} more" if len(all_names) > MAX_SHOWN_NAMES else ""
         )
-        raise UserError(f"--pattern {naming.pattern}: matches no name of {log.source}; its names: {listing or 'none'}")
-    points = log.points[[parts[code] is not None for code in codes]].reset_index(drop=True)
+        raise UserError(f"--pattern {naming.pattern}: matches no name in {log.source}; its names: {listing or 'none'}")
+    points = log.points[[matches[code] is not None for code in codes]].reset_index(drop=True)
     codes, names = pd.factorize(points["name"])
 
-    # Settings, renamed if another column has the name.
+    # Take the settings of each point's run; a setting with the name of another column is renamed.
     runs = points["run"].to_numpy()
     settings = log.settings.rename(columns={naming.seed_column: "seed"})
     settings = settings.rename(columns={name: f"config_{name}" for name in set(VALUES) - {"seed"}})
-    frame = settings.map(plain).take(runs).reset_index(drop=True)
+    frame = settings.map(make_plain).take(runs).reset_index(drop=True)
 
-    # The parts of the names.
+    # Read metric, average, length, seed and step from the names, or from the step of each point.
     groups = pattern.groupindex
     for group in groups:
-        of_name = [pattern.fullmatch(str(name))[group] for name in names]  # type: ignore[index]  # they match
-        frame[group] = pd.Series(of_name, dtype=object).take(codes).to_numpy()
+        texts = [pattern.fullmatch(str(name))[group] for name in names]  # type: ignore[index]  # all match
+        frame[group] = pd.Series(texts, dtype=object).take(codes).to_numpy()
     if "metric" not in groups:
         frame["metric"] = naming.metric
-    logged_at = "length" if "length" not in groups and ("step" in groups or naming.step is not None) else "step"
-    if logged_at not in groups:
-        frame[logged_at] = points["step"]
+    step_meaning = "length" if "length" not in groups and ("step" in groups or naming.step is not None) else "step"
+    if step_meaning not in groups:
+        frame[step_meaning] = points["step"]
     if naming.step is not None:
         frame["step"] = naming.step
     if "length" not in frame:
         frame["length"] = NO_LENGTH
     frame["value"] = points["value"].replace("null", float("nan"))
-    without = sorted(set(range(len(log.settings))) - set(runs.tolist()))
+    omitted_runs = len(set(range(len(log.settings))) - set(runs.tolist()))
     return ImportedRows(
         frame=frame,
         source=log.source,
         sha256=hashlib.sha256(pd.util.hash_pandas_object(frame).to_numpy().tobytes()).hexdigest(),
-        place=lambda row: log.place(int(points["place"].iloc[row])),
-        notes=(f"{len(without)} runs without a matching metric left out",) if without else (),
+        locate=lambda row: log.locate(int(points["location"].iloc[row])),
+        notes=(f"{counted(omitted_runs, 'run')} without a matching metric left out",) if omitted_runs else (),
     )
 
 
-def iterate_leaves(tree: Mapping[str, Any], above: str = "", separator: str = ".") -> Iterator[tuple[str, Any]]:
+def iterate_leaves(tree: Mapping[str, Any], prefix: str = "", separator: str = ".") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of nested mappings as (key, value): {"a": {"b": 1}} -> ("a.b", 1)."""
     for key, value in tree.items():
-        name = f"{above}{separator}{key}" if above else str(key)
+        name = f"{prefix}{separator}{key}" if prefix else str(key)
         if isinstance(value, Mapping) and value:
             yield from iterate_leaves(value, name, separator)
         else:
@@ -204,9 +216,9 @@ def iterate_leaves(tree: Mapping[str, Any], above: str = "", separator: str = ".
 
 def parse_value(text: str) -> Any:
     """Return the number, boolean or text that a text represents; None for "None" and "null"."""
-    known = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
-    if text in known:
-        return known[text]
+    constants = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
+    if text in constants:
+        return constants[text]
     for kind in (int, float):
         try:
             return kind(text)
@@ -215,31 +227,33 @@ def parse_value(text: str) -> Any:
     return text
 
 
-def _pattern(naming: Naming) -> re.Pattern[str]:
+def _compile_pattern(naming: Naming) -> re.Pattern[str]:
     """Return the compiled pattern. Raises UserError if it is invalid or has other groups."""
     try:
         pattern = re.compile(naming.pattern)
     except re.error as error:
-        raise UserError(f"--pattern {naming.pattern}: is not a regular expression: {error}") from None
-    if wrong := [name for name in pattern.groupindex if name not in GROUPS]:
-        hint = nearest(wrong[0], GROUPS)
-        text = f"--pattern {naming.pattern}: group {wrong[0]}; allowed: {', '.join(GROUPS)}"
+        raise UserError(f"--pattern {naming.pattern}: not a regular expression: {error}") from None
+    if unknown := [name for name in pattern.groupindex if name not in GROUPS]:
+        hint = nearest(unknown[0], GROUPS)
+        text = f"--pattern {naming.pattern}: unknown group {unknown[0]}; allowed: {', '.join(GROUPS)}"
         raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
     return pattern
 
 
-def _refuse_missing(source: str, name: str, known: Any) -> None:
-    if name not in known:
-        hint = nearest(name, map(str, known))
-        text = f"{source}: no {name}, the training step; choose another by --step-column"
+def _require_step(source: str, name: str, columns: Collection[Any]) -> None:
+    """Raise UserError if the column with the training step is missing."""
+    if name not in columns:
+        hint = nearest(name, map(str, columns))
+        text = f"{source}: no column {name} with the training step; choose another by --step-column"
         raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
 
 
-def _read_json(where: str, text: str) -> dict[str, Any]:
+def _read_json(location: str, text: str) -> dict[str, Any]:
+    """Return a JSON object. Raises UserError with the location for any other text."""
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise UserError(f"{where}: cannot be read as JSON: {error}") from None
+        raise UserError(f"{location}: cannot be read as JSON: {error}") from None
     if not isinstance(value, dict):
-        raise UserError(f"{where}: is not a JSON object")
+        raise UserError(f"{location}: not a JSON object")
     return value

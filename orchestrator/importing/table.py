@@ -28,10 +28,10 @@ from trainers.errors import nearest
 
 REQUIRED = ("seed", "step", "metric", "value")
 VALUES = (*REQUIRED, "length", "average", "loss")
-CURVES_COLUMNS = {"config_id", "number"}  # of curves.parquet, which are no settings
+CURVES_COLUMNS = {"config_id", "number"}  # columns of curves.parquet that are not settings
 RAW = "raw"  # the average of a table without averages
 NO_LENGTH = 1  # the length of a metric without lengths
-LARGEST = 2**53  # of steps and lengths: larger floating-point numbers are not exact
+MAX_INTEGER = 2**53  # for steps and lengths; larger floating-point numbers are not exact
 
 Codes = npt.NDArray[np.int64]
 
@@ -40,14 +40,14 @@ Codes = npt.NDArray[np.int64]
 class ImportedRows:
     """Rows as they were read: a frame with an index from 0, its source and SHA-256.
 
-    `place` returns the location of a row as text. `blank_is_nan`: a missing value is a recorded NaN. `notes` describe
+    `locate` returns the location of a row as text. `blank_is_nan`: a missing value is a recorded NaN. `notes` describe
     omissions.
     """
 
     frame: pd.DataFrame
     source: str
     sha256: str
-    place: Callable[[int], str]
+    locate: Callable[[int], str]
     blank_is_nan: bool = True
     notes: tuple[str, ...] = ()
 
@@ -93,7 +93,7 @@ def read_table(path: Path) -> ImportedRows:
         frame=frame,
         source=str(path),
         sha256=hashlib.sha256(content).hexdigest(),
-        place=lambda row: f"{path}:{row + 2}" if is_csv else f"{path}: row {row + 1}",
+        locate=lambda row: f"{path}:{row + 2}" if is_csv else f"{path}: row {row + 1}",
         blank_is_nan=not is_csv,
     )
 
@@ -121,34 +121,41 @@ def check_rows(
     `columns` are those with settings, by default all without another meaning. `step` is the step of every row, for a
     table without this column. Raises UserError, with the row, for a value that is missing, not a number, or repeated.
     """
+    # Find the columns.
     frame = raw.frame.rename(columns={seed_column: "seed"}) if seed_column in raw.frame else raw.frame
     if step is not None:
         if "step" in frame:
             raise UserError(f"--step {step}: {raw.source} has a column step; leave the option out")
         frame = frame.assign(step=step)
-    chosen = _settings(raw, frame, columns, seed_column)
+    chosen = _choose_settings(raw, frame, columns, seed_column)
     if not len(frame):
         raise UserError(f"{raw.source}: no rows")
 
-    # Numbers, and names as indices.
-    rows = pd.DataFrame({"seed": _integers(raw, frame, "seed", LARGEST_SEED), "step": _integers(raw, frame, "step")})
-    metric, metrics = _names(raw, frame, "metric")
-    average, averages = _names(raw, frame, "average") if "average" in frame else (np.zeros_like(metric), (RAW,))
-    configuration, settings = _configurations(frame[chosen])
-    rows = rows.assign(
-        configuration=configuration,
-        metric=metric,
-        average=average,
-        length=_lengths(raw, frame, metric),
-        value=_numbers(raw, frame, "value"),
-        loss=_numbers(raw, frame, "loss", blank=True) if "loss" in frame else np.float32(np.nan),
+    # Read the numbers, and the names as indices.
+    seeds, steps = _read_integers(raw, frame, "seed", LARGEST_SEED), _read_integers(raw, frame, "step")
+    metric, metrics = _read_names(raw, frame, "metric")
+    average, averages = _read_names(raw, frame, "average") if "average" in frame else (np.zeros_like(metric), (RAW,))
+    configuration, settings = _number_configurations(frame[chosen])
+    rows = pd.DataFrame(
+        {
+            "seed": seeds,
+            "step": steps,
+            "configuration": configuration,
+            "metric": metric,
+            "average": average,
+            "length": _read_lengths(raw, frame, metric),
+            "value": _read_numbers(raw, frame, "value"),
+            "loss": _read_numbers(raw, frame, "loss", allow_blank=True) if "loss" in frame else np.float32(np.nan),
+        }
     )
 
-    # Settings that all configurations share are fixed.
-    keys = dict(zip(chosen, _keys(raw.source, chosen), strict=True))
+    # Separate the settings that all configurations share: they are fixed values of the sweep.
+    keys = dict(zip(chosen, _make_keys(raw.source, chosen), strict=True))
     first = settings[0]
     shared = {
-        name for name in chosen if all(name in values and _same(values[name], first.get(name)) for values in settings)
+        name
+        for name in chosen
+        if all(name in values and _is_same(values[name], first.get(name)) for values in settings)
     }
     results = Results(
         rows=rows,
@@ -163,35 +170,38 @@ def check_rows(
     return results
 
 
-def _settings(raw: ImportedRows, frame: pd.DataFrame, columns: Sequence[str] | None, seed_column: str) -> list[str]:
+def _choose_settings(
+    raw: ImportedRows, frame: pd.DataFrame, columns: Sequence[str] | None, seed_column: str
+) -> list[str]:
     """Return the columns with settings. Raises UserError for columns that are missing."""
+    # Every required column must be there; suggest a similar name, or the option that replaces the column.
     known = [str(name) for name in frame.columns]
     for name in (*REQUIRED, *(columns or ())):
         if name not in known:
-            missing = f"column {seed_column if name == 'seed' else name}"
+            missing = seed_column if name == "seed" else name
             hint = nearest(name, known)
-            text = f"{raw.source}: no {missing}; its columns: {', '.join(map(str, raw.frame.columns))}"
+            text = f"{raw.source}: no column {missing}; its columns: {', '.join(map(str, raw.frame.columns))}"
             text += f"; did you mean {hint}?" if hint else ""
             option = {"seed": "--seed-column NAME", "step": "--step NUMBER for all rows"}.get(name)
             raise UserError(text + (f"; or give {option}" if option else ""))
-    written_here = CURVES_COLUMNS if set(known) >= CURVES_COLUMNS else set()
+
+    # All other columns are settings, unless `columns` names them.
+    own_columns = CURVES_COLUMNS if set(known) >= CURVES_COLUMNS else set()
     chosen = (
-        [name for name in known if name not in VALUES and name not in written_here]
-        if columns is None
-        else list(columns)
+        [name for name in known if name not in VALUES and name not in own_columns] if columns is None else list(columns)
     )
-    if wrong := [name for name in chosen if name in VALUES]:
-        raise UserError(f"--columns: {wrong[0]} is not a setting; allowed: other columns than {', '.join(VALUES)}")
+    if values := [name for name in chosen if name in VALUES]:
+        raise UserError(f"--columns: {values[0]} is not a setting; allowed: columns other than {', '.join(VALUES)}")
     return chosen
 
 
-def _keys(source: str, names: Sequence[str]) -> list[str]:
+def _make_keys(source: str, names: Sequence[str]) -> list[str]:
     """Return the dotted keys of settings: their names with invalid characters replaced by _."""
     keys = [re.sub(r"[^\w.-]|^\.+|\.+$|(?<=\.)\.", "_", name) for name in names]
     for name, key in zip(names, keys, strict=True):
         other = next((n for n, k in zip(names, keys, strict=True) if n != name and f"{key}.".startswith(f"{k}.")), None)
         if other is not None:
-            raise UserError(f"{source}: columns {other} and {name} would have the same key; choose by --columns")
+            raise UserError(f"{source}: columns {other} and {name} would have the same key; choose one by --columns")
     return keys
 
 
@@ -201,83 +211,96 @@ def _refuse(raw: ImportedRows, wrong: npt.NDArray[np.bool_], column: str, values
         row = int(np.argmax(wrong))
         value = values.iloc[row]
         problem = "is empty" if _is_blank(value) else f"is {value!r}"
-        raise UserError(f"{raw.place(row)}: {column}: {problem}; allowed: {allowed}")
+        raise UserError(f"{raw.locate(row)}: {column}: {problem}; allowed: {allowed}")
 
 
 def _to_numbers(values: pd.Series[Any]) -> npt.NDArray[np.float64]:
     """Return values as numbers, NaN for anything else, also for booleans."""
     if values.dtype == bool:
         return np.full(len(values), np.nan)
-    plain = values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
-    return pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    values = values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
+    return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _integers(raw: ImportedRows, frame: pd.DataFrame, column: str, most: int = LARGEST, least: int = 0) -> Codes:
+def _read_integers(
+    raw: ImportedRows, frame: pd.DataFrame, column: str, maximum: int = MAX_INTEGER, minimum: int = 0
+) -> Codes:
+    """Return the whole numbers in a column. Raises UserError for the first other value."""
     numbers = _to_numbers(frame[column])
-    wrong = ~((numbers >= least) & (numbers <= most) & (numbers == np.floor(numbers)))
-    _refuse(raw, wrong, column, frame[column], f"a whole number from {least} to {most}")
+    wrong = ~((numbers >= minimum) & (numbers <= maximum) & (numbers == np.floor(numbers)))
+    _refuse(raw, wrong, column, frame[column], f"a whole number from {minimum} to {maximum}")
     return numbers.astype(np.int64)
 
 
-def _lengths(raw: ImportedRows, frame: pd.DataFrame, metric: Codes) -> Codes:
+def _read_lengths(raw: ImportedRows, frame: pd.DataFrame, metric: Codes) -> Codes:
     """Return the length of each row; a metric whose lengths are all empty is a curve of one point."""
     if "length" not in frame:
         return np.full(len(frame), NO_LENGTH, dtype=np.int64)
     has_length = np.zeros(metric.max() + 1, dtype=bool)
     has_length[metric[frame["length"].notna().to_numpy()]] = True
     filled = frame["length"].astype(object).where(has_length[metric], NO_LENGTH) if not has_length.all() else None
-    return _integers(raw, frame if filled is None else frame.assign(length=filled), "length", least=1)
+    return _read_integers(raw, frame if filled is None else frame.assign(length=filled), "length", minimum=1)
 
 
-def _numbers(raw: ImportedRows, frame: pd.DataFrame, column: str, *, blank: bool = False) -> npt.NDArray[np.float32]:
-    """Return the values of a column as float32, NaN for "nan" and, if `blank`, for empty fields."""
+def _read_numbers(
+    raw: ImportedRows, frame: pd.DataFrame, column: str, *, allow_blank: bool = False
+) -> npt.NDArray[np.float32]:
+    """Return the values of a column as float32, NaN for "nan" and, if `allow_blank`, for empty fields."""
+    # A field that is no number is allowed if it says nan, or is empty and may be.
     values = frame[column]
     numbers = _to_numbers(values)
     missing = np.isnan(numbers)
     if missing.any():
         blanks = values.isna().to_numpy()
         texts = values[missing & ~blanks].astype(str).str.strip().str.lower()
-        written = np.zeros(len(values), dtype=bool)
-        written[np.flatnonzero(missing & ~blanks)] = texts.isin(("nan", "-nan")).to_numpy()
-        allowed = blanks & (blank or raw.blank_is_nan) | written
+        is_nan_text = np.zeros(len(values), dtype=bool)
+        is_nan_text[np.flatnonzero(missing & ~blanks)] = texts.isin(("nan", "-nan")).to_numpy()
+        allowed = blanks & (allow_blank or raw.blank_is_nan) | is_nan_text
         _refuse(raw, missing & ~allowed, column, values, "a number, or nan for a seed that diverged")
+
+    # Curves are stored as float32, so a finite number must stay finite.
     with np.errstate(over="ignore"):
         single = numbers.astype(np.float32)
-    _refuse(raw, np.isinf(single) & np.isfinite(numbers), column, values, "a number that 32 bits can hold")
+    _refuse(raw, np.isinf(single) & np.isfinite(numbers), column, values, "a number within the range of float32")
     return single
 
 
-def _names(raw: ImportedRows, frame: pd.DataFrame, column: str) -> tuple[Codes, tuple[str, ...]]:
+def _read_names(raw: ImportedRows, frame: pd.DataFrame, column: str) -> tuple[Codes, tuple[str, ...]]:
+    """Return the index of each row's name in a column, and the distinct names. Raises UserError for an empty field."""
     codes, names = pd.factorize(frame[column])
     _refuse(raw, codes < 0, column, frame[column], "a name")
     return codes.astype(np.int64), tuple(str(name) for name in names)
 
 
-def _configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str, Any]]]:
+def _number_configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str, Any]]]:
     """Return the configuration index of each row, in order of appearance, and the settings of each configuration."""
-    code, names, of_column = np.zeros(len(columns), dtype=np.int64), dict[str, list[Any]](), dict[str, Codes]()
+    # Combine the columns into one code for each row, compacted after each column so that it cannot overflow.
+    code, distinct, column_codes = np.zeros(len(columns), dtype=np.int64), dict[str, list[Any]](), dict[str, Codes]()
     for name, values in columns.items():
-        settled = values.map(plain) if values.dtype == object else values
-        of_column[str(name)], known = pd.factorize(settled)
-        names[str(name)] = _plain_values(known, settled)
-        code = pd.factorize(code * (len(known) + 1) + of_column[str(name)] + 1)[0].astype(np.int64)
-    rows = np.unique(code, return_index=True)[1]
-    settings = [
-        {name: names[name][codes[row]] for name, codes in of_column.items() if codes[row] >= 0} for row in rows.tolist()
+        settings = values.map(make_plain) if values.dtype == object else values
+        column_codes[str(name)], uniques = pd.factorize(settings)
+        distinct[str(name)] = _make_plain_values(uniques, settings)
+        code = pd.factorize(code * (len(uniques) + 1) + column_codes[str(name)] + 1)[0].astype(np.int64)
+
+    # Read the settings of each configuration from its first row.
+    first_rows = np.unique(code, return_index=True)[1]
+    configurations = [
+        {name: distinct[name][codes[row]] for name, codes in column_codes.items() if codes[row] >= 0}
+        for row in first_rows.tolist()
     ]
-    return code, settings
+    return code, configurations
 
 
-def _plain_values(known: Any, values: pd.Series[Any]) -> list[Any]:
+def _make_plain_values(uniques: Any, values: pd.Series[Any]) -> list[Any]:
     """Return distinct values for JSON; integers that missing values made floats become integers again."""
-    different = [plain(value) for value in known.tolist()]
-    numbers = [value for value in different if isinstance(value, float)]
-    if numbers and len(numbers) == len(different) and values.isna().any() and all(map(float.is_integer, numbers)):
+    plain_values = [make_plain(value) for value in uniques.tolist()]
+    numbers = [value for value in plain_values if isinstance(value, float)]
+    if numbers and len(numbers) == len(plain_values) and values.isna().any() and all(map(float.is_integer, numbers)):
         return [int(value) for value in numbers]
-    return different
+    return plain_values
 
 
-def plain(value: Any) -> Any:
+def make_plain(value: Any) -> Any:
     """Return a setting as number, boolean or text, None if it is missing; lists and mappings as JSON text."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
@@ -289,27 +312,34 @@ def plain(value: Any) -> Any:
 
 
 def _is_blank(value: Any) -> bool:
+    """Return whether a field is missing."""
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value))
 
 
-def _same(value: Any, other: Any) -> bool:
+def _is_same(value: Any, other: Any) -> bool:
+    """Return whether two settings are equal and of one type: 1, 1.0 and True are different."""
     return type(value) is type(other) and bool(value == other)
 
 
 def _refuse_repeated(raw: ImportedRows, results: Results) -> None:
     """Raise UserError if two rows have the same configuration, seed, step, average, metric and length."""
+    # Combine the columns into one code for each row.
     columns = ["configuration", "seed", "step", "average", "metric", "length"]
     code = np.zeros(len(results.rows), dtype=np.int64)
     for name in columns:
-        part, known = pd.factorize(results.rows[name])
-        code, _ = pd.factorize(code * len(known) + part)
+        part, uniques = pd.factorize(results.rows[name])
+        code, _ = pd.factorize(code * len(uniques) + part)
+
+    # Name the first row whose code another row had before.
     first = np.unique(code, return_index=True)[1]
     if len(first) < len(code):
         is_first = np.zeros(len(code), dtype=bool)
         is_first[first] = True
         row = int(np.argmax(~is_first))
-        before = int(np.argmax(code == code[row]))
+        earlier_row = int(np.argmax(code == code[row]))
         index = {name: int(results.rows[name].iloc[row]) for name in columns}
         cell = f"{results.metrics[index['metric']]} of {results.averages[index['average']]} at length {index['length']}"
         member = f"{results.describe(index['configuration'])}, seed {index['seed']}, step {index['step']}"
-        raise UserError(f"{raw.place(row)}: repeats {raw.place(before)}: {member}, {cell}; allowed: one value each")
+        raise UserError(
+            f"{raw.locate(row)}: repeats {raw.locate(earlier_row)}: {member}, {cell}; allowed: one row each"
+        )

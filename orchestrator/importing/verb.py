@@ -17,7 +17,7 @@ from orchestrator.addresses import address_or_path
 from orchestrator.code.provenance import provenance
 from orchestrator.ending.ending import Outcome, record_end
 from orchestrator.errors import UserError
-from orchestrator.importing.folder import ImportedSweep
+from orchestrator.importing.folder import ImportedSweepWriter
 from orchestrator.importing.members import ImportedMembers, Missing, group_members
 from orchestrator.importing.sources import KINDS, Naming, read_source
 from orchestrator.importing.table import ImportedRows, Results, check_rows, read_table
@@ -36,16 +36,17 @@ from search_spaces.grammar.validate import build_spec
 from trainers.errors import nearest
 
 DIRECTIONS = ("maximize", "minimize")
-NO_DIRECTION = "none"  # of a metric that --metric does not name
+UNTRAINED_NOTE = "no --trained: every length except the selection lengths counts as a test length"
+NO_DIRECTION = "none"  # for metrics that no --metric option names
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgingRules:
-    """How imported results are judged.
+class ImportOptions:
+    """The objective and the trained lengths of imported results.
 
-    `directions` are the better directions by metric; the first metric is the objective's. `lengths` are the selection
-    lengths, None if the metric has only one. `trained` are the trained lengths. `average` is the judged weight average,
-    None if there is only one. `axis` is the unit of lengths, None if unknown.
+    `directions` says by metric whether it is maximized or minimized; the first metric is the objective's. `lengths` are
+    the selection lengths, None if the metric has only one. `trained` are the trained lengths. `average` is the judged
+    weight average, None if there is only one. `axis` is the unit of lengths, None if unknown.
     """
 
     directions: Mapping[str, str]
@@ -79,17 +80,17 @@ def read_rows(
     step: int | None = None,
 ) -> ImportedRows:
     """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" by a pattern of names."""
-    kind, mark, place = table.partition(":")
-    if not mark or kind not in KINDS:
-        options = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
-        if useless := [option for option, value in options.items() if value is not None]:
+    kind, colon, source = table.partition(":")
+    if not colon or kind not in KINDS:
+        source_options = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
+        if refused := [option for option, value in source_options.items() if value is not None]:
             allowed = ", ".join(f"{name}:..." for name in KINDS)
-            raise UserError(f"{useless[0]}: not allowed for the tidy table {table}; only with --from {allowed}")
+            raise UserError(f"{refused[0]}: not allowed with the table {table}; allowed with --from {allowed}")
         return read_table(Path(table))
     if pattern is None:
         raise UserError(f"--from {table}: needs --pattern, such as 'accuracy/length_(?P<length>\\d+)'")
     naming = Naming(pattern=pattern, metric=metric, seed_column=seed_column, step=step)
-    return read_source(kind, place, naming, experiment=experiment, step_column=step_column)
+    return read_source(kind, source, naming, experiment=experiment, step_column=step_column)
 
 
 def import_rows(
@@ -97,7 +98,7 @@ def import_rows(
     storage: Path,
     name: str,
     console: Console,
-    judging: JudgingRules,
+    options: ImportOptions,
     *,
     study: str | None = None,
     columns: Sequence[str] | None = None,
@@ -112,25 +113,25 @@ def import_rows(
     """
     # Check the rows: metrics, members and judged lengths.
     results = check_rows(rows, columns=columns, seed_column=seed_column, step=step)
-    metric, average = next(iter(judging.directions)), _judged_average(results, judging)
+    metric, average = next(iter(options.directions)), _choose_average(results, options)
     members = group_members(results, metric, average, missing)
-    lengths = _judged_lengths(results, members, metric, judging)
-    if unknown := [metric for metric in judging.directions if metric not in results.metrics]:
-        known = ", ".join(results.metrics)
-        raise UserError(f"--metric {unknown[0]}: not in {results.source}; allowed: {known}")
+    lengths = _choose_lengths(results, members, metric, options)
+    if unknown := [metric for metric in options.directions if metric not in results.metrics]:
+        allowed = ", ".join(results.metrics)
+        raise UserError(f"--metric {unknown[0]}: not in {results.source}; allowed: {allowed}")
 
-    # The first record of the ledger, as in a run, with the source of the rows.
+    # Make the first record of the ledger as `run_sweep` does, with the source of the rows as provenance.
     objective = {
         "metric": metric,
         "average": average,
         "lengths": list(lengths),
-        "direction": judging.directions[metric],
+        "direction": options.directions[metric],
     }
-    spec = _specification(results, members, judging, objective, {"name": name, "study": study or name})
+    spec = _build_spec(results, members, options, objective, {"name": name, "study": study or name})
     first: dict[str, Any] = {
         "name": spec.name,
         "study": spec.study,
-        "spec": {**spec.resolved(), "seeds": _common_seeds(members)},
+        "spec": {**spec.resolved(), "seeds": _list_common_seeds(members)},
         "spec_hash": spec.spec_hash,
         "provenance": {
             **provenance(),
@@ -138,13 +139,13 @@ def import_rows(
         },
     }
 
-    # Write the sweep; remove the folder if that fails.
-    configurations, folder = _configurations(results, members, judging), storage / spec.name
+    # Write the sweep; remove the folder if writing fails.
+    configurations, folder = _make_configuration_fields(results, members, options), storage / spec.name
     fetch_sweep(folder)
     with create_ledger(folder, first) as ledger, Interrupts() as interrupts:
         try:
             write_spec(first["spec"], folder)
-            state = ImportedSweep(results, members, configurations, spec.objective).write(ledger)
+            state = ImportedSweepWriter(results, members, configurations, spec.objective).write(ledger)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -153,7 +154,7 @@ def import_rows(
             console,
             f"imported {len(results.rows):,} rows of {results.source} to {address_or_path(folder.resolve())}: {counts}",
         )
-        untrained = () if judging.trained else ("no --trained, so all but the selection lengths count as test lengths",)
+        untrained = () if options.trained else (UNTRAINED_NOTE,)
         for note in (*rows.notes, *members.notes, *untrained):
             say(console, f"note: {note}")
         record_end(ledger, state, interrupts)
@@ -161,52 +162,53 @@ def import_rows(
     return Outcome(folder=folder, status=str(state.ended), exit_code=0)
 
 
-def _judged_average(results: Results, judging: JudgingRules) -> str:
-    if judging.average is None and len(results.averages) > 1:
-        raise UserError(f"{results.source}: several averages; choose by --average: {', '.join(results.averages)}")
-    return judging.average or results.averages[0]
+def _choose_average(results: Results, options: ImportOptions) -> str:
+    """Return the judged average. Raises UserError if there are several and the options name none."""
+    if options.average is None and len(results.averages) > 1:
+        raise UserError(f"{results.source}: several averages; choose one by --average: {', '.join(results.averages)}")
+    return options.average or results.averages[0]
 
 
-def _judged_lengths(results: Results, members: ImportedMembers, metric: str, judging: JudgingRules) -> tuple[int, ...]:
+def _choose_lengths(results: Results, members: ImportedMembers, metric: str, options: ImportOptions) -> tuple[int, ...]:
     """Return the lengths of the objective. Raises UserError for a length that a configuration lacks."""
     index = results.metrics.index(metric)
     for configuration, curves in enumerate(members.curves):
-        known = curves.lengths[index]
-        if judging.lengths is None and len(known) > 1:
+        lengths = curves.lengths[index]
+        if options.lengths is None and len(lengths) > 1:
             raise UserError(
-                f"{results.source}: {metric} has lengths {spans(known)}; choose selection lengths by --lengths"
+                f"{results.source}: {metric} has lengths {spans(lengths)}; choose selection lengths by --lengths"
             )
-        if lacking := sorted(set(judging.lengths or ()) - set(known)):
-            which = f"{results.describe(configuration)} has no {metric} at length {lacking[0]}"
-            raise UserError(f"--lengths: {results.source}: {which}; allowed: {spans(known)}")
-    return judging.lengths or members.curves[0].lengths[index]
+        if missing_lengths := sorted(set(options.lengths or ()) - set(lengths)):
+            problem = f"{results.describe(configuration)}: no {metric} at length {missing_lengths[0]}"
+            raise UserError(f"--lengths: {results.source}: {problem}; allowed: {spans(lengths)}")
+    return options.lengths or members.curves[0].lengths[index]
 
 
-def _common_seeds(members: ImportedMembers) -> list[int]:
+def _list_common_seeds(members: ImportedMembers) -> list[int]:
     """Return the seeds that every configuration has."""
     count = len(members.curves)
-    of_seed = dict.fromkeys(members.seeds, 0)
+    configurations_by_seed = dict.fromkeys(members.seeds, 0)
     for group in members.groups:
         for _, seed in group.members:
-            of_seed[seed] += 1
-    return [seed for seed, having in of_seed.items() if having == count]
+            configurations_by_seed[seed] += 1
+    return [seed for seed, configurations in configurations_by_seed.items() if configurations == count]
 
 
-def _specification(
+def _build_spec(
     results: Results,
     members: ImportedMembers,
-    judging: JudgingRules,
+    options: ImportOptions,
     objective: Mapping[str, Any],
     names: Mapping[str, str],
 ) -> SweepSpec:
     """Return the specification of a sweep that lists the configurations. Raises SweepFileError for an invalid name."""
     findings = Findings("lengthwise import")
-    steps = _varying_steps(members)
-    listed = [_values(results, number, steps) for number in range(len(members.curves))]
+    steps = _list_varying_steps(members)
+    listed = [_make_listed_values(results, number, steps) for number in range(len(members.curves))]
     sections = {
         **names,
         "description": f"Imported from {results.source}.",
-        **_sections(results, members, judging, None),
+        **_make_sections(results, members, options, None),
         "search": {"sampler": "listed", "listed": listed},
         "seeds": list(members.seeds),
         "objective": objective,
@@ -217,39 +219,41 @@ def _specification(
     return spec
 
 
-def _varying_steps(members: ImportedMembers) -> tuple[int, ...] | None:
+def _list_varying_steps(members: ImportedMembers) -> tuple[int, ...] | None:
     """Return the last step of each configuration; None if all are equal."""
     return members.last_steps if len(set(members.last_steps)) > 1 else None
 
 
-def _values(results: Results, number: int, steps: tuple[int, ...] | None) -> dict[str, Any]:
+def _make_listed_values(results: Results, number: int, steps: tuple[int, ...] | None) -> dict[str, Any]:
     """Return the listed values of a configuration."""
     values = {f"config.{key}": value for key, value in results.configurations[number].items()}
     return values | ({"training.steps": steps[number]} if steps else {})
 
 
-def _sections(results: Results, members: ImportedMembers, judging: JudgingRules, number: int | None) -> dict[str, Any]:
-    """Return the sections of a program for a configuration, or for all if `number` is None."""
+def _make_sections(
+    results: Results, members: ImportedMembers, options: ImportOptions, number: int | None
+) -> dict[str, Any]:
+    """Return sections like those of a program sweep, of configuration `number`; None: those of the sweep file."""
     configuration = results.configurations[number] if number is not None else {}
     curves = members.curves[number or 0]
 
-    # Settings, nested at the dots of their names.
+    # Nest the settings at the dots of their names.
     config: dict[str, Any] = {}
     for key, value in {**results.fixed, **configuration}.items():
-        *above, last = key.split(".")
+        *parents, last_part = key.split(".")
         tree = config
-        for step in above:
-            tree = tree.setdefault(step, {})
-        tree[last] = value
+        for part in parents:
+            tree = tree.setdefault(part, {})
+        tree[last_part] = value
 
-    # Metrics, with their lengths if they are not measured at all lengths.
-    lengths = sorted({length for of_metric in curves.lengths.values() for length in of_metric})
+    # Collect the metrics, with their lengths if they are not measured at all lengths.
+    lengths = sorted({length for metric_lengths in curves.lengths.values() for length in metric_lengths})
     metrics: dict[str, Any] = {}
-    for metric, own_lengths in curves.lengths.items():
+    for metric, metric_lengths in curves.lengths.items():
         name = results.metrics[metric]
-        direction = judging.directions.get(name, NO_DIRECTION)
-        is_everywhere = len(own_lengths) == len(lengths)
-        metrics[name] = direction if is_everywhere else {"direction": direction, "lengths": list(own_lengths)}
+        direction = options.directions.get(name, NO_DIRECTION)
+        is_everywhere = len(metric_lengths) == len(lengths)
+        metrics[name] = direction if is_everywhere else {"direction": direction, "lengths": list(metric_lengths)}
     steps = max(members.last_steps) if number is None else members.last_steps[number]
     return {
         "program": {IMPORTED: results.sha256},
@@ -257,28 +261,33 @@ def _sections(results: Results, members: ImportedMembers, judging: JudgingRules,
         "training": {"steps": max(steps, 1)},
         "evaluation": {
             "lengths": lengths,
-            "trained_lengths": list(judging.trained),
+            "trained_lengths": list(options.trained),
             "metrics": metrics,
             "averages": [results.averages[average] for average in curves.averages],
-            **({"axis": judging.axis} if judging.axis is not None else {}),
+            **({"axis": options.axis} if options.axis is not None else {}),
         },
     }
 
 
-def _configurations(results: Results, members: ImportedMembers, judging: JudgingRules) -> list[dict[str, Any]]:
+def _make_configuration_fields(
+    results: Results, members: ImportedMembers, options: ImportOptions
+) -> list[dict[str, Any]]:
     """Return the ledger fields of each configuration."""
-    fields, known, steps = list[dict[str, Any]](), set[str](), _varying_steps(members)
+    fields, measured_ids, steps = list[dict[str, Any]](), set[str](), _list_varying_steps(members)
     for number in range(len(members.curves)):
-        sections = _sections(results, members, judging, number)
+        # Build the member of any seed, whose fields without the seed are those of the configuration.
+        sections = _make_sections(results, members, options, number)
         trainer = trainer_of(sections)
         member = trainer.build(sections, recorded=True)
-        measured = measurement_fields(trainer.measured(member), known)
-        known.add(measured["measured"])
+        measured = measurement_fields(trainer.measured(member), measured_ids)
+        measured_ids.add(measured["measured"])
+
+        # Every configuration is a draw of its own, like those of a listed sweep.
         fields.append(
             {
                 "number": number,
                 "config_id": member.config_id,
-                "values": _values(results, number, steps),
+                "values": _make_listed_values(results, number, steps),
                 "resolved": {key: value for key, value in member.to_dict().items() if key != "seed"},
                 "duplicate_of": None,
                 "draw": number,

@@ -72,7 +72,7 @@ def train_missing(
             children.end_unneeded(name)
             publisher, host = children.publisher, children.workers
             if publisher is not None:
-                publisher.follow(session.folder, spec.tracking)
+                publisher.start(session.folder, spec.tracking)
             with open_scheduler(name, spec.resources, host.start_worker if host is not None else None) as scheduler:
                 session.interrupts.install()  # ray.init has put its own handlers in their place
                 cluster = scheduler.cluster

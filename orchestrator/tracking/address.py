@@ -1,4 +1,4 @@
-"""Choose the address of the MLflow store of a sweep; paths of SQLite stores.
+"""Choose the MLflow address of a sweep, and find the files of a SQLite store.
 
 Imports neither MLflow nor other slow packages, because commands that begin a sweep need its address.
 """
@@ -25,8 +25,8 @@ def read_uri_variable() -> str | None:
         return None
     if problem := store_problem(uri):
         raise UserError(
-            f"{URI_VARIABLE}={uri} {problem}; allowed: {STORES}; "
-            "--tracking-uri '' publishes to a SQLite file in the storage folder"
+            f"{URI_VARIABLE}={uri} {problem}; allowed: {STORES}, "
+            "or --tracking-uri '' for a SQLite file in the storage folder"
         )
     return make_store_absolute(uri)
 
@@ -38,24 +38,26 @@ def choose_tracking_uri(state: SweepState, uri: str | None = None) -> str:
     "" is SQLite beside the sweep. The address in a sweep from another machine (by host name) is not trusted, because
     the user's token would be sent to it: raises UserError, unless the environment variable is set.
     """
+    # Without an option the recorded address counts if it is trusted, then the environment variable.
     if uri is None:
         recorded = (state.spec.get("tracking") or {}).get("uri")
         is_trusted = recorded is not None and is_from_this_machine(state)
         uri = recorded if is_trusted else read_uri_variable()
         if uri is None and recorded is not None:
             raise UserError(
-                f"{state.folder}: comes from {' and '.join(_hosts(state))} and publishes to {recorded}; if you trust "
-                f"this address: {command('publish', state.folder)} --tracking-uri {shlex.quote(recorded)}"
+                f"{state.folder}: untrusted tracking.uri {recorded}, recorded on {' and '.join(_list_hosts(state))}; "
+                f"to trust it, run: {command('publish', state.folder)} --tracking-uri {shlex.quote(recorded)}"
             )
     return make_store_absolute(strip_password(uri or default_uri(state.folder.resolve().parent)))
 
 
 def is_from_this_machine(state: SweepState) -> bool:
     """Return whether a sweep was begun or resumed on this machine, so that its addresses can be trusted."""
-    return socket.gethostname() in _hosts(state)
+    return socket.gethostname() in _list_hosts(state)
 
 
-def _hosts(state: SweepState) -> list[str]:
+def _list_hosts(state: SweepState) -> list[str]:
+    """Return the names of the machines that began or resumed a sweep."""
     return list(dict.fromkeys(str(origin.get("hostname")) for origin in (state.provenance, *state.resumes)))
 
 
@@ -87,6 +89,7 @@ def artifact_folder(storage: Path, uri: str = "") -> Path:
 
 def server_command(uri: str, storage: Path) -> str:
     """Return the command that starts an MLflow server on a store."""
+    # `lengthwise ui` serves SQLite files and opens servers; other databases need MLflow's command.
     if sqlite_file(uri) or not is_database(uri):
         return f"lengthwise ui --tracking-uri {shlex.quote(uri)}"
     artifacts = str(artifact_folder(storage))

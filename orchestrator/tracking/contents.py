@@ -22,7 +22,7 @@ from orchestrator.results.confirmed import match_search
 from orchestrator.results.scoring.objective import judged_values
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import summarise_seeds
-from orchestrator.tracking.names import flatten, make_key_part, run_name, sweep_id, unique_names
+from orchestrator.tracking.names import flatten, make_key_part, make_unique_names, run_name, sweep_id
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, write_note
 from search_spaces.grammar.problems import sections_of
 
@@ -64,8 +64,8 @@ class RunContents:
     def digest(self, *others: str) -> str:
         """Return a digest of these contents and `others`."""
         points = [(point.key, point.step, point.value) for point in self.points]
-        facts = [self.status, self.end_ms, self.params, self.tags, points, others]
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+        hashed = [self.status, self.end_ms, self.params, self.tags, points, others]
+        return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:24]
 
 
 class SweepRuns:
@@ -74,14 +74,14 @@ class SweepRuns:
     def __init__(self, summary: Summary, records: Sequence[Record], curves: pd.DataFrame) -> None:
         self.summary, self.state, self.records = summary, summary.state, records
         self.sweep_id = sweep_id(records)
-        self._names = unique_names([*summary.headline, *summary.averages])
-        self._searched = {name: recorded["score"][0] for recorded, name in match_search(summary.state)}
+        self._names = make_unique_names([*summary.headline, *summary.averages])
+        self._search_scores = {config_id: recorded["score"][0] for recorded, config_id in match_search(summary.state)}
 
-        # The time of the record of each evaluation, and under step None of the last record of each pack.
+        # Time of each evaluation's record by (pack_id, step); under step None that of the pack's last record.
         self._times_ms: dict[tuple[str, int | None], int] = {}
         for record in records:
             if record.kind in ("evaluation", "pack_end"):
-                pack_id, time_ms = record.fields["pack_id"], _milliseconds(record.time)
+                pack_id, time_ms = record.fields["pack_id"], _to_milliseconds(record.time)
                 self._times_ms.setdefault((pack_id, record.fields.get("step")), time_ms)
                 self._times_ms[pack_id, None] = time_ms
 
@@ -93,8 +93,9 @@ class SweepRuns:
 
     def sweep_run(self) -> RunContents:
         """Return the run of the sweep itself."""
+        # Tags name the sweep, its status and its code.
         summary, state = self.summary, self.state
-        tags = self._tags("sweep") | {
+        tags = self._make_common_tags("sweep") | {
             "lengthwise.status": summary.status,
             "mlflow.source.name": "lengthwise",
             "mlflow.source.type": "LOCAL",
@@ -106,7 +107,7 @@ class SweepRuns:
         sections = (*sections_of(state.spec), "space", "search", "objective")
 
         # Points of a finished sweep: counts, and the score of the first configuration.
-        ends = [_milliseconds(record.time) for record in self.records if record.kind == "end"]
+        ends = [_to_milliseconds(record.time) for record in self.records if record.kind == "end"]
         end_ms, points = ends[-1] if state.ended else None, []
         if summary.finished and end_ms is not None:
             first = next((row for row in summary.rows if row.rank == 1), None)
@@ -118,11 +119,11 @@ class SweepRuns:
                 "first_score": first.score if first else None,
                 "first_test": first.test.median if first and first.test else None,
             }
-            points = _points(values, end_ms)
+            points = _make_points(values, end_ms)
         return RunContents.within_limits(
             name=summary.name,
             status=STATUSES.get(state.ended or "", "RUNNING"),
-            start_ms=_milliseconds(self.records[0].time),
+            start_ms=_to_milliseconds(self.records[0].time),
             end_ms=end_ms,
             params={key: text for section in sections for key, text in flatten(state.spec.get(section), section)},
             tags=tags,
@@ -131,22 +132,22 @@ class SweepRuns:
 
     def configuration_runs(self, parent_run_id: str = "") -> Iterator[tuple[Row, RunContents]]:
         """Yield the run of each configuration, by number, as a child of the run of the sweep."""
-        configured = [record for record in self.records if record.kind == "configuration"]
-        begun = {record.fields["config_id"]: record.time for record in reversed(configured)}
+        configuration_records = [record for record in self.records if record.kind == "configuration"]
+        start_times = {record.fields["config_id"]: record.time for record in reversed(configuration_records)}
         for row in sorted(self.summary.rows, key=lambda row: row.number):
             configuration = self.state.configurations[row.config_id]
             packs = {member.pack_id for member in configuration.members.values()}
             end_ms = max((self._times_ms.get((pack_id, None), 0) for pack_id in packs), default=0)
 
-            # The status, and the points so far.
+            # Choose the status, and compute the points that are final.
             status = "FAILED" if row.failed else "FINISHED"
             if not row.complete:
                 status = "KILLED" if self.state.ended or row.pruned_at is not None else "RUNNING"
-            points = list(self._progress_points(configuration))
+            points = list(self._make_progress_points(configuration))
             if row.complete:
-                points += [*self._curve_points(row, end_ms), *self._summary_points(row, end_ms)]
+                points += [*self._make_curve_points(row, end_ms), *self._make_summary_points(row, end_ms)]
 
-            # Parameters: all resolved settings, and the searched values under their keys.
+            # The parameters are all resolved settings, and the searched values under their keys.
             values = {make_key_part(key): text for key, value in row.values.items() for _, text in flatten(value, key)}
             resolved = {key: value for key, value in configuration.resolved.items() if key != "seed"}
             yield (
@@ -154,18 +155,19 @@ class SweepRuns:
                 RunContents.within_limits(
                     name=run_name(row)[:MAX_KEY],
                     status=status,
-                    start_ms=_milliseconds(begun[row.config_id]),
+                    start_ms=_to_milliseconds(start_times[row.config_id]),
                     end_ms=end_ms if status != "RUNNING" else None,
                     params=dict(flatten(resolved)) | values,
-                    tags=self._configuration_tags(row, configuration) | {"mlflow.parentRunId": parent_run_id},
+                    tags=self._make_configuration_tags(row, configuration) | {"mlflow.parentRunId": parent_run_id},
                     points=points,
                 ),
             )
 
-    def _configuration_tags(self, row: Row, configuration: ConfigurationState) -> dict[str, str]:
+    def _make_configuration_tags(self, row: Row, configuration: ConfigurationState) -> dict[str, str]:
+        """Return the tags of a configuration's run; the first ten of a finished sweep also get a colour."""
         failed = [member for _, member in sorted(configuration.members.items()) if member.status == "failed"]
         steps = [f"{m.seed}" + (f" (at step {m.failed_at})" if m.failed_at is not None else "") for m in failed]
-        tags = self._tags("configuration") | {
+        tags = self._make_common_tags("configuration") | {
             "lengthwise.config_id": row.config_id,
             "lengthwise.number": str(row.number),
             "lengthwise.seeds": f"{row.seeds_run} of {row.seeds_planned}",
@@ -177,8 +179,8 @@ class SweepRuns:
             tags[COLOR_TAG] = COLORS[row.rank - 1]
         return tags
 
-    def _curve_points(self, row: Row, time_ms: int) -> Iterator[Point]:
-        """Yield the curves against length: quartiles over seeds, of the judged metric also every seed."""
+    def _make_curve_points(self, row: Row, time_ms: int) -> Iterator[Point]:
+        """Yield the curves against length: quartiles over seeds, and for the judged metric every seed."""
         for metric in self.summary.headline:
             for average in self.summary.averages:
                 band = self.summary.bands.get((row.config_id, metric, average))
@@ -191,10 +193,11 @@ class SweepRuns:
                     key = f"{self._names[metric]}/{self._names[average]}/{statistic}"
                     yield from (Point(key, *pair, time_ms) for pair in zip(band.lengths, values, strict=True))
 
-    def _summary_points(self, row: Row, time_ms: int) -> list[Point]:
+    def _make_summary_points(self, row: Row, time_ms: int) -> list[Point]:
+        """Return the numbers of a complete configuration as points at step 0."""
         values = {
             "score": row.score,
-            "search_score": self._searched.get(row.config_id),
+            "search_score": self._search_scores.get(row.config_id),
             "generalization_length": row.generalization_length,
             "area_beyond": row.area_beyond,
             "seeds_run": row.seeds_run,
@@ -204,18 +207,21 @@ class SweepRuns:
             "seeds_stopped": len(row.stopped_at) if self.summary.may_stop else None,
             "stopped_at_median": statistics.median(row.stopped_at) if row.stopped_at else None,
         }
-        return _points(values, time_ms)
+        return _make_points(values, time_ms)
 
-    def _progress_points(self, configuration: ConfigurationState) -> Iterator[Point]:
-        """Yield medians over seeds at the training steps that every seed of the configuration has reached."""
-        names = dict.fromkeys(member.pack_id for member in configuration.members.values())
-        packs = [self.state.packs[name] for name in names]
-        last = math.inf if configuration.pruned_at is None else configuration.pruned_at
+    def _make_progress_points(self, configuration: ConfigurationState) -> Iterator[Point]:
+        """Yield medians of loss and judged value against training step, at the steps that all seeds have reached."""
+        # Find the steps that every pack of the configuration has evaluated, up to the step at which it was pruned.
+        pack_ids = dict.fromkeys(member.pack_id for member in configuration.members.values())
+        packs = [self.state.packs[pack_id] for pack_id in pack_ids]
+        last_step = math.inf if configuration.pruned_at is None else configuration.pruned_at
         shared = set.intersection(*(set(pack.evaluations) for pack in packs)) if packs else set()
+
+        # Summarise loss and judged value of the seeds at each of these steps.
         metric, average = self.summary.objective_curve
         objective, key = self.summary.objective, f"progress/{self._names[metric]}/{self._names[average]}"
-        for step in sorted(step for step in shared if step <= last):
-            time_ms = max(self._times_ms[name, step] for name in names)
+        for step in sorted(step for step in shared if step <= last_step):
+            time_ms = max(self._times_ms[pack_id, step] for pack_id in pack_ids)
             losses = [
                 loss
                 for pack in packs
@@ -226,7 +232,8 @@ class SweepRuns:
             for name, values, direction in (("progress/loss", losses, "minimize"), (key, judged, objective.direction)):
                 yield Point(name, step, summarise_seeds(values, objective.failed_seeds, direction).median, time_ms)
 
-    def _tags(self, kind: str) -> dict[str, str]:
+    def _make_common_tags(self, kind: str) -> dict[str, str]:
+        """Return the tags by which the runs of a sweep are found."""
         return {
             "lengthwise.kind": kind,
             "lengthwise.sweep": self.summary.name,
@@ -235,10 +242,11 @@ class SweepRuns:
         }
 
 
-def _points(values: dict[str, Any], time_ms: int) -> list[Point]:
+def _make_points(values: dict[str, Any], time_ms: int) -> list[Point]:
     """Return a point at step 0 for each value that is not None."""
     return [Point(key, 0, float(value), time_ms) for key, value in values.items() if value is not None]
 
 
-def _milliseconds(seconds: float) -> int:
+def _to_milliseconds(seconds: float) -> int:
+    """Return seconds as the whole milliseconds that MLflow stores."""
     return round(seconds * 1000)

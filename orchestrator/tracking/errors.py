@@ -56,11 +56,14 @@ def raising_tracking_error(uri: str, later: str = "", uri_option: str | None = N
 
 def _describe_refusal(error: Exception) -> str:
     """Return why a server refused a request, with a remedy; empty for any other error."""
+    # Read the HTTP status, which requests of uploads keep elsewhere.
     status = None
     if isinstance(error, MlflowException):
         status = error.get_http_status_code()
     elif isinstance(error, requests.HTTPError) and error.response is not None:  # of an upload
         status = error.response.status_code
+
+    # Name the setting that is missing.
     if status == 401:
         return "user or password rejected; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
     if status == 403 and "Invalid Host header" in str(error):
@@ -71,14 +74,15 @@ def _describe_refusal(error: Exception) -> str:
 
 
 def _describe(error: Exception) -> str:
-    """Return the failure with a remedy, or the first line of an unknown error."""
+    """Return the cause of an error with a remedy; for an unknown error the first line of its message."""
+    # The message of a connection error is that of urllib3, so its type is compared; of the others the words are.
     text = str(error).strip()
-    if type(error.__context__ or error) in (requests.ConnectionError, requests.ConnectTimeout):  # the text is urllib3's
-        return "no MLflow server answers at this address; start one with: lengthwise ui, or correct the address"
+    if type(error.__context__ or error) in (requests.ConnectionError, requests.ConnectTimeout):
+        return "no MLflow server answers at this address; correct it, or start a server: lengthwise ui"
     if isinstance(error, ImportError) and error.name:
-        return f"this kind of address needs the package {error.name}, which is not installed"
+        return f"this address needs the package {error.name}, which is not installed"
     if "database is locked" in text:
         return "another process has locked this database; end the process that writes to it"
     if "out-of-date database schema" in text:
-        return "another version of MLflow wrote this database; back it up and run `mlflow db upgrade` with its address"
+        return "another version of MLflow wrote this database; back it up, then run: mlflow db upgrade ADDRESS"
     return (text.splitlines() or [type(error).__name__])[0][:300]

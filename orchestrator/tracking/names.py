@@ -10,14 +10,14 @@ from orchestrator.record.ledger.records import Record
 from orchestrator.results.summary import Row
 from orchestrator.text.wording import format_values, label
 
-MAX_LABEL = 80
+MAX_LABEL = 80  # characters of a key part
 
 
 def sweep_id(records: Sequence[Record]) -> str:
     """Return the identity of a sweep, a hash of its first record, which distinguishes sweeps of one name."""
     first = records[0]
-    facts = [first.time, first.fields["name"], first.fields["spec_hash"]]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+    hashed = [first.time, first.fields["name"], first.fields["spec_hash"]]
+    return hashlib.sha256(json.dumps(hashed).encode()).hexdigest()[:16]
 
 
 def make_key_part(text: str) -> str:
@@ -29,7 +29,7 @@ def make_key_part(text: str) -> str:
     return "_" if not cleaned.strip(".") else cleaned
 
 
-def unique_names(texts: Iterable[str]) -> dict[str, str]:
+def make_unique_names(texts: Iterable[str]) -> dict[str, str]:
     """Return the key part of each text, with a number appended if two texts have the same key part."""
     names: dict[str, str] = {}
     for text in dict.fromkeys(texts):

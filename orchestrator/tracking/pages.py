@@ -13,22 +13,22 @@ from orchestrator.results.summary import Summary
 from orchestrator.text.wording import lengths_in_words
 
 NOTE_TAG, COLOR_TAG = "mlflow.note.content", "mlflow.runColor"
-COLORS = (  # of the configurations ranked first; MLflow's own colours follow from run ids and may repeat
+COLORS = (  # for the configurations ranked first; MLflow derives its colours from run ids, and they may repeat
     *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
     *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
 )
 
 
-def children_filter(parent_run_id: str) -> str:
+def make_children_filter(parent_run_id: str) -> str:
     """Return MLflow's search filter for the configurations of a sweep."""
     return f"tags.mlflow.parentRunId = '{parent_run_id}'"
 
 
-def sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[tuple[str, str], ...]:
+def make_sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[tuple[str, str], ...]:
     """Return (title, link) of each page of a sweep, its report first."""
     runs, training = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs", "workflowType=machine_learning"
     order = f"orderByKey={quote('metrics.`rank`')}&orderByAsc=true"
-    table = f"{runs}?searchFilter={quote(children_filter(parent_id))}&{order}&{training}"
+    table = f"{runs}?searchFilter={quote(make_children_filter(parent_id))}&{order}&{training}"
     return (
         ("report", f"{runs}/{parent_id}/artifacts/report.html?{training}"),
         ("curves of the configurations ranked first", f"{table}&compareRunsMode=CHART"),
@@ -38,6 +38,7 @@ def sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[tuple[
 
 def write_note(summary: Summary) -> str:
     """Return the Markdown note of the sweep's run: results in sentences, and how to read the pages of MLflow."""
+    # State, race and confirmations are sentences only if the sweep has them.
     state = "finished" if summary.finished else f"**{summary.status}**"
     race = [f"{describe_race(summary.race)}."] if summary.race else []
     confirmed = read_confirmations(summary) if summary.finished else ()

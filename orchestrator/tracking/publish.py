@@ -1,7 +1,7 @@
 """Publish a sweep, finished or not, from its ledger to MLflow, or delete its runs there.
 
 `publish` is idempotent and may be interrupted anywhere: runs are found by their tags, times come from the ledger, and
-only missing parts of runs are sent. A child of the driver calls it, too.
+only missing parts of runs are sent. A child process of the driver calls it, too.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,12 +24,12 @@ from orchestrator.tracking.address import choose_tracking_uri, is_from_this_mach
 from orchestrator.tracking.contents import SweepRuns
 from orchestrator.tracking.errors import TrackingError, raising_tracking_error
 from orchestrator.tracking.names import sweep_id
-from orchestrator.tracking.store import MlflowExperiment, open_client, search_tagged
+from orchestrator.tracking.store import MlflowExperiment, open_client, search_runs_by_tag
 
 
 @dataclass(frozen=True)
 class Published:
-    """The result of a `publish` call: runs `created` and `points` sent by it, all configurations `completed`."""
+    """The result of a `publish` call: numbers of `created` runs, sent `points`, and `completed` configurations."""
 
     uri: str
     parent_run_id: str
@@ -56,11 +56,14 @@ def publish(
     process before `wait_for_files` returns. `on_progress` gets the numbers of sent and of all configurations. Raises
     TrackingError if MLflow cannot be reached or refuses, and what `choose_tracking_uri` and reading the sweep raise.
     """
+    # Choose the address; a command to repeat the call needs --tracking-uri only if the address is not the recorded one.
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     recorded = (state.spec.get("tracking") or {}).get("uri")
     uri_option = uri if uri is not None and uri != (recorded or "") else None
     uri = choose_tracking_uri(state, uri)
+
+    # Read the sweep and the runs that MLflow has.
     with raising_tracking_error(uri, command("publish", folder), uri_option), _lock_publishing(folder):
         name = _choose_experiment(state, records) if experiment is None else experiment or state.study
         store = MlflowExperiment(uri, name, folder.resolve().parent)
@@ -68,7 +71,7 @@ def publish(
         result = summarise(state, curves)
         runs = SweepRuns(result, records, curves)
 
-        # The run of the sweep first, because its children refer to it.
+        # Update the run of the sweep first, because its children refer to it.
         existing, sweep_run, digests = store.read_runs(runs.sweep_id), runs.sweep_run(), list[str]()
         parent = store.update_run(sweep_run, existing.get(None))
         parent_id = str(parent.info.run_id)
@@ -77,7 +80,7 @@ def publish(
             digests.append(contents.digest())
             on_progress(len(digests), len(result.rows))
 
-        # Files last, and only if the runs have changed.
+        # Send the files last, and only if the runs have changed.
         def make_files() -> Sequence[Path]:
             if wait_for_files is not None:
                 wait_for_files()
@@ -88,7 +91,7 @@ def publish(
 
         if sweep_files:
             store.upload(parent, make_files, {"sweep.yaml": state.spec}, sweep_run.digest(*digests))
-        links, completed = store.links(parent_id), result.configurations_finished
+        links, completed = store.make_links(parent_id), result.configurations_finished
         return Published(store.uri, parent_id, links, store.created, completed, store.points)
 
 
@@ -100,22 +103,25 @@ def record_address(folder: Path, uri: str) -> None:
 
 
 def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
-    """Move the MLflow runs of the sweep in `folder` to MLflow's bin; return their number by address.
+    """Mark the MLflow runs of the sweep in `folder` as deleted; return their number by address.
 
-    `uri` is the address, by default all at which this machine has published the sweep. Raises TrackingError if MLflow
-    cannot be reached or refuses, and what reading the ledger raises.
+    `uri` is the address; by default every address to which this machine has published the sweep. Raises
+    TrackingError if MLflow cannot be reached or refuses, and what reading the ledger raises.
     """
+    # Collect the addresses; those of a sweep from another machine are not trusted.
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     addresses = state.published_at if uri is None and is_from_this_machine(state) else []
-    deleted, again = dict[str, int](), f"{command('delete', folder)} --mlflow"
-    for address in dict.fromkeys(choose_tracking_uri(state, known) for known in (uri, *addresses)):
+    deleted, retry = dict[str, int](), f"{command('delete', folder)} --mlflow"
+
+    # Delete the runs at each address, except at a SQLite file that is gone.
+    for address in dict.fromkeys(choose_tracking_uri(state, address) for address in (uri, *addresses)):
         deleted[address], database = 0, sqlite_file(address)
         if database is None or database.exists():
-            with raising_tracking_error(address, again, uri):
+            with raising_tracking_error(address, retry, uri):
                 client = open_client(address)
                 # In all experiments, because `resume` may have named another one.
-                for run in list(search_tagged(client, "sweep_id", sweep_id(records))):
+                for run in list(search_runs_by_tag(client, "sweep_id", sweep_id(records))):
                     client.delete_run(run.info.run_id)
                     deleted[address] += 1
     return deleted
@@ -129,11 +135,11 @@ def _choose_experiment(state: SweepState, records: Sequence[Record]) -> str:
 
 
 def _lock_publishing(folder: Path) -> AbstractContextManager[object]:
-    """Take the lock on publishing a sweep, until the context ends: two publishers would create runs twice."""
+    """Return the lock on publishing a sweep as a context; two publishers at once would create every run twice."""
     path = folder / PUBLISH_LOCK_FILE
     try:
         return FileLock(path, timeout=60).acquire()
     except Timeout:
-        raise TrackingError(f"{folder}: another process is publishing this sweep") from None
+        raise TrackingError(f"{folder}: another process is publishing this sweep; wait until it has finished") from None
     except OSError as error:
         raise TrackingError(f"{path}: cannot be written: {error.strerror}; publish a copy of the folder") from error

@@ -1,6 +1,6 @@
 """Control the child process of the driver that publishes a sweep to MLflow (`publisher_process`).
 
-Only this process waits for a server that is down or slow. At the end the driver waits at most LONGEST_SECONDS, then
+Only this process waits for a server that is down or slow. At the end the driver waits at most MAX_WAIT_SECONDS, then
 kills the process; `lengthwise publish` sends what is missing.
 """
 
@@ -17,7 +17,7 @@ from orchestrator.running.children.child import start_child
 from orchestrator.text.wording import command
 from search_spaces import Tracking
 
-LONGEST_SECONDS = 30.0  # that a driver waits for MLflow at the end of a sweep
+MAX_WAIT_SECONDS = 30.0  # for MLflow at the end of a sweep
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class Attempt:
 
 
 class Publisher:
-    """Starts the child process, which imports MLflow, and sends it requests."""
+    """The child process, which imports MLflow, as the driver sees it: starts it and sends it requests."""
 
     def __init__(self) -> None:
-        self._connection, theirs = Pipe()
-        with theirs:
-            self._process = start_child("orchestrator.tracking.publisher_process", theirs.fileno())
+        self._connection, child_end = Pipe()
+        with child_end:
+            self._process = start_child("orchestrator.tracking.publisher_process", child_end.fileno())
 
-    def follow(self, folder: Path, tracking: Tracking) -> None:
+    def start(self, folder: Path, tracking: Tracking) -> None:
         """Ask the child to publish the running sweep in `folder` after new scores."""
         self._folder = folder
         self._send(folder=str(folder), uri=tracking.uri or "", experiment=tracking.experiment or "")
 
     def read_refusals(self) -> list[str]:
-        """Return why MLflow has rejected the user since the last call; each reason is returned once."""
+        """Return the reasons for which MLflow rejected the user since the last call, each once."""
         refusals = list[str]()
         with suppress(EOFError, OSError):
             while self._connection.poll(0):
@@ -61,11 +61,11 @@ class Publisher:
         self._send()
 
     def send_files(self) -> None:
-        """Ask the child to send the files of the report, which are written now; call `begin_end` first."""
+        """Ask the child to send the files of the report, once they are written; call `begin_end` first."""
         self._send()
 
-    def wait(self, seconds: float = LONGEST_SECONDS) -> Attempt:
-        """Return the last attempt, or an attempt with a problem after `seconds`."""
+    def wait(self, seconds: float = MAX_WAIT_SECONDS) -> Attempt:
+        """Return the last attempt; if it takes more than `seconds`, an attempt with a problem."""
         deadline = time.monotonic() + seconds
         problem = f"publishing to MLflow did not end in {seconds:.0f} s"
         try:
@@ -77,8 +77,8 @@ class Publisher:
         return Attempt(problem=f"{problem}; complete it with: {command('publish', self._folder)}")
 
     def kill(self) -> None:
-        """Kill the child; does nothing if it was killed before."""
-        if self._connection.closed:  # another process may have its pid by now
+        """Kill the child; do nothing if it was killed before."""
+        if self._connection.closed:  # another process may have its process id by now
             return
         with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from orchestrator.text.redaction import mask_log_records
 from orchestrator.text.wording import command
 from orchestrator.tracking.publisher import Attempt
 
-PAUSE = 5.0  # seconds between two reads of the ledger; after publishing at least four times its duration
+POLL_SECONDS = 5.0  # between reads of the ledger; at least four times as long as the last publishing took
 _SCORE = b'"kind":"score"'  # as `records.encode_record` writes it
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,8 @@ def serve(descriptor: int) -> None:
     mask_log_records()
     connection: Connection[bytes, bytes] = Connection(descriptor)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=receive, args=[connection, requests], daemon=True).start()  # so this must not fork
+    receiver = threading.Thread(target=receive, args=[connection, requests], daemon=True)
+    receiver.start()  # a process with threads must not fork
     import_without_gc("orchestrator.tracking.publish")  # imports MLflow while the driver checks the sweep
     from orchestrator.tracking.publish import publish
 
@@ -54,7 +55,7 @@ def serve(descriptor: int) -> None:
         connection.send_bytes(json.dumps(asdict(attempt)).encode())
 
     # Publish while the sweep runs, then with its files.
-    follow(folder, partial(publish_sweep, sweep_files=False), has_ended, send)
+    publish_changes(folder, partial(publish_sweep, sweep_files=False), has_ended, send)
     send(replace(try_to_publish(folder, partial(publish_sweep, wait_for_files=requests.get)), is_last=True))
 
 
@@ -67,23 +68,26 @@ def receive(connection: "Connection[bytes, bytes]", requests: "queue.SimpleQueue
         os._exit(1)
 
 
-def follow(
+def publish_changes(
     folder: Path, publish: Callable[[], Any], has_ended: Callable[[float], bool], send: Callable[[Attempt], None]
 ) -> None:
-    """Call `publish` now and after new scores until `has_ended(seconds)`, which waits; send each refusal once."""
-    published, pause, refusals = -1, 0.0, set[str]()
+    """Call `publish` now and after every new score; send each refusal once. `has_ended(seconds)` waits and ends it."""
+    published_scores, pause, refusals = -1, 0.0, set[str]()
     while not has_ended(pause):
-        began, pause = time.monotonic(), PAUSE
+        began, pause = time.monotonic(), POLL_SECONDS
+        # The number of scores tells whether a published value can have changed.
         scores = (folder / LEDGER_FILE).read_bytes().count(_SCORE)
-        if scores == published:
+        if scores == published_scores:
             continue
+
+        # Publish; an attempt that failed is repeated after the pause.
         attempt = try_to_publish(folder, publish)
         if attempt.problem is None:
-            published = scores
+            published_scores = scores
         elif attempt.is_refused and attempt.problem not in refusals:
             refusals.add(attempt.problem)
             send(attempt)
-        pause = max(PAUSE, 4 * (time.monotonic() - began))
+        pause = max(POLL_SECONDS, 4 * (time.monotonic() - began))
 
 
 def try_to_publish(folder: Path, publish: Callable[[], Any]) -> Attempt:
@@ -95,5 +99,5 @@ def try_to_publish(folder: Path, publish: Callable[[], Any]) -> Attempt:
         return Attempt(problem=str(error), is_refused=error.exit_code == 2)
     except Exception as error:
         _log.debug("publishing %s failed", folder, exc_info=True)
-        failed = f"publishing to MLflow failed ({type(error).__name__}: {error})"
-        return Attempt(problem=f"{failed}; complete it with: {command('publish', folder)}")
+        message = f"publishing to MLflow failed ({type(error).__name__}: {error})"
+        return Attempt(problem=f"{message}; complete it with: {command('publish', folder)}")

@@ -7,13 +7,13 @@ from functools import partial
 from orchestrator.errors import UserError
 from orchestrator.tracking.address import sqlite_file
 from orchestrator.tracking.errors import raising_tracking_error
-from orchestrator.tracking.store import every_page, open_client
+from orchestrator.tracking.store import iterate_pages, open_client
 from trainers.errors import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedRun:
-    """A run: its parameters, the names of its metrics, and (name, step, value) of requested metrics."""
+    """A run: its parameters, the names of all its metrics, and (name, step, value) of the wanted metrics."""
 
     run_id: str
     params: dict[str, str]
@@ -21,8 +21,8 @@ class LoggedRun:
     points: list[tuple[str, int, float]]
 
 
-def read_runs(uri: str, experiment: str, is_asked: Callable[[str], bool]) -> Iterator[LoggedRun]:
-    """Yield the runs of an experiment that are not deleted, with the metrics whose names `is_asked` accepts.
+def read_runs(uri: str, experiment: str, is_wanted: Callable[[str], bool]) -> Iterator[LoggedRun]:
+    """Yield the runs of an experiment that are not deleted, with the points of metrics whose names `is_wanted` accepts.
 
     Raises UserError for an unknown store or experiment, TrackingError if the store cannot be reached.
     """
@@ -30,19 +30,22 @@ def read_runs(uri: str, experiment: str, is_asked: Callable[[str], bool]) -> Ite
     if database is not None and not database.is_file():
         raise UserError(f"{uri}: there is no such file")  # MLflow would create it
     with raising_tracking_error(uri):
+        # Find the experiment by its name.
         client = open_client(uri)
-        known = {logged.name: logged.experiment_id for logged in every_page(client.search_experiments)}
-        if experiment not in known:
-            hint = nearest(experiment, known)
-            text = f"--experiment {experiment}: not in {uri}; allowed: {', '.join(known) or 'none'}"
+        experiment_ids = {logged.name: logged.experiment_id for logged in iterate_pages(client.search_experiments)}
+        if experiment not in experiment_ids:
+            hint = nearest(experiment, experiment_ids)
+            text = f"--experiment {experiment}: not in {uri}; allowed: {', '.join(experiment_ids) or 'none'}"
             raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
-        search = partial(client.search_runs, [known[experiment]], order_by=["attributes.start_time ASC"])
-        for run in every_page(search):
+
+        # Read its runs, oldest first; histories cost a request each, so only those of wanted metrics are read.
+        search = partial(client.search_runs, [experiment_ids[experiment]], order_by=["attributes.start_time ASC"])
+        for run in iterate_pages(search):
             names = set(run.data.metrics)
             points = [
                 (name, point.step, point.value)
                 for name in sorted(names)
-                if is_asked(name)
+                if is_wanted(name)
                 for point in client.get_metric_history(run.info.run_id, name)
             ]
             yield LoggedRun(run_id=run.info.run_id, params=run.data.params, names=names, points=points)

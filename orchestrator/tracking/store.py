@@ -23,13 +23,13 @@ from orchestrator.text.redaction import restore_password
 from orchestrator.tracking.address import artifact_folder, is_database, is_server, server_command, sqlite_file
 from orchestrator.tracking.contents import RunContents
 from orchestrator.tracking.errors import TIMEOUTS, TrackingError
-from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, sweep_links
+from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, make_sweep_links
 
 METRICS_PER_BATCH, TEXTS_PER_BATCH = 800, 100  # a request may have 1,000 items, 100 parameters and 100 tags
 DIGEST_TAG = "lengthwise.published"
 FILES_TAG = "lengthwise.published_files"
-WRITTEN_NOTE_TAG = "lengthwise.note"  # digest of the note that was written; a note of the user has another digest
-CHANGED_TAG = "lengthwise.now."  # + key: the value of a parameter of which a server keeps an older value
+WRITTEN_NOTE_TAG = "lengthwise.note"  # digest of the note that lengthwise wrote; an edited note has a different digest
+CHANGED_TAG = "lengthwise.now."  # + key: the current value of a parameter whose old value a server cannot replace
 TABLE_METRICS = {"score", "rank", "generalization_length", "area_beyond", "seeds_run", "seeds_failed"}
 
 
@@ -41,16 +41,19 @@ def open_client(uri: str) -> MlflowClient:
     return MlflowClient(restore_password(uri))
 
 
-def initialise(uri: str) -> None:
-    """Create a missing SQLite store atomically, in one process at a time; other stores are left alone.
+def create_sqlite_store(uri: str) -> None:
+    """Create a missing SQLite store atomically, in one process at a time; do nothing for other stores.
 
     Two simultaneous processes would crash in MLflow's migration. Raises TrackingError for a path with a question mark.
     """
     database = sqlite_file(uri)
     if database is None:
         return
-    if "?" in uri:  # SQLAlchemy would read options after it
-        raise TrackingError(f"{uri}: MLflow takes no '?' in the path of a SQLite file; give another --tracking-uri")
+    # SQLAlchemy would read options after a question mark.
+    if "?" in uri:
+        raise TrackingError(f"{uri}: the path of a SQLite file must not contain '?'; choose another --tracking-uri")
+
+    # Make the tables in a temporary file; an interrupted migration would leave a store that MLflow refuses.
     database.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(database.with_name(f".{database.name}.lock"), timeout=120):
         if not database.exists():
@@ -58,22 +61,23 @@ def initialise(uri: str) -> None:
                 new = Path(folder) / "new.db"
                 MlflowClient(f"sqlite:///{new}").search_experiments(max_results=1)
                 with closing(sqlite3.connect(new)) as connection, connection:
-                    connection.execute(
-                        "DELETE FROM experiments"
-                    )  # the default experiment, which names the current folder
+                    # The default experiment contains the path of the current folder.
+                    connection.execute("DELETE FROM experiments")
                 new.replace(database)
         MlflowClient(uri).search_experiments(max_results=1)
 
 
-def search_tagged(client: MlflowClient, tag: str, value: str, experiment_ids: list[str] | None = None) -> Iterator[Run]:
-    """Yield the runs of these experiments, by default of all, whose tag `lengthwise.<tag>` has this value."""
+def search_runs_by_tag(
+    client: MlflowClient, tag: str, value: str, experiment_ids: list[str] | None = None
+) -> Iterator[Run]:
+    """Yield the runs whose tag `lengthwise.<tag>` has this value, in these experiments, by default in all."""
     if experiment_ids is None:
-        experiment_ids = [experiment.experiment_id for experiment in every_page(client.search_experiments)]
-    tagged = f"tags.`lengthwise.{tag}` = '{value}'"
-    return every_page(partial(client.search_runs, experiment_ids, tagged, max_results=1000))
+        experiment_ids = [experiment.experiment_id for experiment in iterate_pages(client.search_experiments)]
+    condition = f"tags.`lengthwise.{tag}` = '{value}'"
+    return iterate_pages(partial(client.search_runs, experiment_ids, condition, max_results=1000))
 
 
-def every_page(search: Callable[..., Any]) -> Iterator[Any]:
+def iterate_pages(search: Callable[..., Any]) -> Iterator[Any]:
     """Yield the results of all pages of a search."""
     token = None
     while True:
@@ -87,22 +91,22 @@ def every_page(search: Callable[..., Any]) -> Iterator[Any]:
 class MlflowExperiment:
     """An experiment of the MLflow store at `uri`, created if missing; counts runs `created` and `points` sent.
 
-    Artifacts are beside a SQLite file, for another database beside the sweeps of `storage`, else where the server keeps
-    them. Raises TrackingError for an experiment that is deleted or keeps its artifacts on another machine, and errors
-    of MLflow.
+    Artifacts are stored beside a SQLite file, for other databases in `storage`, for a server where it keeps them.
+    Raises TrackingError for an experiment that is deleted or has its artifacts on another machine; errors of MLflow.
     """
 
     def __init__(self, uri: str, experiment: str, storage: Path) -> None:
-        initialise(uri)
+        create_sqlite_store(uri)
         self.uri, self.storage, self.client = uri, storage, open_client(uri)
         self.experiment_id = self._find_experiment(experiment)
         self.created = self.points = 0
 
     def read_runs(self, sweep_id: str) -> dict[str | None, Run]:
-        """Return the runs of a sweep by config_id (None: the parent); delete duplicates of lost answers."""
+        """Return the runs of a sweep by config_id (None: the parent); delete duplicates (MLflow's answer was lost)."""
         runs: dict[str | None, list[Run]] = defaultdict(list)
-        for run in search_tagged(self.client, "sweep_id", sweep_id, [self.experiment_id]):
+        for run in search_runs_by_tag(self.client, "sweep_id", sweep_id, [self.experiment_id]):
             runs[run.data.tags.get("lengthwise.config_id")].append(run)
+        # The run with most metrics stays, and of equal ones the first by id, so that two publishers delete the same.
         for twins in runs.values():
             twins.sort(key=lambda run: (-len(run.data.metrics), run.info.run_id))
             for twin in twins[1:]:
@@ -123,11 +127,11 @@ class MlflowExperiment:
         if run.data.tags.get(DIGEST_TAG) == digest:
             return run
 
-        # Delete values that differ from the ledger from a database.
+        # In a database, delete values that the ledger contradicts.
         keys = sorted({point.key for point in contents.points}.intersection(run.data.metrics))
         history = [point for key in keys for point in self.client.get_metric_history(run_id, key)]
-        params, wanted = dict(run.data.params), {(point.key, point.step): point.value for point in contents.points}
-        outdated = {old.key for old in history if wanted.get((old.key, old.step), old.value) != old.value}
+        params, expected = dict(run.data.params), {(point.key, point.step): point.value for point in contents.points}
+        outdated = {old.key for old in history if expected.get((old.key, old.step), old.value) != old.value}
         outdated |= run.data.metrics.keys() & TABLE_METRICS - {point.key for point in contents.points}
         changed = {key for key, text in contents.params.items() if params.get(key, text) != text}
         if (outdated or changed) and is_database(self.uri):
@@ -144,7 +148,7 @@ class MlflowExperiment:
                 time_ms = point.time_ms if old is None else max(point.time_ms, old.timestamp + 1)
                 metrics.append(Metric(point.key, point.value, time_ms, point.step))
         missing = [Param(key, text) for key, text in contents.params.items() if key not in params]
-        tags = _tags_to_write(contents, run.data.tags) | {CHANGED_TAG + key: contents.params[key] for key in changed}
+        tags = _choose_tags(contents, run.data.tags) | {CHANGED_TAG + key: contents.params[key] for key in changed}
         self._send(run_id, metrics, missing, [RunTag(*tag) for tag in tags.items() - run.data.tags.items()])
 
         # The status, and last the digest, which means that the run is complete.
@@ -165,10 +169,10 @@ class MlflowExperiment:
                 self.client.log_dict(run_id, content, name)
             self.client.set_tag(run_id, FILES_TAG, digest, synchronous=True)
 
-    def links(self, parent_id: str) -> tuple[tuple[str, str], ...]:
+    def make_links(self, parent_id: str) -> tuple[tuple[str, str], ...]:
         """Return links to pages of the server, or the command that starts a server."""
         if is_server(self.uri):
-            return sweep_links(self.uri, self.experiment_id, parent_id)
+            return make_sweep_links(self.uri, self.experiment_id, parent_id)
         return (("MLflow pages of this sweep", server_command(self.uri, self.storage)),)
 
     def _send(self, run_id: str, metrics: Sequence[Metric], params: Sequence[Param], tags: Sequence[RunTag]) -> None:
@@ -195,10 +199,10 @@ class MlflowExperiment:
                     raise error
 
         # Refuse an experiment that cannot be used from here.
-        refused, location = f"MLflow at {self.uri}: the experiment {name!r}", experiment.artifact_location
+        subject, location = f"{self.uri}: experiment {name!r}", experiment.artifact_location
         if experiment.lifecycle_stage == "deleted":
             raise TrackingError(
-                f"{refused} is in the bin; name another one (tracking.experiment) or restore it: "
+                f"{subject} is deleted; set another tracking.experiment, or restore it: "
                 f"mlflow experiments restore --experiment-id {experiment.experiment_id}"
             )
         if (
@@ -207,8 +211,7 @@ class MlflowExperiment:
             and not Path(unquote(urlsplit(location).path)).parent.exists()
         ):
             raise TrackingError(
-                f"{refused} keeps its artifacts in {location}, a folder of another machine; "
-                "name another one (tracking.experiment)"
+                f"{subject} stores artifacts on another machine ({location}); set another tracking.experiment"
             )
         return str(experiment.experiment_id)
 
@@ -216,9 +219,9 @@ class MlflowExperiment:
         """Return the URI of the folder of artifacts for a database; None for a server, which has its own."""
         if not is_database(self.uri):
             return None
-        plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:60]
-        folder = artifact_folder(self.storage, self.uri) / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-        return folder.as_uri()
+        safe_name = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:60]
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        return (artifact_folder(self.storage, self.uri) / f"{safe_name}-{digest}").as_uri()
 
 
 def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], params: Collection[str]) -> None:
@@ -231,13 +234,13 @@ def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], 
             rows.delete(synchronize_session=False)
 
 
-def _tags_to_write(contents: RunContents, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags to write to a run with `known` tags, except a note or colour chosen by the user."""
-    tags, note = dict(contents.tags), known.get(NOTE_TAG, "")
-    if known.get(COLOR_TAG, COLORS[0]) not in COLORS:
+def _choose_tags(contents: RunContents, present: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags to write to a run that has the tags `present`, except a note or colour chosen by the user."""
+    tags, note = dict(contents.tags), present.get(NOTE_TAG, "")
+    if present.get(COLOR_TAG, COLORS[0]) not in COLORS:
         tags.pop(COLOR_TAG, None)
     if NOTE_TAG in tags:
-        if note and known.get(WRITTEN_NOTE_TAG) != _digest(note):
+        if note and present.get(WRITTEN_NOTE_TAG) != _digest(note):
             del tags[NOTE_TAG]
         else:
             tags[WRITTEN_NOTE_TAG] = _digest(tags[NOTE_TAG])
@@ -245,4 +248,5 @@ def _tags_to_write(contents: RunContents, known: Mapping[str, str]) -> dict[str,
 
 
 def _digest(text: str) -> str:
+    """Return a short hash of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -18,12 +18,12 @@ from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.text.wording import counted
 from orchestrator.tracking.address import artifact_folder, default_uri, is_database, server_command, sqlite_file
 from orchestrator.tracking.errors import raising_tracking_error
-from orchestrator.tracking.pages import sweep_links
-from orchestrator.tracking.store import initialise, search_tagged
+from orchestrator.tracking.pages import make_sweep_links
+from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
 from search_spaces.grammar.values import store_problem
 
-SHOWN_SWEEPS = 20
-PORTS = range(5000, 5100)  # MLflow's default and the following
+MAX_SHOWN_SWEEPS = 20
+PORTS = range(5000, 5100)  # tried in order; MLflow's default is 5000
 START_SECONDS = 180.0  # on a busy machine; a server that exits is detected earlier
 
 
@@ -48,42 +48,43 @@ def serve(
     refuses.
     """
     # Check the store and the port.
-    chosen, uri = uri, uri or default_uri(storage)
+    given_uri, uri = uri, uri or default_uri(storage)
     database = sqlite_file(uri)
     if database is None:
-        instead = f"run: {server_command(uri, storage)}" if is_database(uri) else "open the server of this address"
-        raise UserError(f"{uri} is not a SQLite store (sqlite:///FILE); instead {instead}")
-    if chosen and not database.exists():
-        raise UserError(f"{uri}: there is no such file; publishing a sweep there makes it")
+        remedy = f"run: {server_command(uri, storage)}" if is_database(uri) else "open this address in a browser"
+        raise UserError(f"{uri}: not a SQLite store; allowed: sqlite:///FILE; instead {remedy}")
+    if given_uri and not database.exists():
+        raise UserError(f"{uri}: there is no such file; to create it, publish a sweep there")
     if problem := store_problem(uri):
         raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
     port = choose_port(host, port)
     with raising_tracking_error(uri):
-        initialise(uri)
+        create_sqlite_store(uri)
 
     # Run the server and print links.
-    with suppress(KeyboardInterrupt), running_server(database, host, port, allowed_hosts) as (url, server):
-        sweeps = sweeps_in(uri, url)
+    with suppress(KeyboardInterrupt), run_server(database, host, port, allowed_hosts) as (url, server):
+        sweeps = list_sweep_links(uri, url)
         say(f"MLflow runs at {url} (Ctrl-C ends it){'; open a page below, not this address:' if sweeps else ''}")
-        for title, links in sweeps[:SHOWN_SWEEPS]:
+        for title, links in sweeps[:MAX_SHOWN_SWEEPS]:
             say("\n".join([title, *(f"  {name}: {link}" for name, link in links)]))
-        if older := len(sweeps[SHOWN_SWEEPS:]):
+        if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
             say(f"and {counted(older, 'older sweep')}, among the experiments of MLflow")
         code = server.wait()
         raise UiServerError(f"the MLflow server exited with code {code}; see {_log_file(database)}")
 
 
 @contextmanager
-def running_server(
+def run_server(
     database: Path, host: str = "127.0.0.1", port: int | None = None, allowed_hosts: str | None = None
 ) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
     """Yield the address and the process of an MLflow server on a SQLite file; kill it when the block ends.
 
     A signal raises KeyboardInterrupt in the block. Raises UiServerError if the server does not answer in START_SECONDS.
     """
+    # Build the command.
     port = choose_port(host, port)
     url, log = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}", _log_file(database)
-    words = [
+    arguments = [
         *(sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"),
         *("--backend-store-uri", f"sqlite:///{database.resolve()}"),
         *("--artifacts-destination", str(artifact_folder(database.parent))),
@@ -102,7 +103,12 @@ def running_server(
         try:
             with interrupts.held():  # in a process group of its own, because MLflow's workers outlive their parent
                 server = subprocess.Popen(
-                    words, start_new_session=True, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+                    arguments,
+                    start_new_session=True,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=sink,
                 )
             _wait_for_answer(url, server, log)
             yield url, server
@@ -129,39 +135,41 @@ def choose_port(host: str, port: int | None) -> int:
 
 
 def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Wait until a server answers; raise UiServerError if it exits or takes more than START_SECONDS."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without a proxy
     deadline = time.monotonic() + START_SECONDS
     while True:
         with suppress(OSError), opener.open(f"{url}/health", timeout=2):
             return
         if server.poll() is not None or time.monotonic() > deadline:
-            last = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
-            raise UiServerError(f"the MLflow server did not start; the end of {log}: {last}")
+            last_lines = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
+            raise UiServerError(f"the MLflow server did not start; last lines of {log}: {last_lines}")
         time.sleep(0.1)
 
 
 def _end_group(server: "subprocess.Popen[bytes]") -> None:
     """Kill the process group of a server: SIGTERM, then SIGKILL after at most five seconds."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
-            os.killpg(server.pid, number)
+            os.killpg(server.pid, signal_number)
         with suppress(subprocess.TimeoutExpired):
             server.wait(5)
 
 
 def _log_file(database: Path) -> Path:
+    """Return the log file of the server on a SQLite file."""
     return database.with_name("mlflow-server.log")
 
 
-def sweeps_in(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+def list_sweep_links(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """Return the sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server`)."""
     client = MlflowClient(uri)
     studies = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
-    runs = search_tagged(client, "kind", "sweep", list(studies))
+    runs = search_runs_by_tag(client, "kind", "sweep", list(studies))
     return [
         (
             f"{studies[run.info.experiment_id]} / {run.data.tags['lengthwise.sweep']}",
-            sweep_links(server, run.info.experiment_id, run.info.run_id),
+            make_sweep_links(server, run.info.experiment_id, run.info.run_id),
         )
         for run in sorted(runs, key=lambda run: -run.info.start_time)
     ]

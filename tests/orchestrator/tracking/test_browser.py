@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.ui import running_server, sweeps_in
+from orchestrator.tracking.ui import list_sweep_links, run_server
 
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
 pytestmark = pytest.mark.skipif(not BROWSER, reason="needs a browser (Debian: chromium)")
@@ -30,8 +30,8 @@ def open_page(url: str, profile: Path) -> tuple[str, list[str]]:
 def test_the_pages_of_mlflow_show_the_sweep(sweep: Any, publish: Any, tmp_path: Path) -> None:
     publish(sweep.folder)
     uri = default_uri(sweep.folder.parent)
-    with running_server(sweep.folder.parent / "mlflow.db") as (url, _):
-        ((_, links),) = sweeps_in(uri, url)
+    with run_server(sweep.folder.parent / "mlflow.db") as (url, _):
+        ((_, links),) = list_sweep_links(uri, url)
         for what, link in links:
             document, logged = open_page(link, tmp_path / "profile")
             assert logged == [], what

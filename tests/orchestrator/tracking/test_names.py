@@ -1,13 +1,13 @@
 """Names that MLflow takes, distinct where the texts are."""
 
 from orchestrator.results.summarise import summarise
-from orchestrator.tracking.names import make_key_part, run_name, unique_names
+from orchestrator.tracking.names import make_key_part, make_unique_names, run_name
 
 
 def test_names():
     assert make_key_part("ema/0.99 (β)") == "ema_0.99 _β_"
     assert make_key_part("...") == "_" and make_key_part("") == "_" and len(make_key_part("x" * 500)) == 80
-    assert list(unique_names(["Ab", "ab", "ab "]).values()) == ["Ab", "ab_2", "ab_3"]
+    assert list(make_unique_names(["Ab", "ab", "ab "]).values()) == ["Ab", "ab_2", "ab_3"]
 
 
 def test_runs_are_named_by_configuration_number(small_sweep):

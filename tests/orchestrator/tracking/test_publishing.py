@@ -21,8 +21,8 @@ from orchestrator.text.wording import command
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.errors import TIMEOUTS
 from orchestrator.tracking.publish import publish
-from orchestrator.tracking.publisher import LONGEST_SECONDS, Attempt, Publisher
-from orchestrator.tracking.publisher_process import follow, try_to_publish
+from orchestrator.tracking.publisher import MAX_WAIT_SECONDS, Attempt, Publisher
+from orchestrator.tracking.publisher_process import publish_changes, try_to_publish
 from search_spaces import Tracking
 from tests.mlflow_points import assert_complete
 from tests.ports import free_ports
@@ -47,7 +47,7 @@ class Growing:
     def __init__(self, folder, contents, problems=()):
         self.file, self.contents, self.problems = folder / LEDGER_FILE, iter(contents), iter(problems)
         self.published, self.sent = [], []
-        follow(folder, self.publish, self.has_ended, lambda attempt: self.sent.append(attempt.problem))
+        publish_changes(folder, self.publish, self.has_ended, lambda attempt: self.sent.append(attempt.problem))
 
     def has_ended(self, seconds):
         content = next(self.contents, None)
@@ -100,7 +100,7 @@ def test_the_end_waits_for_the_last_pass_so_long_and_no_longer(publisher, tmp_pa
     assert publisher.wait(60) == Attempt("uri", [["name", "link"]], is_last=True)
     publisher.theirs.close()
     assert command("publish", tmp_path) in publisher.wait(60).problem
-    assert LONGEST_SECONDS == 30
+    assert MAX_WAIT_SECONDS == 30
 
 
 def test_refusals_are_read_while_the_sweep_runs(publisher):
@@ -142,7 +142,7 @@ def test_a_publisher_publishes_the_running_sweep_and_completes_it(sweep):
         return client.search_runs([one.experiment_id for one in client.search_experiments()], named)
 
     try:
-        publisher.follow(sweep.folder, Tracking())
+        publisher.start(sweep.folder, Tracking())
         deadline = time.monotonic() + 300
         while not (database.exists() and runs("configuration")):
             assert time.monotonic() < deadline

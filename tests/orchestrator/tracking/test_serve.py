@@ -69,8 +69,8 @@ def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
-        "from pathlib import Path; from orchestrator.tracking.ui import running_server\n"
-        "with running_server(Path(sys.argv[1]) / 'mlflow.db') as (_, server): server.wait()"
+        "from pathlib import Path; from orchestrator.tracking.ui import run_server\n"
+        "with run_server(Path(sys.argv[1]) / 'mlflow.db') as (_, server): server.wait()"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -101,9 +101,11 @@ def test_a_taken_port_and_a_foreign_store_are_refused(tmp_path):
         with pytest.raises(UserError, match=rf"^--host 127\.0\.0\.1 --port {port}: Address already in use"):
             serve(tmp_path, port=port)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(UserError, match=r"http://lab3:5000 is not a SQLite store .* open the server of this address$"):
+    with pytest.raises(
+        UserError, match=r"http://lab3:5000: not a SQLite store; allowed: sqlite:///FILE; .* in a browser$"
+    ):
         serve(tmp_path, uri="http://lab3:5000")
-    with pytest.raises(UserError, match=r"postgresql://db/a is not .*instead run: (.*)$") as refused:
+    with pytest.raises(UserError, match=r"postgresql://db/a: not .*instead run: (.*)$") as refused:
         serve(tmp_path / "a b", uri="postgresql://db/a")
     words = shlex.split(str(refused.value).partition("run: ")[2])
     assert words[:4] == ["mlflow", "server", "--backend-store-uri", "postgresql://db/a"]
@@ -133,9 +135,9 @@ def test_more_sweeps_than_are_shown_are_counted(
     shutil.copy(fresh_store, tmp_path / "mlflow.db")
     for name in ("a", "b", "c"):
         publish(synthetic_sweep(tmp_path / name, [{}], 1, simple_curve).folder, sweep_files=False)
-    monkeypatch.setattr(ui, "SHOWN_SWEEPS", 1)
+    monkeypatch.setattr(ui, "MAX_SHOWN_SWEEPS", 1)
     ended = subprocess.Popen(["true"])
-    monkeypatch.setattr(ui, "running_server", lambda *_: nullcontext(("http://127.0.0.1:5000", ended)))
+    monkeypatch.setattr(ui, "run_server", lambda *_: nullcontext(("http://127.0.0.1:5000", ended)))
     said = []
     with pytest.raises(ui.UiServerError):
         serve(tmp_path, say=said.append)

@@ -15,7 +15,7 @@ from orchestrator.errors import UserError
 from orchestrator.tracking import ui
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.errors import TrackingError
-from orchestrator.tracking.ui import PORTS, UiServerError, running_server, serve
+from orchestrator.tracking.ui import PORTS, UiServerError, run_server, serve
 from tests.mlflow_points import artifact, assert_complete, rows_of
 from tests.ports import free_ports
 
@@ -26,7 +26,7 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(sweep, tmp_
     storage.mkdir()
     database = Path(shutil.copy(sweep.folder.parent / "mlflow.db", storage))
     original, calls = MlflowClient.log_batch, iter(range(1, 1000))
-    with running_server(database, port=port) as (url, server):
+    with run_server(database, port=port) as (url, server):
 
         def log_batch(self, *args, **kwargs):
             if next(calls) == 2:  # a request has all points of a run: amid those of the second, its answer on the way
@@ -39,7 +39,7 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(sweep, tmp_
         monkeypatch.undo()
     before = rows_of(default_uri(storage))
     assert 0 < sum(before.values())
-    with running_server(database, port=port) as (url, server):
+    with run_server(database, port=port) as (url, server):
         capfd.readouterr()
         monkeypatch.setenv("MLFLOW_TRACKING_URI", url.replace("//", "//ada:s3cret@"))
         done = publish(sweep.folder)
@@ -59,7 +59,7 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(sweep, tmp_
 def test_a_server_that_ends_at_once_says_why(tmp_path):
     broken = tmp_path / "mlflow.db"
     broken.write_bytes(b"this is no database" * 100)
-    with pytest.raises(UiServerError, match=r"mlflow-server\.log: .*\w"), running_server(broken):
+    with pytest.raises(UiServerError, match=r"mlflow-server\.log: .*\w"), run_server(broken):
         pass
 
 

@@ -13,7 +13,7 @@ from orchestrator.tracking.address import default_uri
 
 @pytest.mark.slow
 def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
-    code = "import sys; from orchestrator.tracking.store import initialise; initialise(sys.argv[1])"
+    code = "import sys; from orchestrator.tracking.store import create_sqlite_store; create_sqlite_store(sys.argv[1])"
     uri = default_uri(tmp_path)
     processes = [
         subprocess.Popen([sys.executable, "-c", code, uri], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -28,7 +28,8 @@ def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
 @pytest.mark.slow
 def test_a_store_is_there_whole_or_not_at_all_when_its_making_is_killed(tmp_path):
     """Killed in the midst of MLflow's migrations, as soon as there is anything in the folder but the lock."""
-    code = "import sys; from orchestrator.tracking.store import initialise; print(); initialise(sys.argv[1])"
+    imports = "import sys; from orchestrator.tracking.store import create_sqlite_store"
+    code = f"{imports}; print(); create_sqlite_store(sys.argv[1])"
     (tmp_path / "store").mkdir()
     database = tmp_path / "store" / "mlflow.db"
     with subprocess.Popen(

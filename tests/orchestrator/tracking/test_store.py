@@ -127,7 +127,7 @@ def test_a_deleted_experiment_is_named(sweep, publish):
     done = publish(sweep.folder, sweep_files=False)
     client = MlflowClient(done.uri)
     client.delete_experiment(client.get_run(done.parent_run_id).info.experiment_id)
-    with pytest.raises(TrackingError, match="'set_complement' is in the bin"):
+    with pytest.raises(TrackingError, match="'set_complement' is deleted"):
         publish(sweep.folder)
     assert publish(sweep.folder, experiment="another", sweep_files=False).created == 4
 
@@ -135,7 +135,7 @@ def test_a_deleted_experiment_is_named(sweep, publish):
 def test_the_command_that_opens_a_store_can_be_pasted(tmp_path):
     (folder := tmp_path / "läng e").mkdir()
     uri = f"sqlite:///{folder / 'mlflow.db'}"
-    ((_, command),) = MlflowExperiment(uri, "mine", tmp_path).links("")
+    ((_, command),) = MlflowExperiment(uri, "mine", tmp_path).make_links("")
     assert shlex.split(command) == ["lengthwise", "ui", "--tracking-uri", uri]
 
 
@@ -151,7 +151,7 @@ def test_the_artifacts_of_a_database_are_beside_the_sweeps(tmp_path, monkeypatch
 
     monkeypatch.setattr("orchestrator.tracking.store.MlflowClient", Client)
     uri = "postgresql://ada@db.example.org/mlflow"
-    ((_, command),) = MlflowExperiment(uri, "mine", tmp_path).links("")
+    ((_, command),) = MlflowExperiment(uri, "mine", tmp_path).make_links("")
     assert shlex.split(command)[2:] == [
         *("--backend-store-uri", "postgresql://ada@db.example.org/mlflow"),
         *("--default-artifact-root", str(tmp_path / "mlartifacts")),
