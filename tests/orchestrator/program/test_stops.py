@@ -80,11 +80,11 @@ def test_member_hours(study: Study) -> None:
         "before any": f"step == 5 and not kept.exists() and (kept.write_text('[5, 7]'), {HANG})",
     }.items():
         study.write(script(step=hang) if name == "before any" else script(reported=hang))
-        state = study.run(f"resources.member_hours={2 / 3600}", name=name.replace(" ", "-"))
+        state = study.run(f"resources.member_hours={4 / 3600}", name=name.replace(" ", "-"))
         (pack,) = state.packs.values()
         assert (pack.status, len(pack.attempts)) == ("complete", 1)
     study.write(script(step=f"step == 15 and {HANG}"))
-    state = study.run(f"resources.member_hours={2 / 3600}", name="always")
+    state = study.run(f"resources.member_hours={4 / 3600}", name="always")
     (pack,) = state.packs.values()
     assert (pack.status, len(pack.attempts), list(pack.evaluations)) == ("failed", 2, [10])
     assert "member_hours" in str(pack.error)

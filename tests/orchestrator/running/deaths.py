@@ -10,7 +10,6 @@ from typing import Any
 
 import psutil
 
-from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack.train_pack import encode_work
 from tests.orchestrator.running.ledgers import records, wait_for
 
@@ -77,31 +76,6 @@ def holding(pack_id: str, processes: Iterable[psutil.Process]) -> psutil.Process
     return None
 
 
-def killed_as_often_as_it_may_and_once_more(scheduler: str, worker_with: Find, lengthwise, long_sweep) -> None:
-    """One pack loses its worker once and is brought to its end; another loses it twice and is given up."""
-    folder = long_sweep.storage / "worker"
-    driver = long_sweep.start(lengthwise, *long_sweep.words("worker", scheduler, "resources.retries=1"))
-
-    unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
-    kill_worker(unlucky, worker_with, folder, driver)
-    long_sweep.release(unlucky)
-    doomed = wait_for(
-        lambda: next((p for p in unfinished(folder, unlucky) if worker_with(p, driver.pid)), None), driver
-    )
-    long_sweep.release(*(pack_id for pack_id in SweepState.load(folder).packs if pack_id != doomed))
-    for _ in range(2):
-        kill_worker(doomed, worker_with, folder, driver)
-    long_sweep.release()
-    out = finish(driver, exit_code=1)
-    state = SweepState.load(folder)
-    assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
-    assert [len(state.packs[one].attempts) for one in (unlucky, doomed)] == [1, 2]
-    assert f"pack {unlucky}: the worker process died: " in out and "failed after 2 attempts" in out
-    again = lengthwise("resume", folder, "--retry-failed", *INLINE)
-    assert again.returncode == 0, again.stderr
-    long_sweep.ended_as_if_left_alone(folder, ends=5)
-
-
 def kill_worker(pack_id: str, worker_with: Find, folder: Path, driver: subprocess.Popen[str]) -> None:
     """Kill whichever worker has the pack until the driver has recorded it: a death before it begins does not count."""
 
@@ -118,9 +92,3 @@ def kill_worker(pack_id: str, worker_with: Find, folder: Path, driver: subproces
 
     before = attempts()
     wait_for(is_recorded, driver)
-
-
-def unfinished(folder: Path, but: str) -> list[str]:
-    """The packs that have not ended, without one."""
-    packs = SweepState.load(folder).packs.values()
-    return [pack.pack_id for pack in packs if pack.status in ("planned", "running") and pack.pack_id != but]

@@ -8,11 +8,13 @@ import sys
 import threading
 import time
 from multiprocessing import Pipe
+from pathlib import Path
 
 import psutil
 import pytest
 
 from orchestrator.plan.checks.soundness import build_first_generation
+from orchestrator.record.state.state import SweepState
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers import local, local_worker
 from orchestrator.running.schedulers.choice import EXAMPLES, choose_scheduler, find_missing_resources
@@ -24,7 +26,7 @@ from tests.orchestrator.running.deaths import (
     empty_work,
     finish,
     holding,
-    killed_as_often_as_it_may_and_once_more,
+    kill_worker,
     with_words,
 )
 from tests.orchestrator.running.ledgers import keyed, records, wait_for
@@ -74,9 +76,36 @@ def test_auto_runs_here_without_ray_to_the_curves_of_packs_in_this_process(lengt
     assert refused.returncode == 2 and not (tmp_path / "none").exists()
 
 
+def unfinished(folder: Path, but: str) -> list[str]:
+    """The packs that have not ended, without one."""
+    packs = SweepState.load(folder).packs.values()
+    return [pack.pack_id for pack in packs if pack.status in ("planned", "running") and pack.pack_id != but]
+
+
 @pytest.mark.slow
 def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep):
-    killed_as_often_as_it_may_and_once_more(LOCAL, worker_with, lengthwise, long_sweep)
+    """One pack loses its worker once and is brought to its end; another loses it twice and is given up."""
+    folder = long_sweep.storage / "worker"
+    driver = long_sweep.start(lengthwise, *long_sweep.words("worker", LOCAL, "resources.retries=1"))
+
+    unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
+    kill_worker(unlucky, worker_with, folder, driver)
+    long_sweep.release(unlucky)
+    doomed = wait_for(
+        lambda: next((p for p in unfinished(folder, unlucky) if worker_with(p, driver.pid)), None), driver
+    )
+    long_sweep.release(*(pack_id for pack_id in SweepState.load(folder).packs if pack_id != doomed))
+    for _ in range(2):
+        kill_worker(doomed, worker_with, folder, driver)
+    long_sweep.release()
+    out = finish(driver, exit_code=1)
+    state = SweepState.load(folder)
+    assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
+    assert [len(state.packs[one].attempts) for one in (unlucky, doomed)] == [1, 2]
+    assert f"pack {unlucky}: the worker process died: " in out and "failed after 2 attempts" in out
+    again = lengthwise("resume", folder, "--retry-failed", *INLINE)
+    assert again.returncode == 0, again.stderr
+    long_sweep.ended_as_if_left_alone(folder, ends=5)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from orchestrator.running.with_ray.processes import MARK
-from tests.orchestrator.running.deaths import INLINE, holding, kill, killed_as_often_as_it_may_and_once_more, with_words
+from tests.orchestrator.running.deaths import INLINE, holding, kill, kill_worker, with_words
 from tests.orchestrator.running.ledgers import records, wait_for
 
 pytestmark = pytest.mark.slow
@@ -48,9 +48,10 @@ def test_the_driver_is_killed_resumed_and_terminated(lengthwise, long_sweep, tmp
     known = len(records(folder, "evaluation"))
     assert not list(tmp_path.glob("lengthwise-*"))
 
-    # SIGTERM to the driver that resumes the sweep.
+    # The driver that resumes the sweep loses a worker, and gets SIGTERM.
     driver = long_sweep.start(lengthwise, "resume", str(folder), **temp)
-    wait_for(lambda: len(records(folder, "evaluation")) > known, driver)
+    evaluation = wait_for(lambda: records(folder, "evaluation")[known:], driver)[0]
+    kill_worker(evaluation.fields["pack_id"], worker_with, folder, driver)
     frozen = [one for one in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(one)]
     assert any(one.name() == "raylet" for one in frozen) and any(one.name() == "gcs_server" for one in frozen)
     try:
@@ -77,7 +78,3 @@ def is_of_ray(process: psutil.Process) -> bool:
         return process.name() in ("raylet", "gcs_server") or "ray::" in " ".join(process.cmdline())
     except psutil.Error:
         return False
-
-
-def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep):
-    killed_as_often_as_it_may_and_once_more(ON_RAY, worker_with, lengthwise, long_sweep)
