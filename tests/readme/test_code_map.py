@@ -1,0 +1,48 @@
+"""The page for readers of the code names functions that are there, and the frames of a real run."""
+
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pages import ROOT, page
+
+from trainers.optimization.optimizers.adamw import AdamW
+
+PAGE = page("orchestrator/running/README.md")
+ROWS = [line.strip("| ").split(" | ") for line in PAGE.text.splitlines() if line.startswith("|") and ".py)" in line]
+
+
+def files_of(cell: str) -> list[Path]:
+    return [(PAGE.folder / target).resolve() for target in re.findall(r"\]\(([^)]+)\)", cell)]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(row[:2])[:40])
+def test_every_function_is_in_its_file(row: list[str]) -> None:
+    (files, names) = next((files_of(cell), row[:i]) for i, cell in enumerate(row) if ".py)" in cell)
+    code = [file.read_text() for file in files]
+    for name in re.findall(r"`(\w+)`", names[-1]):
+        assert any(re.search(rf"^\s*(def|class) {name}\b|^{name} = ", text, re.M) for text in code), name
+
+
+def test_the_frames_are_those_of_a_run(run_inline: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    update, frames = AdamW.update, list[tuple[str, str]]()
+
+    def record(self: AdamW, *arguments: object) -> object:
+        stack = [frame for frame in traceback.extract_stack() if str(ROOT) in frame.filename]
+        frames[:] = frames or [(Path(frame.filename).name, frame.name) for frame in stack]
+        return update(self, *arguments)
+
+    monkeypatch.setattr(AdamW, "update", record)
+    small = (
+        "search.configurations=1",
+        "seeds=2",
+        "training.steps=2",
+        "training.compile=false",
+        "evaluation.every=null",
+    )
+    run_inline(ROOT / "search_spaces" / "quickstart.yaml", *small)
+    named = [(files_of(row[1])[0].name, row[0].strip("`")) for row in ROWS[:10]]
+    assert named[-1] == ("adamw.py", "update")
+    assert [frame for frame in frames if "test" not in frame[0]] == named[1:-1]
