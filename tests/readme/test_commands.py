@@ -48,7 +48,7 @@ def lines_of_blocks(one: Page) -> list[str]:
 
 def quoted_commands(one: Page) -> list[str]:
     """Every `lengthwise ...`, `make ...` or script in the text; a verb may stand there without its file."""
-    return re.findall(r"`((?:lengthwise(?!\.)|make|cluster/|\.ci/|python )[^`\n]*)`", one.prose)
+    return re.findall(r"`((?:lengthwise(?!\.)|make(?!_)|cluster/|\.ci/|python )[^`\n]*)`", one.prose)
 
 
 def cases() -> list[Any]:
