@@ -277,8 +277,8 @@ def _describe_matching(compared: SweepComparison) -> str:
     keys = ", ".join(short_keys(matching.keys).values())
     matched = counted(len(matching.pairs) + matching.unfinished + matching.pruned, "configuration")
     sentence = f"{matched} with equal searched values ({keys})" if keys else f"{matched} in both, nothing was searched"
-    if matching.apart:
-        names = ", ".join(short_keys(matching.apart).values())
+    if matching.unmatched_keys:
+        names = ", ".join(short_keys(matching.unmatched_keys).values())
         sentence = f"{matched} with equal {keys}; they differ in {names}, so every difference is one of these keys, too"
     sentence += f"; only in the first: {matching.only_first}, only in the second: {matching.only_second}"
     sentence += f"; pruned in one of them, left out: {matching.pruned}" if matching.pruned else ""

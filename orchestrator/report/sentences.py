@@ -6,7 +6,13 @@ import statistics
 
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.effects import EffectLine, effect_lines
-from orchestrator.results.analysis import DEPENDENT, compare_orders, effects_on_score, shows_effects, why_no_effects
+from orchestrator.results.analysis import (
+    DEPENDENCE_REASONS,
+    compare_orders,
+    effects_on_score,
+    shows_effects,
+    why_no_effects,
+)
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.confirmed import Confirmation, read_search_labels
 from orchestrator.results.race_rounds import describe_race
@@ -397,5 +403,5 @@ def _correlation(estimate: Estimate) -> str:
     if math.isnan(estimate.value):
         return f"no rank correlation with the scores ({estimate.reason})"
     ends = "no interval" if math.isnan(estimate.low) else f"95 % [{estimate.low:+.2f}, {estimate.high:+.2f}]"
-    why = f": {estimate.reason}" if estimate.reason in DEPENDENT.values() else ""
+    why = f": {estimate.reason}" if estimate.reason in DEPENDENCE_REASONS.values() else ""
     return f"rank correlation with the scores {estimate.value:+.2f} ({ends}, {estimate.n} configurations{why})"

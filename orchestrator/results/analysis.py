@@ -12,7 +12,7 @@ from orchestrator.results.outcomes import (
     shared_seed_values,
 )
 from orchestrator.results.scoring.objective import seed_statistic
-from orchestrator.results.summary import REMEMBERED, Summary
+from orchestrator.results.summary import CACHED_SUMMARIES, Summary
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.importance import Importance, importances
 from orchestrator.statistics.effects.partial_effects import PartialEffect, partial_effects
@@ -21,12 +21,12 @@ from orchestrator.statistics.failed_seeds import failed_seed_value, score_seeds
 from orchestrator.statistics.intervals import Estimate, spearman
 from orchestrator.statistics.quartiles import Floats
 
-DEPENDENT = {
+DEPENDENCE_REASONS = {
     "grid_by_random": "configurations that share a draw are not independent",
     "fixed": "the configurations were not drawn",
-    "adaptive": "later configurations follow earlier scores",
+    "adaptive": "later configurations depend on earlier scores",
     "survivors": "rungs pruned the other configurations by their scores",
-}  # why configurations are not independent, by the kind of the design, or `survivors`
+}  # why configurations are not independent, by kind of design or "survivors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +39,10 @@ class Effect(KeyEffect):
 
 @dataclass(frozen=True, kw_only=True)
 class OrderAgreement:
-    """The rank `correlation` of score and test median, and which configurations beat the first at the test lengths.
+    """The rank `correlation` of score and test median, and the configurations that beat the first at the test lengths.
 
-    `better` has config_id and gain of each of the `others` with a better test median than the first configuration, the
-    largest gain first (infinite if the first has no finite median).
+    `better` has config_id and gain of those of the `others` with a better test median than the first configuration,
+    the largest gain first (infinite if the first has no finite median).
     """
 
     correlation: Estimate
@@ -61,9 +61,9 @@ def why_no_effects(summary: Summary) -> str | None:
     if not _has_search(summary) or not scores:
         return None
     if not any(map(math.isfinite, scores)):
-        return "No configuration has a finite score, so effects of hyperparameters are not shown."
+        return "Effects are not shown: no configuration has a finite score."
     if len(set(scores)) == 1:
-        return f"All {len(scores)} configurations have the same score, so effects of hyperparameters are not shown."
+        return f"Effects are not shown: all {len(scores)} configurations have the same score."
     return None
 
 
@@ -71,17 +71,17 @@ def _has_search(summary: Summary) -> bool:
     return bool(summary.searched) and summary.configurations_finished > 1 and CONFIRMS not in summary.state.provenance
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED_SUMMARIES)
 def effects_on_score(summary: Summary) -> tuple[Effect, ...]:
-    """Return the effect of every searched key on the score, which is at the selection lengths."""
+    """Return the effect of every searched key on the score, at the selection lengths."""
     scores = {row.config_id: row.score for row in summary.rows if row.complete}
     objective = summary.objective
     return _effects_at(summary, objective.lengths, objective.reduce, scores, seed_statistic(objective))
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED_SUMMARIES)
 def effects_at_test_lengths(summary: Summary) -> tuple[Effect, ...]:
-    """Return the effect of every searched key at the test lengths, used for neither training nor selection."""
+    """Return the effect of every searched key at the test lengths, which neither training nor selection used."""
     if not summary.test_lengths:
         return ()
     outcomes = {config_id: outcome.median for config_id, outcome in outcomes_at_test_lengths(summary).items()}
@@ -91,7 +91,7 @@ def effects_at_test_lengths(summary: Summary) -> tuple[Effect, ...]:
 def _effects_at(
     summary: Summary,
     lengths: Sequence[int],
-    how: str,
+    reduce: str,
     outcomes: Mapping[str, float | None],
     statistic: Callable[[Floats], float] | None = None,
 ) -> tuple[Effect, ...]:
@@ -100,18 +100,23 @@ def _effects_at(
     If configurations have unequal seeds, outcomes are computed again over the common seeds. Failed seeds count as
     `objective.failed_seeds` says.
     """
+    # Compute unequal seeds again over the common seeds.
     policy, direction = summary.objective.failed_seeds, summary.objective.direction
-    values, design, of_seeds = searched_values(summary), summary.design, shared_seed_values(summary, lengths, how)
+    values, design, seed_values = searched_values(summary), summary.design, shared_seed_values(summary, lengths, reduce)
     if summary.has_unequal_seeds:
         outcomes = {
-            name: score_seeds(seed_values.values(), policy, direction, statistic).score
-            for name, seed_values in of_seeds.items()
+            config_id: score_seeds(value_by_seed.values(), policy, direction, statistic).score
+            for config_id, value_by_seed in seed_values.items()
         }
-    as_failed = failed_seed_value(policy, direction)
+
+    # Count failed seeds as the policy says.
+    penalty = failed_seed_value(policy, direction)
     members = {
-        name: {seed: as_failed if math.isnan(value) else value for seed, value in seed_values.items()}
-        for name, seed_values in of_seeds.items()
+        config_id: {seed: penalty if math.isnan(value) else value for seed, value in value_by_seed.items()}
+        for config_id, value_by_seed in seed_values.items()
     }
+
+    # Join the three analyses of each key.
     importance, partial = importances(values, outcomes, design), partial_effects(values, outcomes, design)
     return tuple(
         Effect(**vars(effect), partial=partial[effect.key], importance=importance[effect.key])
@@ -119,7 +124,7 @@ def _effects_at(
     )
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED_SUMMARIES)
 def compare_orders(summary: Summary) -> OrderAgreement | None:
     """Compare the orders at selection and test lengths; None without test lengths or a second configuration."""
     ranked = {row.config_id: row.score for row in summary.rows if row.rank is not None and row.score is not None}
@@ -139,15 +144,21 @@ def order_agreement(
     Configurations without a test median are left out. The correlation has an interval only if configurations were
     drawn independently.
     """
-    names = [name for name in scores if name in test]
-    first, sign = test[names[0]], 1.0 if direction == "minimize" else -1.0
+    # Gains over the configuration ranked first, in the better direction.
+    config_ids = [config_id for config_id in scores if config_id in test]
+    first, sign = test[config_ids[0]], 1.0 if direction == "minimize" else -1.0
     first = sign * math.inf if math.isnan(first) else first
-    gains = {name: sign * (first - test[name]) for name in names[1:] if sign * test[name] < sign * first}
-    correlation = spearman([scores[name] for name in names], [test[name] for name in names], "configurations")
-    if not math.isnan(correlation.low) and (why := DEPENDENT.get("survivors" if design.survivors else design.kind)):
+    gains = {name: sign * (first - test[name]) for name in config_ids[1:] if sign * test[name] < sign * first}
+
+    # The interval of the correlation assumes independent configurations.
+    score_list, test_list = [scores[name] for name in config_ids], [test[name] for name in config_ids]
+    correlation = spearman(score_list, test_list, "configurations")
+    if not math.isnan(correlation.low) and (
+        why := DEPENDENCE_REASONS.get("survivors" if design.survivors else design.kind)
+    ):
         correlation = replace(correlation, low=math.nan, high=math.nan, reason=why)
     return OrderAgreement(
         correlation=correlation,
-        others=len(names) - 1,
+        others=len(config_ids) - 1,
         better=tuple(sorted(gains.items(), key=lambda item: -item[1])),
     )

@@ -1,4 +1,4 @@
-"""Compute the attention weights of one input in every layer and head of a member with kept weights."""
+"""Compute the attention weights of one input in every layer and head of a member whose weights were kept."""
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.record.kept.code import import_recorded

@@ -10,20 +10,23 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import Confirmation, ConfirmationRow, match_search
 from orchestrator.results.pack_environments import differing_code, record_configurations
 from orchestrator.results.summarise import summarise
-from orchestrator.results.summary import REMEMBERED, Row, Summary
+from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED_SUMMARIES)
 def read_confirmations(result: Summary) -> tuple[Confirmation, ...]:
     """Return the confirmations of a sweep in its storage folder, first the sweep itself if it is a confirmation.
 
     Confirmations whose ledger or curves cannot be read are left out; a report on them raises the error.
     """
+    # The sweep itself, if it is a confirmation.
     state, confirmations = result.state, list[Confirmation]()
     if CONFIRMS in state.provenance:
         searches = [search.folder for search in find_confirmed_sweeps(state)]
         confirmations.append(_make_confirmation(result, SweepState.load(searches[0]) if searches else None))
+
+    # The confirmations of the sweep; a damaged one does not hide the others.
     for confirmation in find_confirmations(state):
         try:
             confirmations.append(_make_confirmation(summarise(SweepState.load(confirmation.folder)), state))
@@ -33,7 +36,7 @@ def read_confirmations(result: Summary) -> tuple[Confirmation, ...]:
 
 
 def _make_confirmation(result: Summary, search: SweepState | None) -> Confirmation:
-    """Return a confirmation from its own summary and the state of its search, None if the search is missing."""
+    """Return a confirmation from its summary and the state of its search, None if the search is missing."""
     confirms, seeds = result.state.provenance[CONFIRMS], tuple(sorted(list_planned_seeds(result.state)))
     rows = result.by_config_id
     return Confirmation(
@@ -42,39 +45,41 @@ def _make_confirmation(result: Summary, search: SweepState | None) -> Confirmati
         parent=confirms["sweep"],
         seeds=seeds,
         reused_seeds=tuple(sorted(set(seeds) & list_planned_seeds(search))) if search else (),
-        changed_code=_changed_code(result, search) if search else (),
+        changed_code=_list_changed_code(result, search) if search else (),
         unfinished="" if result.finished else result.status,
         search_size=confirms["of"],
         rows=tuple(_make_row(rows.get(name or ""), recorded) for recorded, name in match_search(result.state)),
     )
 
 
-def _changed_code(result: Summary, search: SweepState) -> tuple[str, ...]:
+def _list_changed_code(result: Summary, search: SweepState) -> tuple[str, ...]:
     """Return the parts of the code that differ between a confirmation and its search."""
-    then, keys = record_configurations(search), dict[str, tuple[str | None, str | None]]()
-    for recorded, name in match_search(result.state):
-        before, current = then.get(recorded["config_id"]), result.recorded.get(name or "")
-        keys |= differing_code(before.code, current.code) if before and current else {}
-    return tuple(sorted(keys))
+    search_records, changed_parts = record_configurations(search), set[str]()
+    for recorded, config_id in match_search(result.state):
+        searched, confirmed = search_records.get(recorded["config_id"]), result.recorded.get(config_id or "")
+        if searched and confirmed:
+            changed_parts |= differing_code(searched.code, confirmed.code).keys()
+    return tuple(sorted(changed_parts))
 
 
 def _make_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmationRow:
+    """Return a confirmed configuration from its row in the confirmation (None if missing) and the search's record."""
     is_done = row is not None and row.complete
     return ConfirmationRow(
         config_id=recorded["config_id"],
         number=recorded.get("number"),
         values=recorded["values"],
         search_rank=recorded["rank"],
-        search=_quartiles(recorded["score"]),
+        search=_parse_quartiles(recorded["score"]),
         confirmed=row.scored if row is not None and is_done else None,
-        search_test=_quartiles(recorded["test"]) if recorded["test"] else None,
+        search_test=_parse_quartiles(recorded["test"]) if recorded["test"] else None,
         confirmed_test=row.test if row is not None and is_done else None,
         seeds_run=row.seeds_run if row is not None else 0,
         seeds_failed=row.seeds_failed if row is not None else 0,
     )
 
 
-def _quartiles(recorded: Sequence[float]) -> Quartiles:
+def _parse_quartiles(recorded: Sequence[float]) -> Quartiles:
     """Return quartiles from a record, in which the median comes first."""
     median, q25, q75 = recorded
     return Quartiles(q25=q25, median=median, q75=q75)

@@ -48,17 +48,20 @@ class Confirmation:
     @property
     def sentence(self) -> str:
         """The configurations and seeds as a sentence, and whether the seeds are independent of the selection."""
+        # The seeds, and why they may not be independent of the selection.
         state = f" ({self.unfinished})" if self.unfinished else ""
         seeds_note = "which no selection used"
         if self.reused_seeds:
             seeds_note = (
                 f"of which the search has since used {spans(self.reused_seeds)}: not independent of the selection"
             )
-        first = [row.search_rank for row in self.rows] == list(range(1, len(self.rows) + 1))
-        names = f"the first {len(self.rows)}" if first else ", ".join(label(row.number) for row in self.rows)
         if self.changed_code:
             parts = first_few(self.changed_code)
             seeds_note += f", and with other code than the search ({parts}): not a score of the same configurations"
+
+        # The configurations, by rank or by label.
+        are_first = [row.search_rank for row in self.rows] == list(range(1, len(self.rows) + 1))
+        names = f"the first {len(self.rows)}" if are_first else ", ".join(label(row.number) for row in self.rows)
         count = f"{names} of {self.search_size} configurations"
         return (
             f"Sweep {self.name}{state} trained {count} of {self.parent} again: the confirmed score is on seeds "

@@ -23,7 +23,7 @@ class LaterEvaluation:
 
     `key` is the `evaluation_key` of its record. `task` has the replaced settings of the task by dotted key. `measured`
     has the trained lengths of the configuration. `bands` by (metric, average) are over all `seeds` of the
-    configuration, of which `failed` have no weights. `sha256` is the checksum of the curves.
+    configuration; `failed` of these seeds have no weights. `sha256` is the checksum of the curves.
     """
 
     key: Key
@@ -71,17 +71,22 @@ def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[Lat
 
     Raises DamagedCurves for a missing or damaged file of curves, LedgerError for a record of an unknown configuration.
     """
+    # The last record of each evaluation counts.
     if unknown := {fields["config_id"] for fields in state.later_evaluations} - state.configurations.keys():
         path = state.folder / LEDGER_FILE
-        raise LedgerError(f"{path}: a later evaluation of an unknown configuration: {unknown.pop()}")
-    last = {evaluation_key(fields): fields for fields in state.later_evaluations}
-    evaluations = [_read(state, fields, objective) for fields in last.values()]
+        raise LedgerError(f"{path}: later evaluation of an unknown configuration {unknown.pop()}")
+    latest_records = {evaluation_key(fields): fields for fields in state.later_evaluations}
+    evaluations = [_read_evaluation(state, fields, objective) for fields in latest_records.values()]
     return tuple(sorted(evaluations, key=lambda evaluation: evaluation.number))
 
 
-def _read(state: SweepState, fields: Mapping[str, Any], objective: Objective) -> LaterEvaluation:
-    of_configuration = Measurements.from_recorded(state.measured[state.configurations[fields["config_id"]].measured])
-    measured = Measurements.from_recorded(fields["measured"]).with_trained_lengths_of(of_configuration)
+def _read_evaluation(state: SweepState, fields: Mapping[str, Any], objective: Objective) -> LaterEvaluation:
+    """Return the later evaluation that a record describes, with the bands of its curves."""
+    # The measured quantities, with the trained lengths of the configuration.
+    trained = Measurements.from_recorded(state.measured[state.configurations[fields["config_id"]].measured])
+    measured = Measurements.from_recorded(fields["measured"]).with_trained_lengths_of(trained)
+
+    # The curves, at the recorded lengths of each metric.
     curves = read_part(state.folder, fields["file"], fields["sha256"]).to_pandas()
     directions = {name: metric.direction for name, metric in measured.metrics.items()}
     for name, metric in measured.metrics.items():

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from orchestrator.results.scoring.median_curves import quartiles_at
-from orchestrator.results.summary import REMEMBERED, Row, Summary
+from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import ABSENT
 from search_spaces.grammar.problems import lookup
@@ -21,15 +21,15 @@ def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
         row.config_id: {key: searched_value(result, row, key) for key in result.searched} for row in rows
     }
     return {
-        name: {key: value for key, value in values.items() if value is not ABSENT}
-        for name, values in values_by_configuration.items()
+        config_id: {key: value for key, value in values.items() if value is not ABSENT}
+        for config_id, values in values_by_configuration.items()
     }
 
 
 def searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -> Any:
     """Return the value of a searched key in a configuration, or `missing`.
 
-    If a list of configurations leaves the key out, its fixed value is returned, but `missing` for a section.
+    If a listed configuration leaves the key out, this is the fixed value of the key, or `missing` for a section.
     """
     value = row.values.get(key, ABSENT)
     if value is ABSENT and result.searched[key] == "listed" and result.design.kind == "fixed":
@@ -38,7 +38,7 @@ def searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -
     return missing if value is ABSENT else value
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED_SUMMARIES)
 def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
     """Return the quartiles over seeds of the mean over the test lengths, by config_id of complete configurations.
 
@@ -53,11 +53,11 @@ def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
     return quartiles
 
 
-def shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
+def shared_seed_values(result: Summary, lengths: Sequence[int], reduce: str) -> dict[str, dict[int, float]]:
     """Return the judged metric of the common seeds, reduced over `lengths`, by config_id; NaN for a failed seed."""
     scores = {}
     for row in (row for row in result.rows if row.complete):
         band = result.bands.get((row.config_id, *result.objective_curve))
-        known = band.seed_values(lengths, how) if band else {}
-        scores[row.config_id] = {seed: known.get(seed, math.nan) for seed in sorted(result.shared_seeds)}
+        value_by_seed = band.seed_values(lengths, reduce) if band else {}
+        scores[row.config_id] = {seed: value_by_seed.get(seed, math.nan) for seed in sorted(result.shared_seeds)}
     return scores

@@ -10,7 +10,7 @@ from orchestrator.engine.environment import ENGINE, MODULE
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import counted, differing_keys, first_few
 
-Code = Mapping[str, str]  # digests of the engine, of own modules and of imported files, by name
+Code = Mapping[str, str]  # digests of the engine, of the user's modules and of imported files, by name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +48,13 @@ class PackEnvironments:
     @classmethod
     def from_state(cls, state: SweepState) -> Self:
         """Group the packs of a sweep; no groups if its ledger records no environments."""
-        packs: dict[tuple[str | None, str], list[str]] = {}
+        pack_ids: dict[tuple[str | None, str], list[str]] = {}
         for pack in state.packs.values():
-            for under in pack.ran_under:
-                packs.setdefault(under, []).append(pack.pack_id)
+            for code_and_environment in pack.ran_under:
+                pack_ids.setdefault(code_and_environment, []).append(pack.pack_id)
         groups = [
             PackGroup(code=code, environment=state.environments[name], packs=tuple(ids))
-            for (code, name), ids in packs.items()
+            for (code, name), ids in pack_ids.items()
         ]
         groups.sort(key=lambda group: -len(group.packs))
         return cls(groups=tuple(groups), codes={code["name"]: code for code in state.codes})
@@ -62,13 +62,14 @@ class PackEnvironments:
     @property
     def differing(self) -> list[str]:
         """The keys in which environments of packs differ."""
-        return _differing_keys([group.environment for group in self.groups])
+        return _list_differing_keys([group.environment for group in self.groups])
 
     @property
     def changed_code(self) -> list[str]:
         """The folders of lengthwise and the imported files that differ between packs."""
-        used = [self.codes[name] for name in dict.fromkeys(group.code for group in self.groups) if name is not None]
-        return _differing_keys([{**code["engine"], **imported_files(code)} for code in used])
+        names = dict.fromkeys(group.code for group in self.groups)
+        records = [self.codes[name] for name in names if name is not None]
+        return _list_differing_keys([{**code["engine"], **imported_files(code)} for code in records])
 
     @property
     def sentences(self) -> list[str]:
@@ -79,42 +80,46 @@ class PackEnvironments:
         if keys := self.differing:
             count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
             warnings.append(f"packs ran in {counted(count, 'environment')}, which differ in {first_few(keys, most=8)}")
-        return [f"{sentence}; which packs did: report.html, Provenance" for sentence in warnings]
+        return [f"{sentence}; for the packs see Provenance in report.html" for sentence in warnings]
 
 
-def _differing_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+def _list_differing_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the sorted keys whose value differs between the first table and another one."""
     first, *others = [*tables] or [{}]
     return sorted({key for other in others for key in differing_keys(first, other)})
 
 
 def read_pack_code(state: SweepState) -> dict[str, Code]:
     """Return the code of each pack by pack_id; empty mappings if it is not recorded."""
+    # The digests of each part in the order of the pack's runs; a resumed pack can have several.
     files = {code["name"]: imported_files(code) for code in state.codes}
     pack_code: dict[str, Code] = {}
     for pack in state.packs.values():
-        values: dict[str, dict[str, None]] = {}
+        digests: dict[str, dict[str, None]] = {}
         for code, environment in pack.ran_under:
             table = state.environments[environment]
             parts = {key: str(value) for key, value in table.items() if key == ENGINE or key.startswith(MODULE)}
-            for key, value in (parts | files.get(code or "", {})).items():
-                values.setdefault(key, {})[value] = None
+            for key, digest in (parts | files.get(code or "", {})).items():
+                digests.setdefault(key, {})[digest] = None
+
+        # Several digests name the pack, so that they never equal those of another pack.
         pack_code[pack.pack_id] = {
             key: " then ".join(several) + (f" (pack {pack.pack_id})" if len(several) > 1 else "")
-            for key, several in values.items()
+            for key, several in digests.items()
         }
     return pack_code
 
 
 def record_configurations(state: SweepState) -> dict[str, RecordedConfiguration]:
     """Return the record of every configuration by config_id."""
-    recorded, code = {}, read_pack_code(state)
-    for name, configuration in state.configurations.items():
+    recorded, pack_code = {}, read_pack_code(state)
+    for config_id, configuration in state.configurations.items():
         packs = {seed: member.pack_id for seed, member in configuration.members.items()}
         keys = {state.packs[pack_id].structural_key for pack_id in packs.values()} - {""}
-        recorded[name] = RecordedConfiguration(
+        recorded[config_id] = RecordedConfiguration(
             resolved=configuration.resolved,
             structural_keys=frozenset(keys),
-            code={seed: code[pack_id] for seed, pack_id in packs.items()},
+            code={seed: pack_code[pack_id] for seed, pack_id in packs.items()},
             technical=tuple(state.measured[configuration.measured].get("technical", ())),
         )
     return recorded
@@ -123,11 +128,13 @@ def record_configurations(state: SweepState) -> dict[str, RecordedConfiguration]
 def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dict[str, tuple[str | None, str | None]]:
     """Return the parts of the code in which two configurations differ, with both digests.
 
-    Common seeds are compared; without common seeds all are compared with all. A part that only one configuration has
-    is ignored, unless the other has a different part instead.
+    Common seeds are compared; without common seeds every seed is compared with every other. A part that only one
+    configuration has is ignored, unless the other has a different part instead.
     """
-    common = sorted(first.keys() & second.keys())
-    pairs = [(first[seed], second[seed]) for seed in common] or list(product(_distinct(first), _distinct(second)))
+    common_seeds = sorted(first.keys() & second.keys())
+    pairs = [(first[seed], second[seed]) for seed in common_seeds] or list(
+        product(_find_distinct(first), _find_distinct(second))
+    )
     differing: dict[str, tuple[str | None, str | None]] = {}
     for code, other_code in pairs:
         is_replaced = code.keys() - other_code.keys() and other_code.keys() - code.keys()
@@ -140,16 +147,19 @@ def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dic
 def differing_environment(first: SweepState, second: SweepState) -> dict[str, tuple[str, str]]:
     """Return the keys in which environments of two sweeps differ, except code, with the values of each sweep.
 
-    Empty if a sweep records no environments.
+    Empty if one of the sweeps records no environments.
     """
     groups = [PackEnvironments.from_state(state).groups for state in (first, second)]
     if not all(groups):
         return {}
-    before, after = map(_environment_values, groups)
-    return {key: (before.get(key, "-"), after.get(key, "-")) for key in differing_keys(before, after)}
+    first_values, second_values = map(_join_environment_values, groups)
+    return {
+        key: (first_values.get(key, "-"), second_values.get(key, "-"))
+        for key in differing_keys(first_values, second_values)
+    }
 
 
-def _environment_values(groups: Iterable[PackGroup]) -> dict[str, str]:
+def _join_environment_values(groups: Iterable[PackGroup]) -> dict[str, str]:
     """Return the sorted distinct values of every key over all packs, joined to a text."""
     values: dict[str, set[str]] = {}
     for group in groups:
@@ -159,18 +169,21 @@ def _environment_values(groups: Iterable[PackGroup]) -> dict[str, str]:
     return {key: " and ".join(sorted(texts)) for key, texts in values.items()}
 
 
-def _distinct(code: Mapping[int, Code]) -> Iterable[Code]:
+def _find_distinct(code: Mapping[int, Code]) -> Iterable[Code]:
+    """Return the different codes among those of the seeds."""
     return {tuple(sorted(parts.items())): parts for parts in code.values()}.values()
 
 
 def code_sentence(code: Mapping[str, Any]) -> str:
     """Return a code record as a line: commits, changes, imported files, version of lengthwise."""
-    parts = [_folder_sentence(folder) for folder in code["folders"]]
+    parts = [_describe_folder(folder) for folder in code["folders"]]
     parts.append(f"lengthwise {code['version'] or ''} from {code['root']}".replace("  ", " "))
     return "; ".join(parts)
 
 
-def _folder_sentence(folder: Mapping[str, Any]) -> str:
+def _describe_folder(folder: Mapping[str, Any]) -> str:
+    """Return the code of one folder as text: commit, root, diff, imported files, files that were not copied."""
+    # The commit, and whether the folder differs from it.
     if folder["commit"]:
         changed = ", with uncommitted changes" if folder["diff"] or folder["problem"] else ", with untracked files"
         dirty = {True: changed, False: ", clean", None: ""}[folder["dirty"]]
@@ -179,6 +192,8 @@ def _folder_sentence(folder: Mapping[str, Any]) -> str:
     else:
         sentence = f"no commit ({folder['problem']})" if folder["problem"] else "no commit"
     sentence += f" in {folder['root']}"
+
+    # The kept copies, and the files without one.
     if diff := folder["diff"]:
         sentence += f", diff in {diff['file']}" if diff["file"] else f", diff not kept ({diff['bytes']} bytes)"
     if folder["files"]:

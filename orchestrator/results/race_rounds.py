@@ -27,17 +27,20 @@ def describe_rule(race_round: Round) -> str:
 
 def describe_race(race: Race) -> str:
     """Return how much a race has trained and what its ranks mean, without a final full stop."""
-    seeds, parts = 0, []
+    # The seeds and configurations after each round.
+    seed_count, round_texts = 0, []
     for race_round in race.rounds:
-        seeds += len(race_round.new_seeds)
-        parts.append(f"{counted(seeds, 'seed')} of {counted(len(race_round.contenders), 'configuration')}")
+        seed_count += len(race_round.new_seeds)
+        round_texts.append(f"{counted(seed_count, 'seed')} of {counted(len(race_round.contenders), 'configuration')}")
+
+    # The share of members that ran, and the meaning of ranks.
     share = f"{race.members:,} of {race.members_without:,} members ({100 * race.members / race.members_without:.0f} %)"
     rank = "Configurations that left in an earlier round are ranked behind those that stayed, whatever their medians"
     state = "" if race.is_over else ", and is not over"
-    return f"A race over seeds had {', then '.join(parts)}: {share}{state}. {_pruned_sentence(race)}{rank}"
+    return f"A race over seeds had {', then '.join(round_texts)}: {share}{state}. {_describe_pruned(race)}{rank}"
 
 
-def _pruned_sentence(race: Race) -> str:
+def _describe_pruned(race: Race) -> str:
     """Return a sentence on the pruned configurations of the first round and the steps saved; empty without rungs."""
     if not race.rungs:
         return ""

@@ -47,27 +47,27 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     `curves` is the result of `read_curves(state)`, if it is known. Raises DamagedCurves if a parquet part differs from
     its checksum, LedgerError for a configuration that does not measure the objective.
     """
-    # The measurements of each configuration, and the objective.
+    # Read the measurements of each configuration, and the objective.
     digests = {name: configuration.measured for name, configuration in state.configurations.items()}
     objective, measured = recorded_objective(state.spec), read_measurements(state.measured, digests)
-    _refuse_unjudged(state, objective, measured)
+    _check_objective_measured(state, objective, measured)
     metrics = [item for described in measured.values() for item in described.metrics.items()]
     directions = {name: metric.direction for name, metric in metrics}
 
-    # The curves of configurations with all seeds, at the judged evaluations.
+    # Make bands of the curves of configurations with all seeds, at the judged evaluations.
     race = state.race
     count_rounds = race.count_rounds if race else lambda name: 0
-    done = {name for name, configuration in state.configurations.items() if state.has_all_seeds(configuration)}
+    complete_ids = {name for name, configuration in state.configurations.items() if state.has_all_seeds(configuration)}
     needed = partial(_select_needed_rows, objective)
     curves = read_curves(state, keep=needed) if curves is None else curves[needed(curves)]
-    curves = curves.loc[curves["config_id"].isin(done), list(COLUMNS)]
+    curves = curves.loc[curves["config_id"].isin(complete_ids), list(COLUMNS)]
     bands = make_bands(curves[select_steps(curves, choose_evaluations(curves, objective))], objective, directions)
 
-    # A row for each configuration, ranked by score.
+    # Make a row for each configuration.
     rows = [
         replace(
             _make_row(configuration, measured[name], bands, objective),
-            complete=name in done,
+            complete=name in complete_ids,
             rounds=count_rounds(name),
         )
         for name, configuration in state.configurations.items()
@@ -99,20 +99,21 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
 def _describe_identical_curves(judged: pd.DataFrame) -> list[str]:
     """Return a warning if curves do not depend on the seed or on the configuration; curves of zeros and ones may.
 
-    Seeds are compared within a configuration, configurations at a seed; every value needs another one to compare with.
+    Seeds are compared within a configuration, configurations within a seed; each needs at least two of them.
     """
     if judged["value"].isin([0.0, 1.0]).all():
         return []
-    notes = []
-    for column, where, used in (
+    # Compare values that differ only in the seed, then only in the configuration.
+    warnings = []
+    for column, scope, source in (
         ("seed", "for all seeds", "its seed"),
         ("config_id", "in all configurations", "the searched values"),
     ):
         others = [key for key in ("config_id", "seed", "step", "length") if key != column]
         values = judged.groupby(others, observed=True)["value"]
         if values.count().min() > 1 and values.nunique().max() == 1:
-            notes.append(f"Curves are identical {where}; check that training uses {used}")
-    return notes
+            warnings.append(f"Curves are identical {scope}; check that training uses {source}")
+    return warnings
 
 
 def _describe_import(state: SweepState) -> list[str]:
@@ -137,32 +138,32 @@ def _describe_extension(state: SweepState) -> list[str]:
 
 def _describe_averages(state: SweepState) -> list[str]:
     """Return a sentence for each weight average that is still largely its initial weights after training."""
-    recorded = (
+    steps_and_shares = (
         (configuration.resolved["training"]["steps"], state.measured[configuration.measured].get("start_shares", {}))
         for configuration in state.configurations.values()
     )
-    return [*describe_start_shares(recorded).values()]
+    return [*describe_start_shares(steps_and_shares).values()]
 
 
 def _describe_repeated(state: SweepState) -> list[str]:
     """Return a sentence on members of a program that reported a step again with other values; the first ones count."""
-    repeated = [
+    repeating_packs = [
         pack for pack in state.packs.values() if any("repeated" in fields for fields in pack.evaluations.values())
     ]
-    if not repeated:
+    if not repeating_packs:
         return []
-    members = counted(len(repeated), "member")
+    members = counted(len(repeating_packs), "member")
     return [f"{members} reported a step again with other values: this program does not resume bit for bit"]
 
 
-def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[str, Measurements]) -> None:
+def _check_objective_measured(state: SweepState, objective: Objective, measured: Mapping[str, Measurements]) -> None:
     """Raise LedgerError for a configuration that does not measure the objective of the sweep."""
-    for name, quantities in measured.items():
+    for config_id, quantities in measured.items():
         metric = quantities.metrics.get(objective.metric)
         has_lengths = metric is not None and set(objective.lengths) <= set(metric.lengths)
         if not has_lengths or objective.average not in quantities.averages:
             judged = f"{objective.metric} of {objective.average} at {lengths_in_words(objective.lengths)}"
-            number = state.configurations[name].number
+            number = state.configurations[config_id].number
             raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged}")
 
 
@@ -177,7 +178,8 @@ def _make_row(
     bands: Mapping[CurveKey, Band],
     objective: Objective,
 ) -> Row:
-    # Counts of seeds, and how they ended.
+    """Return the row of a configuration, without score and rank, and not yet complete."""
+    # Count the seeds by how they ended.
     members = configuration.members.values()
     groups = length_groups(measured, objective)
     ended = [m for m in members if m.status in ("complete", "failed")]
@@ -197,7 +199,7 @@ def _make_row(
         failures=tuple((m.seed, _describe_failure(m)) for m in ended if m.status == "failed"),
     )
 
-    # The judged curve at each group of lengths; an unfinished configuration has none.
+    # Add the judged curve at each group of lengths; an unfinished configuration has no band.
     band = bands.get((configuration.config_id, objective.metric, objective.average))
     if band is None:
         return row
@@ -206,7 +208,7 @@ def _make_row(
         trained=quartiles_at(band, groups.trained, objective),
         selection=quartiles_at(band, groups.selection, objective),
         test=quartiles_at(band, groups.test, objective),
-        other_distributions=_other_distributions(configuration.config_id, measured, bands, objective),
+        other_distributions=_judge_other_distributions(configuration.config_id, measured, bands, objective),
         generalization_length=None
         if objective.threshold is None
         else generalization_length(band.lengths, band.median, objective.threshold, objective.direction),
@@ -221,7 +223,7 @@ def _describe_failure(member: MemberState) -> str:
     return member.error or "its pack died" if member.failed_at is None else f"not finite at step {member.failed_at:,}"
 
 
-def _other_distributions(
+def _judge_other_distributions(
     config_id: str, measured: Measurements, bands: Mapping[CurveKey, Band], objective: Objective
 ) -> dict[tuple[str, str], Quartiles]:
     """Return the judged metric on other distributions, by metric and group (trained, test)."""
@@ -242,13 +244,14 @@ def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, obj
 
     A configuration that left a race is ranked behind all that stayed longer, also behind incomplete ones.
     """
+    # Sort complete configurations by their score, failed ones last, then by the rounds of a race.
     complete = {row.config_id: row for row in rows if row.complete}
     seeds = {name: seeds for name, seeds in state.seeds().items() if name in complete}
     scores = score_configurations(score_members(curves, objective, seeds), objective)
     best_first = rank_configurations(scores, objective.direction)
     best_first.sort(key=lambda name: (scores[name].is_failed, -complete[name].rounds))
 
-    # A configuration's position counts unfinished configurations in later rounds.
+    # Rank them; unfinished configurations in later rounds of a race come before them.
     pruned = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
     unfinished = [row for row in rows if not row.complete and row.pruned_at is None]
     ranked, open_rounds = [], [row.rounds for row in unfinished]

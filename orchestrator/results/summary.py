@@ -23,18 +23,18 @@ from orchestrator.text.wording import NOT_REACHED, counted, lengths_in_words
 from search_spaces import Objective
 from trainers.tasks.metrics import RecordedMetric
 
-REMEMBERED = 4  # summaries whose effects and comparisons are cached, because a report reads them several times
+CACHED_SUMMARIES = 4  # whose effects and comparisons are cached, because a report reads them several times
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """The results of a configuration. Score, rank and quartiles are None until all its seeds have ended.
 
-    `seeds_crashed` of the `seeds_failed` were lost with a pack that died; the others diverged. `other_distributions`
-    has the judged metric by metric and group (trained, test). `seeds` are the planned seeds, `stopped_at` the steps at
-    which seeds stopped early. `rounds` counts the rounds of a race that the configuration was in, 0 without a race.
-    `pruned_at` is the step of the rung at which it was pruned; then it is never complete. `failures` has the seed and
-    the reason of every failed seed.
+    `seeds_failed` counts the `seeds_crashed`, lost with a pack that died, and the seeds that diverged.
+    `other_distributions` has the judged metric by metric and group (trained, test). `seeds` are the planned seeds,
+    `stopped_at` the steps at which seeds stopped early. `rounds` counts the rounds of a race that the configuration was
+    in, 0 without a race. `pruned_at` is the step of the rung at which it was pruned; then it is never complete.
+    `failures` has the seed and the reason of every failed seed.
     """
 
     config_id: str
@@ -90,7 +90,8 @@ class Row:
 class Summary:
     """The results of a sweep; `rows` by score, unfinished configurations last.
 
-    `state` is the state of the ledger. `status` is how the sweep ended, running, or interrupted. `measured` has the
+    `state` is the state of the ledger. `status` is the recorded status of a sweep that ended, else
+    running or interrupted. `measured` has the
     measurements of each configuration by config_id, `recorded` the rest of its record. `searched` has the kind of
     domain of every searched key, `design` how configurations were drawn. `bands` are at the judged evaluation of each
     seed. `notes` are sentences on limitations of these results, `warnings` sentences that make all results doubtful.
@@ -184,12 +185,12 @@ class Summary:
 
     @cached_property
     def unreached_metrics(self) -> frozenset[str]:
-        """Metrics to be minimized that are infinite for a seed, which never reached their threshold."""
-        falling = {name for name, metric in self.metrics.items() if metric.direction == "minimize"}
+        """The minimized metrics that are infinite for a seed because it never reached their threshold."""
+        minimized = {name for name, metric in self.metrics.items() if metric.direction == "minimize"}
         return frozenset(
             metric_name
             for (_, metric_name, _), band in self.bands.items()
-            if metric_name in falling and any(math.inf in values for values in band.seeds.values())
+            if metric_name in minimized and any(math.inf in values for values in band.seeds.values())
         )
 
     @property
@@ -219,8 +220,8 @@ class Summary:
     @property
     def score_label(self) -> str:
         """The score as text: "score: mean loss (raw) at lengths 6-7"."""
-        how = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
-        return f"score: {how} {self.judged_name} at {lengths_in_words(self.objective.lengths)}"
+        reduction = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
+        return f"score: {reduction} {self.judged_name} at {lengths_in_words(self.objective.lengths)}"
 
     @cached_property
     def test_lengths(self) -> tuple[int, ...]:
@@ -241,7 +242,7 @@ class Summary:
 
     @cached_property
     def shared_seeds(self) -> frozenset[int]:
-        """The seeds that all complete configurations have, which effects are computed from."""
+        """The seeds that all complete configurations have; effects are computed from them."""
         return frozenset.intersection(*seeds) if (seeds := self._seeds_of_complete) else frozenset()
 
     @property
@@ -251,6 +252,7 @@ class Summary:
 
     @property
     def _seeds_of_complete(self) -> list[frozenset[int]]:
+        """The seeds of each complete configuration."""
         return [frozenset(row.seeds) for row in self.rows if row.complete]
 
     @property

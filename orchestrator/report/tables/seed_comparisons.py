@@ -16,7 +16,7 @@ from orchestrator.report.tables.columns import (
     format_p,
     make_lines,
 )
-from orchestrator.results.comparing.questions import ASKED
+from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
@@ -135,7 +135,7 @@ def verdict_sentence(line: SeedComparison, first: str, second: str, infinite: st
     """Return a sentence on which of two is better and by how much, or that it is inconclusive."""
     outcome, question = line.outcome, line.question
     metric = f"{question.metric} ({question.average})"
-    kind = "" if question.group == ASKED else f"{question.group} "
+    kind = "" if question.group == REQUESTED else f"{question.group} "
     where = f"at the {lengths_in_words(question.lengths, kind)}"
     if math.isnan(outcome.difference):
         return f"Inconclusive {where}: {outcome.reason}."

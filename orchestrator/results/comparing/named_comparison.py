@@ -14,7 +14,7 @@ from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 
-NAMED = "two that were named"
+NAMED_FAMILY = "two that were named"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +37,25 @@ def compare_named(
 ) -> NamedComparison:
     """Compare two configurations of the sweep in `folder`, or of another sweep by the name FOLDER/CONFIGURATION.
 
-    Names are those of `find_configuration`. `metric` and `average` default to those of the first sweep's objective.
+    `find_configuration` describes the allowed names. `metric` and `average` default to the first sweep's objective.
     `lengths`, such as "5,8", replace its trained, selection and test lengths. Raises UserError for a configuration,
     metric, average or length that does not exist, for seeds that have not ended, and the errors of reading sweeps.
     """
-    read: dict[Path, tuple[SweepState, Summary]] = {}
-    first_side, second_side = (_side(folder, name, read) for name in (first, second))
+    # Find the two configurations.
+    summaries: dict[Path, tuple[SweepState, Summary]] = {}
+    first_side, second_side = (_find_side(folder, name, summaries) for name in (first, second))
     if first_side == second_side:
         raise UserError(
             f"{first} and {second} are the same configuration, {first_side.row.config_id}; name two different ones"
         )
+
+    # Compare them at each group of lengths.
     questions = [question for (question,) in make_questions([(first_side, second_side)], metric, average, lengths)]
     if not questions:
         raise UserError(
-            f"{first} and {second} have no lengths of {metric or first_side.result.objective.metric} in common"
+            f"{first} and {second} have no common lengths of {metric or first_side.result.objective.metric}"
         )
-    comparisons = tuple(compare_sides(first_side, second_side, question, NAMED) for question in questions)
+    comparisons = tuple(compare_sides(first_side, second_side, question, NAMED_FAMILY) for question in questions)
     return NamedComparison(
         first=first_side,
         second=second_side,
@@ -60,14 +63,20 @@ def compare_named(
     )
 
 
-def _side(folder: Path, name: str, read: dict[Path, tuple[SweepState, Summary]]) -> Side:
-    """Return the named configuration of the sweep in `folder`, or in the folder that the name begins with."""
+def _find_side(folder: Path, name: str, summaries: dict[Path, tuple[SweepState, Summary]]) -> Side:
+    """Return the named configuration of the sweep in `folder`, or in the folder that the name begins with.
+
+    `summaries` caches the states and summaries of sweeps by folder.
+    """
+    # Read the sweep, unless another configuration of it was named.
     path = Path(name)
     sweep, label = (find_sweep(path.parent), path.name) if "/" in name else (folder, name)
-    if sweep.resolve() not in read:
+    if sweep.resolve() not in summaries:
         state = SweepState.load(sweep)
-        read[sweep.resolve()] = (state, summarise(state))
-    state, result = read[sweep.resolve()]
+        summaries[sweep.resolve()] = (state, summarise(state))
+    state, result = summaries[sweep.resolve()]
+
+    # Find the configuration, which needs all its seeds.
     row = result.by_config_id[find_configuration(state, label).config_id]
     if not row.complete:
         raise UserError(

@@ -9,7 +9,7 @@ from orchestrator.results.scoring.length_groups import parse_lengths
 from orchestrator.text.wording import spans
 from trainers.errors import nearest
 
-ASKED = "asked"
+REQUESTED = "asked"  # recorded in tables
 Pair = tuple[Side, Side]
 
 
@@ -23,21 +23,29 @@ def make_questions(
     length that a configuration lacks, and for sweeps that are judged at different evaluations.
     """
     first, second = pairs[0]
-    objective, rules = first.result.objective, [side.result.objective.evaluation for side in (first, second)]
-    if rules[0] != rules[1]:
+    # Reject sweeps that are judged at different evaluations.
+    objective = first.result.objective
+    evaluations = [side.result.objective.evaluation for side in (first, second)]
+    if evaluations[0] != evaluations[1]:
         names = [side.result.name for side in (first, second)]
         raise UserError(
-            f"{names[0]} is judged at the evaluation {rules[0]} and {names[1]} at {rules[1]}: not comparable"
+            f"not comparable: objective.evaluation is {evaluations[0]} in {names[0]}, {evaluations[1]} in {names[1]}"
         )
+
+    # Choose a metric and an average that every configuration has.
     measured = [side.result.measured[side.row.config_id] for pair in pairs for side in pair]
     metric = _choose_common("metric", metric, objective.metric, [quantities.metrics for quantities in measured])
     average = _choose_common("average", average, objective.average, [quantities.averages for quantities in measured])
+
+    # Ask about each group of lengths, or about the requested lengths.
     if lengths is None:
         groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in GROUPS]
         return [questions for questions in groups if any(question.lengths for question in questions)]
-    known = common_lengths(pairs, metric)
-    chosen = parse_lengths(lengths, known, f"different common lengths ({spans(known)})")
-    return [[replace(make_question(*pair, GROUPS[0], metric, average), group=ASKED, lengths=chosen) for pair in pairs]]
+    common = common_lengths(pairs, metric)
+    chosen = parse_lengths(lengths, common, f"different common lengths ({spans(common)})")
+    return [
+        [replace(make_question(*pair, GROUPS[0], metric, average), group=REQUESTED, lengths=chosen) for pair in pairs]
+    ]
 
 
 def common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
@@ -46,17 +54,17 @@ def common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
     return tuple(sorted(set.intersection(*lengths)))
 
 
-def _choose_common(kind: str, asked: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
+def _choose_common(kind: str, requested: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
     """Return the requested name, or else the judged one. Raises UserError if a configuration lacks it."""
     first, *other_names = (dict.fromkeys(names) for names in allowed)
     common = [candidate for candidate in first if all(candidate in names for names in other_names)]
-    name = asked or judged
+    name = requested or judged
     if name in common:
         return name
     if not common:
-        lists = "; ".join(dict.fromkeys(f"{', '.join(names)}" for names in (first, *other_names)))
-        raise UserError(f"the configurations have no {kind} in common, so they cannot be compared: {lists}")
-    if asked is None:
+        lists = "; ".join(dict.fromkeys(", ".join(names) for names in (first, *other_names)))
+        raise UserError(f"not comparable: the configurations have no common {kind}: {lists}")
+    if requested is None:
         raise UserError(f"--{kind}: not every configuration has {judged}, the default; allowed: {', '.join(common)}")
     hint = nearest(name, common)
-    raise UserError(f"--{kind} {name}: {f'did you mean {hint}? ' if hint else ''}allowed: {', '.join(common)}")
+    raise UserError(f"--{kind} {name}: allowed: {', '.join(common)}{f'; did you mean {hint}?' if hint else ''}")

@@ -10,15 +10,16 @@ from typing import Literal
 import numpy as np
 
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.results.comparing.shared_streams import Shared, shared_streams
-from orchestrator.results.summary import REMEMBERED, Row, Summary
+from orchestrator.results.comparing.shared_streams import SharedStreams, shared_streams
+from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
 from orchestrator.statistics.exact_tests import holm
 from orchestrator.statistics.failed_seeds import failed_seed_value, summarise_seeds
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
 
-GROUPS = ("test", "selection", "trained")  # lengths without influence on choices come first
-MOST, OTHERS = 6, 20  # up to MOST configurations in all pairs, of more the first against OTHERS
+GROUPS = ("test", "selection", "trained")  # test lengths, which influence no choice, come first
+MAX_ALL_PAIRS = 6  # configurations that are compared in every pair
+MAX_AGAINST_FIRST = 20  # of more configurations, those that are compared with the first
 FAILED = "a seed failed, and with it the configuration (objective.failed_seeds: fail)"
 ALL_FAILED = "every seed of both failed"
 FIRST_TWO, PAIRS, AGAINST_FIRST = "first and second", "every pair", "each against the first"
@@ -34,7 +35,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The values of two configurations that are compared: for each seed a metric reduced over lengths."""
+    """A question about two configurations: compare a metric, reduced over lengths, seed by seed."""
 
     group: str
     lengths: tuple[int, ...]
@@ -50,7 +51,7 @@ class SeedComparison:
     """A comparison of two configurations at a group of lengths; `outcome` is first - second.
 
     `first` and `second` are config_ids, empty for the mean of several configurations. `unmatched` counts the seeds of
-    both without a partner. `holm_p` is corrected for the `tests` comparisons with a p in the same `family` and at the
+    both without a pair. `holm_p` is corrected for the `tests` comparisons with a p in the same `family` and at the
     same lengths. Medians are over seeds.
     """
 
@@ -64,7 +65,7 @@ class SeedComparison:
     first_failed: int
     second_failed: int
     unmatched: int
-    shared: Shared
+    shared: SharedStreams
     outcome: TwoSamples
     family: str
     tests: int = 1
@@ -90,31 +91,33 @@ class SeedComparison:
         return "first" if (self.outcome.low > 0) == (self.question.direction == "maximize") else "second"
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED_SUMMARIES)
 def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
     """Return comparisons of grid points or listed configurations, and of the first configuration with the second.
 
-    Only grid points with the same draw as the first are compared. Of more than MOST the first is compared with the
-    OTHERS that follow by rank.
+    Only grid points with the same draw as the first are compared. With more than MAX_ALL_PAIRS of them the first is
+    compared with up to MAX_AGAINST_FIRST that follow by rank.
     """
     rows = [row for row in result.rows if row.complete and row.rank is not None]
     if len(rows) < 2:
         return ()
-    # The families of compared pairs.
-    alike = [row for row in rows if _same_draw(result, rows[0], row)]
-    all_pairs = len(alike) <= MOST
-    pairs = list(combinations(alike, 2)) if all_pairs else [(alike[0], other) for other in alike[1 : OTHERS + 1]]
+
+    # Form the families of compared pairs.
+    same_draw = [row for row in rows if _has_same_draw(result, rows[0], row)]
+    all_pairs = len(same_draw) <= MAX_ALL_PAIRS
+    first, *others = same_draw
+    pairs = list(combinations(same_draw, 2)) if all_pairs else [(first, row) for row in others[:MAX_AGAINST_FIRST]]
     families = {PAIRS if all_pairs else AGAINST_FIRST: pairs} if len(pairs) > 1 else {}
-    if len(pairs) < 2 or rows[1] not in alike:
+    if len(pairs) < 2 or rows[1] not in same_draw:
         families[FIRST_TWO] = [(rows[0], rows[1])]
 
-    # Holm's correction is over a family at one group of lengths.
+    # Compare each family at each group of lengths; Holm's correction is over these.
     comparisons = []
-    for family, of_family in families.items():
+    for family, family_pairs in families.items():
         for group in GROUPS:
             compared = [
                 compare_sides(Side(result, first), Side(result, second), question, family)
-                for first, second in of_family
+                for first, second in family_pairs
                 if (question := make_question(Side(result, first), Side(result, second), group)).lengths
             ]
             comparisons += correct_family(compared)
@@ -141,18 +144,21 @@ def make_question(
 
 
 def compare_sides(
-    first: Side, second: Side, question: Question, family: str, shared: Shared | None = None
+    first: Side, second: Side, question: Question, family: str, shared: SharedStreams | None = None
 ) -> SeedComparison:
     """Compare two configurations: by pairs of seeds if these share random streams, else as two samples.
 
     Seeds are paired only if one configuration has all seeds of the other. Failed seeds count as
     `statistics.failed_seeds` says. `shared` is the result of `find_shared`, if it is known.
     """
+    # Pair the seeds, or take all seeds of each configuration.
     shared = shared or find_shared(first, second)
     first_values, second_values = (values_by_seed(side, question) for side in (first, second))
     common = sorted(first_values.keys() & second_values.keys())
     paired = shared.is_paired and bool(common) and len(common) == min(len(first_values), len(second_values))
     x, y = ([values[seed] for seed in (common if paired else values)] for values in (first_values, second_values))
+
+    # Describe each configuration over all its seeds, and the outcome over the compared ones.
     return SeedComparison(
         question=question,
         first=first.row.config_id,
@@ -170,7 +176,7 @@ def compare_sides(
     )
 
 
-def find_shared(first: Side, second: Side) -> Shared:
+def find_shared(first: Side, second: Side) -> SharedStreams:
     """Return which random streams members of one seed share between two configurations."""
     first_record, second_record = (side.result.recorded[side.row.config_id] for side in (first, second))
     return shared_streams(first_record, second_record, partial(import_recorded, first.result.state))
@@ -184,11 +190,15 @@ def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:
 
 
 def _compare_values(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamples:
-    lost = np.isnan(x).any() or np.isnan(y).any()
-    if question.policy == "fail" and lost:
+    """Compare values of seeds (seeds,), NaN for failed seeds."""
+    # A failed seed can decide the outcome.
+    has_failed = np.isnan(x).any() or np.isnan(y).any()
+    if question.policy == "fail" and has_failed:
         return TwoSamples(n=0, reason=FAILED)
     if len(x) and np.isnan(x).all() and np.isnan(y).all():
         return TwoSamples(n=0, reason=ALL_FAILED)
+
+    # Compare the values that the policy defines.
     x, y = (count_failed(values, question) for values in (x, y))
     if not paired:
         return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
@@ -206,11 +216,11 @@ def values_by_seed(side: Side, question: Question) -> dict[int, float]:
     band = side.result.bands.get((side.row.config_id, question.metric, question.average))
     if band is None:
         return {}
-    known = band.seed_values(question.lengths, question.reduce)
-    return {seed: known.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.seeds})}
+    value_by_seed = band.seed_values(question.lengths, question.reduce)
+    return {seed: value_by_seed.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.seeds})}
 
 
-def _same_draw(result: Summary, first: Row, other: Row) -> bool:
+def _has_same_draw(result: Summary, first: Row, other: Row) -> bool:
     """Return whether two configurations have equal values of drawn keys, which are neither of a grid nor listed."""
     if result.design.kind == "grid_by_random":
         return result.design.draw[first.config_id] == result.design.draw[other.config_id]

@@ -18,78 +18,81 @@ from orchestrator.results.pack_environments import RecordedConfiguration, differ
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shared:
-    """Random streams that members of one seed share (`same`) or not (`apart`, with the keys that cause it).
+class SharedStreams:
+    """The random streams that members of one seed share (`common`), and the `causes` of those that differ.
 
-    Streams in `unsure` may be the same after all. `differing` has every resolved key and every part of the code in
-    which the configurations differ, with both values (None if missing); `code` has only the parts of the code.
+    `causes` has the keys that make a stream differ; streams in `uncertain` may be the same after all. `differing` has
+    every resolved key and every part of the code in which the configurations differ, with both values (None if
+    missing); `code` has only the parts of the code.
     """
 
-    same: tuple[str, ...]
-    apart: Mapping[str, tuple[str, ...]]
-    unsure: frozenset[str]
+    common: tuple[str, ...]
+    causes: Mapping[str, tuple[str, ...]]
+    uncertain: frozenset[str]
     differing: Mapping[str, tuple[Any, Any]]
     code: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
-    by_number: bool = False  # of programs: seeds are paired by number, whatever they share
+    by_number: bool = False  # for programs: seeds are paired by number, whatever they share
 
     @property
     def is_paired(self) -> bool:
         """Whether members of one seed are compared with each other."""
-        return bool(self.same) or self.by_number
+        return bool(self.common) or self.by_number
 
     @property
     def sentence(self) -> str:
         """The streams as text: "same training data, test inputs; initial weights differ (model.position)"."""
         if self.by_number:
-            declared = f"the sweep file declares the same {', '.join(self.same)}"
+            declared = f"the sweep file declares the same {', '.join(self.common)}"
             unknown = "whether seeds share anything random is not known"
-            return f"by seed number; {declared if self.same else unknown}"
-        parts = [f"same {', '.join(self.same)}"] if self.same else []
+            return f"by seed number; {declared if self.common else unknown}"
+        parts = [f"same {', '.join(self.common)}"] if self.common else []
         parts += [
-            f"{stream} {'may differ' if stream in self.unsure else 'differ'} ({', '.join(keys)})"
-            for stream, keys in self.apart.items()
+            f"{stream} {'may differ' if stream in self.uncertain else 'differ'} ({', '.join(keys)})"
+            for stream, keys in self.causes.items()
         ]
         return "; ".join(parts)
 
 
 def shared_streams(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
-) -> Shared:
+) -> SharedStreams:
     """Return which random streams members of one seed share between two configurations.
 
     Technical keys, which do not change results, have no influence. With a curriculum the data of a seed depend on the
     stages that its member has reached, so two configurations share them only if nothing differs.
 
     If the task or the model differs, the current classes are built after `import_code` to see whether the parameters
-    are the same (as for another dropout rate). Data of different tasks are not compared: they are `apart` but `unsure`,
-    like everything that different code has drawn.
+    are the same (as for another dropout rate). Data of different tasks are not compared: they are in
+    `causes` and `uncertain`, like everything that different code has drawn.
     """
-    # The streams, each with the differing keys that it depends on.
+    # List the streams, each with the differing keys that it depends on.
     differing = dict(differing_values(first.resolved, second.resolved))
     code = differing_code(first.code, second.code)
     changing = [key for key in differing if key not in first.technical or key not in second.technical]
-    asked: dict[str, list[str]] = trainer.shared_streams(first.resolved, second.resolved, changing)
+    keys_by_stream: dict[str, list[str]] = trainer.shared_streams(first.resolved, second.resolved, changing)
     if first.structural_keys & second.structural_keys:  # in one pack every seed is drawn once for all members
-        asked = {stream: [key for key in keys if key.startswith(INITIAL)] for stream, keys in asked.items()}
+        keys_by_stream = {
+            stream: [key for key in keys if key.startswith(INITIAL)] for stream, keys in keys_by_stream.items()
+        }
     if (
-        DATA in asked
+        DATA in keys_by_stream
         and changing
         and any(configuration.resolved.get("training", {}).get("curriculum") for configuration in (first, second))
     ):
-        asked[DATA].append("training.curriculum")
+        keys_by_stream[DATA].append("training.curriculum")
 
     # Equal declared parameters mean equal initial weights.
-    alike = _same_parameters(first, second, import_code) if asked.get(WEIGHTS) else True
-    if alike and WEIGHTS in asked:
-        asked[WEIGHTS] = []
+    same_weights = _have_same_parameters(first, second, import_code) if keys_by_stream.get(WEIGHTS) else True
+    if same_weights and WEIGHTS in keys_by_stream:
+        keys_by_stream[WEIGHTS] = []
 
-    # Streams drawn by different code are apart, but may be the same.
-    known = alike is not None and not (alike and code)
-    apart = {stream: (*keys, *code) for stream, keys in asked.items()}
-    return Shared(
-        same=tuple(stream for stream, keys in apart.items() if not keys),
-        apart={stream: keys for stream, keys in apart.items() if keys},
-        unsure=frozenset(asked) - ({WEIGHTS} if known else frozenset()),
+    # Different code counts as a difference, but may draw the same numbers.
+    weights_known = same_weights is not None and not (same_weights and code)
+    causes = {stream: (*keys, *code) for stream, keys in keys_by_stream.items()}
+    return SharedStreams(
+        common=tuple(stream for stream, keys in causes.items() if not keys),
+        causes={stream: keys for stream, keys in causes.items() if keys},
+        uncertain=frozenset(keys_by_stream) - ({WEIGHTS} if weights_known else frozenset()),
         differing=differing | code,
         code=code,
         by_number="program" in first.resolved and "program" in second.resolved,
@@ -101,8 +104,8 @@ def are_paired(
 ) -> bool:
     """Return `shared_streams(...).is_paired`, without building models if test inputs and code are equal."""
     sections = ("task", "evaluation")
-    alike = all(first.resolved.get(name) == second.resolved.get(name) for name in sections)
-    if alike and not differing_code(first.code, second.code) and "program" not in first.resolved:
+    same_inputs = all(first.resolved.get(name) == second.resolved.get(name) for name in sections)
+    if same_inputs and not differing_code(first.code, second.code) and "program" not in first.resolved:
         return True
     return shared_streams(first, second, import_code).is_paired
 
@@ -117,7 +120,7 @@ def differing_values(first: Mapping[str, Any], second: Mapping[str, Any], path: 
             yield f"{path}{key}", (value, other_value)
 
 
-def _same_parameters(
+def _have_same_parameters(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None]
 ) -> bool | None:
     """Return whether both models declare the same parameters and initial values; None if unknown."""

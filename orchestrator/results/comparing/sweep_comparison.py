@@ -22,7 +22,7 @@ from orchestrator.results.comparing.seed_comparisons import (
     find_shared,
     values_by_seed,
 )
-from orchestrator.results.comparing.shared_streams import Shared, differing_values
+from orchestrator.results.comparing.shared_streams import SharedStreams, differing_values
 from orchestrator.results.pack_environments import differing_environment
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.intervals import LEVEL
@@ -46,13 +46,13 @@ UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averag
 class Matching:
     """The configurations of two sweeps with the same values of `keys`.
 
-    `apart` are searched keys in which matched configurations may differ. `pairs` have ended in both sweeps, ordered by
-    their numbers in the first sweep. The other fields count configurations: matched ones that are `unfinished` or
-    `pruned` in one of the sweeps, and those that only one sweep has.
+    `unmatched_keys` are searched keys in which matched configurations may differ. `pairs` have ended in both sweeps,
+    ordered by their numbers in the first sweep. The other fields count configurations: matched ones that are
+    `unfinished` or `pruned` in one of the sweeps, and those that only one sweep has.
     """
 
     keys: tuple[str, ...]
-    apart: tuple[str, ...] = ()
+    unmatched_keys: tuple[str, ...] = ()
     pairs: tuple[tuple[Side, Side], ...]
     unfinished: int
     pruned: int
@@ -65,9 +65,9 @@ class SweepComparison:
     """Two sweeps: the keys in which they differ, their matched configurations, and the differences first - second.
 
     `configurations` has every matched pair at each group of lengths, with p after Holm's correction over the pairs.
-    `together` has one value per seed, the mean over the matched configurations, at each group of lengths. `by_length`
-    has the same at every length, with the intervals of a simultaneous band, which contains all median differences with
-    a probability of LEVEL or more, by Bonferroni's inequality.
+    `together` compares the mean over all matched configurations, seed by seed, at each group of lengths. `by_length`
+    does so at every length, with the intervals of a simultaneous band, which contains all median differences with a
+    probability of LEVEL or more, by Bonferroni's inequality.
     """
 
     first: Summary
@@ -87,7 +87,7 @@ class SweepComparison:
 
     @property
     def has_band(self) -> bool:
-        """Whether every length has an interval."""
+        """Whether every length has an interval, so that a band can be drawn."""
         return bool(self.by_length) and not any(np.isnan(comparison.outcome.low) for comparison in self.by_length)
 
 
@@ -118,7 +118,7 @@ def compare_sweeps(
         raise UserError(f"{first.folder} and {second.folder}: the common configurations have no common lengths")
     shared = [find_shared(*pair) for pair in pairs]
 
-    # Each pair alone, with Holm's correction, and all pairs together at common lengths.
+    # Compare each pair alone, with Holm's correction, and all pairs together at common lengths.
     configurations, together = list[SeedComparison](), list[SeedComparison]()
     for questions in groups:
         with_lengths = [number for number, question in enumerate(questions) if question.lengths]
@@ -129,22 +129,27 @@ def compare_sweeps(
         common = set.intersection(*(set(questions[number].lengths) for number in with_lengths))
         if common:
             question = replace(questions[with_lengths[0]], lengths=tuple(sorted(common)))
-            chosen = [pairs[number] for number in with_lengths]
-            together.append(_compare_together(chosen, [shared[number] for number in with_lengths], question, TOGETHER))
+            common_pairs = [pairs[number] for number in with_lengths]
+            common_shared = [shared[number] for number in with_lengths]
+            together.append(_compare_together(common_pairs, common_shared, question, TOGETHER))
 
-    # The band over all lengths.
+    # Compare all pairs together at each length, which gives the band.
     every_length = groups[0][0].lengths if lengths else common_lengths(pairs, groups[0][0].metric)
     by_length = [
-        _compare_together(pairs, shared, _question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every_length))
+        _compare_together(
+            pairs, shared, _make_question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every_length)
+        )
         for length in every_length
     ]
-    before, after = (
+
+    # Compare the specifications, without keys that have no influence on results.
+    first_settings, second_settings = (
         {key: value for key, value in sweep.state.spec.items() if key not in PASSIVE} for sweep in (first, second)
     )
     return SweepComparison(
         first=first,
         second=second,
-        specification=dict(differing_values(before, after)),
+        specification=dict(differing_values(first_settings, second_settings)),
         code={key: values for streams in shared for key, values in streams.code.items()},
         environment=differing_environment(first.state, second.state),
         matching=matching,
@@ -161,27 +166,28 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     matched by the keys that both searched with common values, as after a key was removed from the space, if these
     values are unique in each sweep. Raises UserError if no configurations match, or none that match have ended.
     """
-    # By all searched keys; if nothing matches, by those with common values.
-    sides, apart = (first, second), tuple[str, ...]()
+    # Match by all searched keys; if nothing matches, by the shared keys with common values.
+    sweeps, unmatched_keys = (first, second), tuple[str, ...]()
     all_keys = keys = tuple(sorted({*first.searched, *second.searched}))
     shared = frozenset(first.searched) & frozenset(second.searched)
-    in_first, in_second = ({_values(result, row, keys, shared): row for row in result.rows} for result in sides)
+    in_first, in_second = ({_match_key(result, row, keys, shared): row for row in result.rows} for result in sweeps)
     if in_first.keys().isdisjoint(in_second):
         drawn = {
-            key: [{_values(result, row, (key,), shared) for row in result.rows} for result in sides] for key in shared
+            key: [{_match_key(result, row, (key,), shared) for row in result.rows} for result in sweeps]
+            for key in shared
         }
         keys = tuple(key for key in all_keys if key in shared and not set.isdisjoint(*drawn[key]))
-        apart = tuple(key for key in all_keys if key not in keys)
-        in_first, in_second = ({_values(result, row, keys, shared): row for row in result.rows} for result in sides)
+        unmatched_keys = tuple(key for key in all_keys if key not in keys)
+        in_first, in_second = ({_match_key(result, row, keys, shared): row for row in result.rows} for result in sweeps)
         if len(in_first) < len(first.rows) or len(in_second) < len(second.rows):
             in_first = {}
 
-    # Refuse sweeps without a match, or without a match that has ended.
+    # Reject sweeps without a match, or without a match that has ended.
     matched = sorted((values for values in in_first if values in in_second), key=lambda values: in_first[values].number)
     if not matched:
-        nearest = [line for key in all_keys if (line := _nearest_numbers(first, second, key))]
+        nearest = [line for key in all_keys if (line := _find_nearest_numbers(first, second, key))]
         raise UserError(
-            f"{first.folder} and {second.folder}: no configurations with equal searched values "
+            f"{first.folder} and {second.folder}: no configurations match in the searched keys "
             f"({', '.join(all_keys) or 'none'})" + (f"; nearest: {', '.join(nearest)}" if nearest else "")
         )
     pruned = sum(
@@ -190,12 +196,12 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     ended = [values for values in matched if in_first[values].complete and in_second[values].complete]
     if not ended:
         raise UserError(
-            f"{first.folder} and {second.folder}: none of the {len(matched)} common configurations has ended in both; "
-            f"unfinished: {', '.join(str(side.folder) for side in sides if not side.finished) or 'none'}"
+            f"{first.folder} and {second.folder}: no common configuration has ended in both; "
+            f"unfinished sweeps: {', '.join(str(sweep.folder) for sweep in sweeps if not sweep.finished) or 'none'}"
         )
     return Matching(
         keys=keys,
-        apart=apart,
+        unmatched_keys=unmatched_keys,
         pairs=tuple((Side(first, in_first[values]), Side(second, in_second[values])) for values in ended),
         unfinished=len(matched) - len(ended) - pruned,
         pruned=pruned,
@@ -204,7 +210,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     )
 
 
-def _nearest_numbers(first: Summary, second: Summary, key: str) -> str:
+def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
     """Return the nearest numbers of a key in two sweeps, "key 0.0302 / 0.03"; empty if they share a number."""
     numbers, other_numbers = (
         {
@@ -219,7 +225,7 @@ def _nearest_numbers(first: Summary, second: Summary, key: str) -> str:
     return f"{key} {x} / {y}" if x != y else ""
 
 
-def _values(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[str]) -> Hashable:
+def _match_key(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[str]) -> Hashable:
     """Return the values of `keys` in a configuration: as drawn if both sweeps searched a key, else as resolved."""
     resolved = dict(result.recorded[row.config_id].resolved)
     drawn = {key: row.values[key] for key in shared if key in row.values}
@@ -227,34 +233,35 @@ def _values(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[
     return tuple(ABSENT if value is ABSENT else value_key(value) for value in values)
 
 
-def _question_at(pair: Pair, question: Question, length: int) -> Question:
+def _make_question_at(pair: Pair, question: Question, length: int) -> Question:
+    """Return the question at one length, with the group of that length."""
     groups = pair[0].result.groups(pair[0].row, question.metric)
     group = next((name for name in GROUPS if length in getattr(groups, name)), "other")
     return replace(question, group=group, lengths=(length,), reduce="mean")
 
 
 def _compare_together(
-    pairs: Sequence[Pair], shared: Sequence[Shared], question: Question, family: str, lengths: int = 1
+    pairs: Sequence[Pair], shared: Sequence[SharedStreams], question: Question, family: str, lengths: int = 1
 ) -> SeedComparison:
     """Compare the means over all pairs of configurations, seed by seed, at the level of a band over `lengths`.
 
     `first_seeds`, `second_seeds` and failed seeds are counted over all configurations. `unmatched` counts the seeds
     that some configuration lacks.
     """
-    # The seeds that every configuration of a side has; if paired, of both sides.
+    # Take the seeds that every configuration of a side has; if paired, of both sides.
     first_values, second_values = ([values_by_seed(pair[side], question) for pair in pairs] for side in (0, 1))
     seeds = [sorted(set.intersection(*map(set, values))) for values in (first_values, second_values)]
     all_seeds = {seed for values in (*first_values, *second_values) for seed in values}
     common = sorted({*seeds[0]} & {*seeds[1]})
     paired = all(streams.is_paired for streams in shared) and bool(common) and len(common) == min(map(len, seeds))
     x_CS, y_CS = (
-        np.array([[of_seed[seed] for seed in (common if paired else own_seeds)] for of_seed in values])
-        for values, own_seeds in zip((first_values, second_values), seeds, strict=True)
+        np.array([[value_by_seed[seed] for seed in (common if paired else side_seeds)] for value_by_seed in values])
+        for values, side_seeds in zip((first_values, second_values), seeds, strict=True)
     )
 
-    # The difference, and the medians of each side over the same values.
-    outcome = _outcome(x_CS, y_CS, question, paired, band_level(lengths))
-    same = [name for name in shared[0].same if all(name in streams.same for streams in shared)]
+    # Compute the difference, and the medians of each side over the same values.
+    outcome = _compare_tables(x_CS, y_CS, question, paired, band_level(lengths))
+    common_streams = [name for name in shared[0].common if all(name in streams.common for streams in shared)]
     first_CS, second_CS = (count_failed(table, question) for table in (x_CS, y_CS))
     if paired:
         is_missing = np.isnan(first_CS) | np.isnan(second_CS)
@@ -269,26 +276,29 @@ def _compare_together(
         first_failed=int(np.isnan(x_CS).sum()),
         second_failed=int(np.isnan(y_CS).sum()),
         unmatched=len(all_seeds) - len(common) if paired else 0,
-        shared=replace(shared[0], same=tuple(same), apart={}, differing={}),
+        shared=replace(shared[0], common=tuple(common_streams), causes={}, differing={}),
         outcome=outcome,
         family=family,
         holm_p=outcome.p,
     )
 
 
-def _outcome(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level: float) -> TwoSamples:
+def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level: float) -> TwoSamples:
     """Compare two tables (configurations, seeds), NaN for failed seeds, by means over configurations."""
-    lost = np.isnan(x_CS).any() or np.isnan(y_CS).any()
-    if question.policy == "fail" and lost:
+    # A failed seed can decide the outcome.
+    has_failed = np.isnan(x_CS).any() or np.isnan(y_CS).any()
+    if question.policy == "fail" and has_failed:
         return TwoSamples(n=0, reason=FAILED)
     if x_CS.size and np.isnan(x_CS).all() and np.isnan(y_CS).all():
         return TwoSamples(n=0, reason=ALL_FAILED)
+
+    # Average over configurations; an unpaired side needs every value.
     x_CS, y_CS = (count_failed(values, question) for values in (x_CS, y_CS))
     if paired:
         differences = _mean_over_configurations(subtract_pairs(x_CS, y_CS))
         return describe_differences(differences[~np.isnan(differences)], level=level)
     first, second = (_mean_over_configurations(values) for values in (x_CS, y_CS))
-    if lost or not (np.isfinite(first).all() and np.isfinite(second).all()):
+    if has_failed or not (np.isfinite(first).all() and np.isfinite(second).all()):
         return TwoSamples(n=len(first), n_second=len(second), reason=UNPAIRED_FAILED)
     return compare_groups(first, second)
 

@@ -25,8 +25,8 @@ Mask = npt.NDArray[np.bool_]
 def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.DataFrame:
     """Return the chosen evaluation of each member: config_id, seed, step, value, in the order of their last rows.
 
-    `judged` has a row per member and evaluation with the same columns. The last step of a configuration is that of any
-    of its members; members without a row there are left out, members with NaN there keep this step and NaN.
+    `judged` has a row per member and evaluation with the same columns. The last step of a configuration is the
+    last one of all its members; members without a row there are left out, members with NaN there keep it and NaN.
     """
     judged = judged[["config_id", "seed", "step", "value"]]
     final = judged["step"] == judged.groupby("config_id", observed=True)["step"].transform("max")
@@ -34,20 +34,18 @@ def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
     if evaluation == LAST or not len(last):
         return last
 
-    # Evaluations with a value of members that did not fail, sorted by member, then value, then latest step.
+    # Sort the evaluations of members that did not fail by member, then value, then latest step.
     member, members = _number_members(judged)
     alive = np.zeros(len(members), dtype=bool)
     alive[member[final]] = ~last["value"].isna().to_numpy()
     value, step = judged["value"].to_numpy(dtype=np.float64), judged["step"].to_numpy(dtype=np.int64)
     candidates = np.flatnonzero(alive[member] & ~np.isnan(value))
-    worse = value if direction == "minimize" else -value
-    order = candidates[
-        np.lexsort((-step[candidates], worse[candidates], member[candidates]))
-    ]  # the last key has precedence
+    loss = value if direction == "minimize" else -value
+    sort_keys = (-step[candidates], loss[candidates], member[candidates])  # the last key has precedence
+    order = candidates[np.lexsort(sort_keys)]
 
-    # The first evaluation of each member is the best one.
-    of_member = member[order]
-    first = order[np.flatnonzero(np.diff(of_member, prepend=-1))]
+    # Choose the first evaluation of each member in this order; failed members keep their last one.
+    first = order[np.flatnonzero(np.diff(member[order], prepend=-1))]
     best = np.full(len(members), -1)
     best[member[first]] = first
     chosen = best[member[final]]
@@ -58,12 +56,12 @@ def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
 
 
 def select_steps(curves: pd.DataFrame, steps: pd.DataFrame) -> Mask:
-    """Return a mask of the rows of `curves` at the step that `steps` (config_id, seed, step) has for their member."""
+    """Return a mask of the rows of `curves` at the step of their member in `steps` (config_id, seed, step)."""
     rows = steps[["config_id", "seed", "step"]].itertuples(index=False, name=None)
-    chosen = {(str(name), int(seed)): step for name, seed, step in rows}
+    step_by_member = {(str(name), int(seed)): step for name, seed, step in rows}
     member, members = _number_members(curves)
-    step_of = np.array([chosen.get(pair, -1) for pair in members], dtype=np.int64)
-    return np.asarray(step_of[member] == curves["step"].to_numpy())
+    chosen_steps = np.array([step_by_member.get(pair, -1) for pair in members], dtype=np.int64)
+    return np.asarray(chosen_steps[member] == curves["step"].to_numpy())
 
 
 def _number_members(rows: pd.DataFrame) -> tuple[npt.NDArray[np.int64], list[tuple[str, int]]]:

@@ -1,7 +1,7 @@
 """The trained, selection and test lengths of a metric.
 
-Every metric has its own lengths. Trained lengths occur in training on its distribution. Selection lengths are those of
-the objective, for metrics on the judged distribution. Test lengths are all others beyond the longest trained length,
+Lengths are recorded for each metric. Trained lengths occur in training on its distribution. Selection lengths are those
+of the objective, for metrics on the judged distribution. Test lengths are all others beyond the longest trained length,
 or all others if the distribution is not trained on.
 """
 
@@ -26,14 +26,14 @@ class LengthGroups:
 
 def length_groups(measured: Measurements, objective: Objective, metric: str | None = None) -> LengthGroups:
     """Return the length groups of a metric of a configuration, by default of the judged metric."""
-    judged, described = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
-    selection = tuple(sorted(objective.lengths)) if described.distribution == judged.distribution else ()
-    longest = measured.longest_trained.get(described.distribution)
+    judged, recorded = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
+    selection = tuple(sorted(objective.lengths)) if recorded.distribution == judged.distribution else ()
+    longest = measured.longest_trained.get(recorded.distribution)
     return LengthGroups(
-        every=described.lengths,
-        trained=described.trained_lengths,
+        every=recorded.lengths,
+        trained=recorded.trained_lengths,
         selection=selection,
-        test=tuple(s for s in described.lengths if (longest is None or s > longest) and s not in selection),
+        test=tuple(s for s in recorded.lengths if (longest is None or s > longest) and s not in selection),
     )
 
 

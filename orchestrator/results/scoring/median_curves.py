@@ -31,7 +31,7 @@ class Band:
     q75: tuple[float, ...]
     seeds: dict[int, tuple[float, ...]]
 
-    def seed_values(self, lengths: Collection[int], how: str) -> dict[int, float]:
+    def seed_values(self, lengths: Collection[int], reduce: str) -> dict[int, float]:
         """Return each seed's curve reduced over `lengths` by `reduce_rows`; empty if none of them was evaluated."""
         columns = [column for column, length in enumerate(self.lengths) if length in lengths]
         if not columns:
@@ -39,7 +39,7 @@ class Band:
         values_SL = np.array(
             [[values[column] for column in columns] for values in self.seeds.values()], dtype=np.float64
         )
-        return dict(zip(self.seeds, reduce_rows(values_SL, how).tolist(), strict=True))
+        return dict(zip(self.seeds, reduce_rows(values_SL, reduce).tolist(), strict=True))
 
 
 def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[str, str]) -> dict[CurveKey, Band]:
@@ -50,37 +50,39 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     """
     if not len(curves):
         return {}
+
+    # Number the curves by integer codes.
     directions = {**directions, objective.metric: objective.direction}
     codes, labels = zip(*(_factorize(curves[name]) for name in ("config_id", "metric", "average")), strict=True)
     seed, length = (curves[name].to_numpy() for name in ("seed", "length"))
     values = curves["value"].to_numpy(dtype=np.float64)
 
-    # The curve of every seed: sort by curve, seed and length, and cut where the seed changes.
+    # Cut out the curve of every seed: sort by curve, seed and length, and cut at every new seed.
     order = np.lexsort((length, seed, *reversed(codes)))
-    seeds: dict[tuple[int, ...], dict[int, tuple[float, ...]]] = {}
-    for (*curve, number), (of_seed,) in _runs(np.stack([*codes, seed])[:, order], [values[order]]):
-        seeds.setdefault(tuple(curve), {})[number] = of_seed
+    seed_curves: dict[tuple[int, ...], dict[int, tuple[float, ...]]] = {}
+    for (*curve, seed_number), (seed_curve,) in _split_runs(np.stack([*codes, seed])[:, order], [values[order]]):
+        seed_curves.setdefault(tuple(curve), {})[seed_number] = seed_curve
 
-    # Quartiles over seeds: sort by curve and length; a failed seed counts by the direction of its metric.
+    # Compute quartiles over seeds: sort by curve and length; a failed seed counts by the direction of its metric.
     order = np.lexsort((length, *reversed(codes)))
     keys_KR = np.stack([*codes, length])[:, order]
-    starts = np.flatnonzero(_changed(keys_KR))
-    of_metric = [directions.get(name, "none") for name in labels[1]]
-    as_failed, worst = (
+    starts = np.flatnonzero(_find_run_starts(keys_KR))
+    metric_directions = [directions.get(name, "none") for name in labels[1]]
+    penalty, worst = (
         np.array(by_metric)[codes[1][order[starts]]]
         for by_metric in (
-            [failed_seed_value(objective.failed_seeds, way) for way in of_metric],
-            [worst_value(way) for way in of_metric],
+            [failed_seed_value(objective.failed_seeds, direction) for direction in metric_directions],
+            [worst_value(direction) for direction in metric_directions],
         )
     )
-    quartiles = quartiles_of_groups(values[order], np.diff(np.append(starts, len(order))), as_failed, worst)
+    quartiles = quartiles_of_groups(values[order], np.diff(np.append(starts, len(order))), penalty, worst)
 
     # Join the quartiles of all lengths of a curve.
     bands: dict[CurveKey, Band] = {}
-    for curve, (lengths, q25, median, q75) in _runs(keys_KR[:-1, starts], [keys_KR[-1, starts], *quartiles]):
+    for curve, (lengths, q25, median, q75) in _split_runs(keys_KR[:-1, starts], [keys_KR[-1, starts], *quartiles]):
         config_id, metric, average = (label[code] for label, code in zip(labels, curve, strict=True))
         key = config_id, metric, average
-        bands[key] = Band(lengths=lengths, q25=q25, median=median, q75=q75, seeds=seeds[tuple(curve)])
+        bands[key] = Band(lengths=lengths, q25=q25, median=median, q75=q75, seeds=seed_curves[tuple(curve)])
     return bands
 
 
@@ -92,15 +94,15 @@ def _factorize(column: pd.Series[Any]) -> tuple[Integers, list[Any]]:
     return codes.astype(np.int64), labels.tolist()
 
 
-def _changed(keys_KR: Integers) -> Mask:
-    """Return a mask (R,) of where runs of equal keys begin."""
+def _find_run_starts(keys_KR: Integers) -> Mask:
+    """Return a mask (R,) of the first row of each run of equal keys."""
     return np.asarray((np.diff(keys_KR, prepend=-1) != 0).any(axis=0))
 
 
-def _runs(keys_KR: Integers, columns: Sequence[Any]) -> Iterator[tuple[list[int], list[tuple[Any, ...]]]]:
+def _split_runs(keys_KR: Integers, columns: Sequence[Any]) -> Iterator[tuple[list[int], list[tuple[Any, ...]]]]:
     """Yield the keys of each run of equal keys, with its slice of each column."""
     plain = [column.tolist() for column in columns]
-    for first, last in pairwise([*np.flatnonzero(_changed(keys_KR)).tolist(), keys_KR.shape[1]]):
+    for first, last in pairwise([*np.flatnonzero(_find_run_starts(keys_KR)).tolist(), keys_KR.shape[1]]):
         yield keys_KR[:, first].tolist(), [tuple(column[first:last]) for column in plain]
 
 

@@ -36,9 +36,9 @@ def recorded_objective(spec: Mapping[str, Any]) -> Objective:
     try:
         return Objective.model_validate(spec.get("objective", {}))
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        key = ".".join(map(str, ("objective", *fault["loc"])))
-        raise LedgerError(f"{LEDGER_FILE}:1: this version cannot read the recorded {key}: {fault['msg']}") from error
+        problem = error.errors(include_url=False)[0]
+        key = ".".join(map(str, ("objective", *problem["loc"])))
+        raise LedgerError(f"{LEDGER_FILE}:1: this version cannot read the recorded {key}: {problem['msg']}") from error
 
 
 def is_judged(curves: pd.DataFrame, objective: Objective) -> npt.NDArray[np.bool_]:
@@ -52,14 +52,16 @@ def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
     The value is NaN if the curve has a NaN at these lengths. Raises KeyError if the metric or the average has no rows,
     or if a length is missing.
     """
+    # Reject curves without the judged metric at the objective's lengths.
     rows = curves[is_judged(curves, objective)]
     if len(curves) and not len(rows):
-        raise KeyError(f"the curves hold no {objective.metric} of the average {objective.average}")
+        raise KeyError(f"the curves have no {objective.metric} of the average {objective.average}")
     missing = sorted(set(objective.lengths) - set(rows["length"].unique().tolist()))
     if missing and len(rows):
-        raise KeyError(f"the curves hold no length {', '.join(map(str, missing))}")
+        raise KeyError(f"the curves lack length {', '.join(map(str, missing))}")
     import pandas as pd
 
+    # Reduce a table of evaluations and lengths; a length without a row is NaN.
     keys = ["config_id", "seed", "step"]
     rows = rows.astype({"config_id": "str"})
     evaluations = pd.MultiIndex.from_frame(rows[keys].drop_duplicates())  # in the order of the curves
@@ -81,9 +83,10 @@ def score_members(
 ) -> pd.DataFrame:
     """Return a row per seed (config_id, seed, score): the chosen curve reduced over the objective's lengths.
 
-    `curves` are those of finished configurations or members, because their last step counts as the final one, at all
-    evaluations if `objective.evaluation` is best. The score of a failed seed is NaN: a judged value at the last step is
-    NaN, or the seed is in `seeds` (planned seeds by config_id) without a row there. Raises what `judged_values` raises.
+    `curves` are those of finished configurations or members, because their last step counts as the final one; they have
+    all evaluations if `objective.evaluation` is best. The score of a failed seed is NaN: a judged value at the last
+    step is NaN, or the seed is in `seeds` (planned seeds by config_id) without a row there. Raises what `judged_values`
+    raises.
     """
     scores = choose_evaluations(curves, objective).drop(columns="step").rename(columns={"value": "score"})
     if seeds is None:
@@ -91,7 +94,7 @@ def score_members(
     import pandas as pd
 
     planned = pd.DataFrame(
-        [(name, seed) for name, of_it in seeds.items() for seed in of_it], columns=["config_id", "seed"]
+        [(name, seed) for name, planned_seeds in seeds.items() for seed in planned_seeds], columns=["config_id", "seed"]
     ).astype({"config_id": "str", "seed": np.int64})
     return planned.merge(scores, on=["config_id", "seed"], how="left")
 
@@ -137,7 +140,7 @@ def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[st
 
 def rank_configurations(scores: Mapping[str, SeedStatistics], direction: str) -> list[str]:
     """Return the config_ids sorted by score, best first; failed ones last, ties in their order."""
-    sign = _sign(direction)
+    sign = _get_sign(direction)
     sort_keys = {
         name: (score.is_failed, 0.0 if score.is_failed else sign * score.score) for name, score in scores.items()
     }
@@ -145,21 +148,21 @@ def rank_configurations(scores: Mapping[str, SeedStatistics], direction: str) ->
 
 
 def meets(values: Any, threshold: float, direction: str) -> Any:
-    """Return whether values are at most (minimize) or at least (maximize) a threshold, up to ROUNDING; NaN is not."""
-    sign = _sign(direction)
+    """Return whether values are at most (minimize) or at least (maximize) a threshold, up to ROUNDING; NaN: False."""
+    sign = _get_sign(direction)
     return sign * values <= sign * threshold + ROUNDING * abs(threshold)
 
 
 def generalization_length(
     lengths: Sequence[int], median_values: Sequence[float], threshold: float, direction: str
 ) -> int:
-    """Return the greatest length up to which every median meets the threshold; 0 if none."""
-    reached = 0
+    """Return the greatest length for which it and all smaller lengths have a median that meets the threshold, or 0."""
+    greatest = 0
     for length, value in sorted(zip(lengths, median_values, strict=True)):
         if not meets(value, threshold, direction):
             break
-        reached = length
-    return int(reached)
+        greatest = length
+    return int(greatest)
 
 
 def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: Iterable[int]) -> float:
@@ -172,17 +175,18 @@ def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: It
     return float(np.mean(beyond)) if beyond else math.nan
 
 
-def reduce_rows(values_ML: Floats, how: str) -> Floats:
+def reduce_rows(values_ML: Floats, reduce: str) -> Floats:
     """Return the "mean", "max" or "last" (members,) of each row (members, ascending lengths); NaN if a value is NaN."""
     if not values_ML.size:
         return np.full(len(values_ML), np.nan)
-    if how == "mean":
+    if reduce == "mean":
         with np.errstate(invalid="ignore"):  # inf - inf within a curve is NaN, a failed seed
             return np.asarray(values_ML.mean(axis=1))
-    if how == "max":
+    if reduce == "max":
         return np.asarray(values_ML.max(axis=1))
     return np.where(np.isnan(values_ML).any(axis=1), np.nan, values_ML[:, -1])
 
 
-def _sign(direction: str) -> float:
+def _get_sign(direction: str) -> float:
+    """Return the factor that makes smaller values better: 1 or -1."""
     return 1.0 if direction == "minimize" else -1.0

@@ -1,8 +1,8 @@
 """Decide which configurations of a race get further seeds after a round, by the scores of their seeds so far.
 
-Failed configurations leave. With `keep` the share with the best scores stays, rounded up, at least one, with all that
-tie with the last of them. With `test` all stay that the test does not rule out, at least two, so that the first always
-has a rival with as many seeds. With neither all stay.
+Failed configurations leave. With `keep` the share with the best scores stays, rounded up to at least one, with all
+that tie with the last of them. With `test` all stay that the test does not rule out, at least two, so that the best
+configuration always has a rival with as many seeds. Without `keep` and `test` all stay.
 """
 
 import math
@@ -16,7 +16,7 @@ from orchestrator.statistics.failed_seeds import worst_value
 from search_spaces import Objective, Racing
 
 MEDIAN, RANK_SUM = "median", "rank sum"
-FEWEST_AFTER_TEST = 2  # configurations that stay after a test, if as many have not failed
+MIN_AFTER_TEST = 2  # configurations that stay after a test, if as many have not failed
 
 
 def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objective: Objective) -> RoundOutcome:
@@ -24,12 +24,14 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
 
     All configurations have the same seeds in the same order. Failed seeds count as `objective.failed_seeds` says.
     """
-    # The score of each configuration, None if it failed.
+    # Score each configuration; None if it failed.
     medians: dict[str, float | None] = {}
-    for name, values in scores.items():
-        score = score_configuration(values, objective)
-        medians[name] = None if score.is_failed else score.score
+    for config_id, seed_scores in scores.items():
+        score = score_configuration(seed_scores, objective)
+        medians[config_id] = None if score.is_failed else score.score
     alive = [name for name, median in medians.items() if median is not None]
+
+    # Without a test keep the configurations with the best scores.
     sign = 1.0 if objective.direction == "minimize" else -1.0
     if racing.test is None:
         losses = {name: sign * median for name, median in medians.items() if median is not None}
@@ -37,7 +39,7 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
         return RoundOutcome(survivors=survivors, by=MEDIAN, values=medians)
 
     # Test configurations against the best one; failed seeds have the worst value.
-    if len(alive) < FEWEST_AFTER_TEST:
+    if len(alive) < MIN_AFTER_TEST:
         return RoundOutcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores))
     from orchestrator.statistics.friedman import rule_out_treatments  # scipy is slow to import
 
@@ -46,8 +48,8 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     stays, rank_sums, p = rule_out_treatments(values_BK, float(racing.resolved()["level"]))
     sums = dict(zip(alive, rank_sums.tolist(), strict=True))
     survivors = tuple(name for name, stay in zip(alive, stays, strict=True) if stay)
-    if len(survivors) < FEWEST_AFTER_TEST:
-        survivors = keep_best(sums, FEWEST_AFTER_TEST)
+    if len(survivors) < MIN_AFTER_TEST:
+        survivors = keep_best(sums, MIN_AFTER_TEST)
     return RoundOutcome(survivors=survivors, by=RANK_SUM, values=dict.fromkeys(scores) | sums, p=p)
 
 

@@ -38,6 +38,7 @@ def scores_at_step(
     `curves` may have later steps. A seed without an evaluation at the step, because all members of its pack had stopped
     early, has the score of its next evaluation, which repeats the last values.
     """
+    # The first evaluation at the step or later counts as the last one.
     judged = judged_values(curves, objective)
     judged = judged[judged["config_id"].isin(names)]
     is_before = judged["step"] < step
@@ -45,38 +46,40 @@ def scores_at_step(
     earlier = judged[is_before].merge(last[["config_id", "seed"]], on=["config_id", "seed"])
     import pandas as pd
 
+    # Choose an evaluation as at the end of training.
     chosen = choose_steps(pd.concat([earlier, last]), objective.direction, objective.evaluation)
     scores = dict(zip(zip(chosen["config_id"], chosen["seed"], strict=True), chosen["value"], strict=True))
     return {name: [float(scores.get((name, seed), math.nan)) for seed in seeds] for name in names}
 
 
-def decide_rung(current: Scores, before: Scores, rungs: Rungs, objective: Objective) -> RungOutcome:
-    """Return which configurations continue, from the scores at the rung and `before`, at an earlier step.
+def decide_rung(current: Scores, earlier: Scores, rungs: Rungs, objective: Objective) -> RungOutcome:
+    """Return which configurations continue, from the scores at the rung (`current`) and at an earlier step.
 
     Failed seeds count as `objective.failed_seeds` says, also in improvements.
     """
-    # Scores, smallest best, with the improvement and the spread over seeds of each configuration.
+    # Compute the score of each configuration, its improvement and its spread over seeds.
     policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
     scored = {name: score_configuration(scores, objective) for name, scores in current.items()}
     alive = {name: sign * score.score for name, score in scored.items() if not score.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()
     with np.errstate(invalid="ignore"):  # inf - inf, not reached at either step, counts as a failed seed
         for name in alive:
-            gains = sign * (np.array(before[name]) - np.array(current[name]))
+            gains = sign * (np.array(earlier[name]) - np.array(current[name]))
             improvements[name] = summarise_seeds(gains, policy, "maximize").median
             spreads[name] = float(np.subtract(scored[name].quartiles.q75, scored[name].quartiles.q25))
 
     # The best configurations continue, and those that the guard keeps.
-    ahead = keep_best(alive, rungs.count_kept(len(current)))
-    guarded = tuple(name for name in alive if rungs.guard and name not in ahead and improvements[name] > spreads[name])
+    best = keep_best(alive, rungs.count_kept(len(current)))
+    guarded = tuple(name for name in alive if rungs.guard and name not in best and improvements[name] > spreads[name])
 
-    def recorded(values: Mapping[str, float]) -> dict[str, float | None]:
+    # A ledger has no NaN: failed configurations have None.
+    def to_recorded(values: Mapping[str, float]) -> dict[str, float | None]:
         return {name: None if math.isnan(values.get(name, math.nan)) else values[name] for name in current}
 
     return RungOutcome(
-        survivors=tuple(name for name in current if name in ahead or name in guarded),
+        survivors=tuple(name for name in current if name in best or name in guarded),
         guarded=guarded,
-        values=recorded({name: scored[name].score for name in alive}),
-        improvements=recorded(improvements),
-        spreads=recorded(spreads),
+        values=to_recorded({name: scored[name].score for name in alive}),
+        improvements=to_recorded(improvements),
+        spreads=to_recorded(spreads),
     )

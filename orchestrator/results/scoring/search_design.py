@@ -1,4 +1,4 @@
-"""Read the design of a sweep, how its configurations were drawn, from its recorded specification."""
+"""Read from the recorded specification how the configurations of a sweep were drawn."""
 
 import math
 from collections.abc import Mapping
@@ -11,16 +11,19 @@ from search_spaces.grammar.domains import KINDS
 
 
 def read_design(state: SweepState) -> Design:
-    """Return the design of a sweep."""
+    """Return the design of a sweep: which configurations are independent, for statistics."""
+    # Find the draw of each configuration; the grid points of a draw share it.
     search = state.spec.get("search", {})
     domains = {key: domain_kind(domain) for key, domain in state.spec.get("space", {}).items()}
     grid = frozenset(key for key, kind in domains.items() if kind == "grid")
     points, draws = grid_size(state.spec), draws_by_number(state)
     draw = {name: draws[configuration.number] for name, configuration in state.configurations.items()}
     survivors = any(configuration.pruned_at is not None for configuration in state.configurations.values())
-    one_draw = len(grid) == len(domains) or (search.get("configurations") or 1) == 1
+
+    # Statistics depend on the kind of the design.
+    has_one_draw = len(grid) == len(domains) or (search.get("configurations") or 1) == 1
     kind: Kind = "grid_by_random" if points > 1 else "random"
-    if search.get("sampler") == "listed" or (grid and one_draw):
+    if search.get("sampler") == "listed" or (grid and has_one_draw):
         kind = "fixed"
     elif search.get("sampler") == "tpe":
         kind = "adaptive"
@@ -30,8 +33,8 @@ def read_design(state: SweepState) -> Design:
 def draws_by_number(state: SweepState) -> dict[int, int]:
     """Return the draw of each configuration by its number.
 
-    If the ledger does not record it, configuration n is draw n // G at grid point n % G of the G grid points that the
-    sweep began with.
+    If the ledger does not record draws, configuration n is draw n // G at grid point n % G of the G grid points that
+    the sweep began with.
     """
     points = grid_size(state.specs[0]) if state.specs else 1
     return {draw.number: draw.number // points if draw.draw is None else draw.draw for draw in state.draws.values()}
@@ -65,7 +68,7 @@ def count_planned(state: SweepState) -> int:
 
 
 def count_informed(state: SweepState) -> int:
-    """Return how many configurations an adaptive sampler has drawn by results."""
+    """Return how many configurations an adaptive sampler drew using earlier scores."""
     finished = [configuration for configuration in state.configurations.values() if configuration.finished]
     failed = [configuration.number for configuration in finished if configuration.score is None]
     return Search.model_validate(state.spec["search"]).count_informed(len(state.draws), failed)

@@ -1,4 +1,4 @@
-"""Describe where the judged metric is NaN in members that did not fail, which explains missing scores."""
+"""Describe the NaN of the judged metric in members that did not fail, which explain missing scores."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
         for count, lengths in lengths_by_count.items()
     ]
     return [
-        f"{objective.metric} ({objective.average}) is NaN {', '.join(parts)} that ended without an error; there "
-        "such a member counts as a failed seed"
+        f"{objective.metric} ({objective.average}) is NaN {', '.join(parts)} that ended without an error; "
+        "at these lengths they count as failed seeds"
     ]
 
 

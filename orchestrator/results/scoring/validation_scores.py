@@ -13,7 +13,8 @@ from orchestrator.record.state.state import SweepState
 class ValidationScore:
     """The `values` of a member at an evaluation, on validation inputs of each trained length.
 
-    `stage` is the stage trained before the evaluation, None without a curriculum. `stopped`: the member had stopped.
+    `stage` is the stage trained before the evaluation, None without a curriculum. `stopped` is True if the member had
+    stopped before.
     """
 
     config_id: str
@@ -29,8 +30,8 @@ class ValidationScore:
     @property
     def mean(self) -> float:
         """The mean over the lengths with a value; NaN without any."""
-        known = [value for value in self.values if not np.isnan(value)]
-        return float(np.mean(known)) if known else float("nan")
+        defined = [value for value in self.values if not np.isnan(value)]
+        return float(np.mean(defined)) if defined else float("nan")
 
 
 def read_validation_scores(state: SweepState) -> tuple[ValidationScore, ...]:
@@ -38,7 +39,7 @@ def read_validation_scores(state: SweepState) -> tuple[ValidationScore, ...]:
     order = {name: configuration.number for name, configuration in state.configurations.items()}
     return tuple(
         sorted(
-            _scores_of_packs(state),
+            _read_pack_scores(state),
             key=lambda score: (order[score.config_id], score.seed, score.metric, score.average, score.step),
         )
     )
@@ -53,13 +54,13 @@ def stopped_at(configuration: ConfigurationState) -> tuple[int, ...]:
 
 def may_stop(state: SweepState) -> bool:
     """Return whether members of the sweep may stop early."""
-    first = (
-        next(iter(pack.evaluations.values()), {}) for pack in state.packs.values()
-    )  # the same for all evaluations of a pack
-    return any("stopped_at" in fields for fields in first)
+    # All evaluations of a pack have the same fields.
+    first_evaluations = (next(iter(pack.evaluations.values()), {}) for pack in state.packs.values())
+    return any("stopped_at" in fields for fields in first_evaluations)
 
 
-def _scores_of_packs(state: SweepState) -> Iterator[ValidationScore]:
+def _read_pack_scores(state: SweepState) -> Iterator[ValidationScore]:
+    """Yield the validation scores of every pack, without those of members after they were pruned."""
     for pack in state.packs.values():
         for step, fields in pack.evaluations.items():
             stages, stopped = fields.get("stages"), fields.get("stopped_at")

@@ -94,7 +94,7 @@ def test_what_is_not_in_the_curves_is_an_error() -> None:
     for changes, message in (
         ({"metric": "kl"}, "no kl of the average ema"),
         ({"average": "raw"}, "no tv of the average raw"),
-        ({"lengths": (6, 8, 9)}, "no length 8, 9"),
+        ({"lengths": (6, 8, 9)}, "lack length 8, 9"),
     ):
         with pytest.raises(KeyError, match=message):
             score_members(CURVES, objective(**changes))

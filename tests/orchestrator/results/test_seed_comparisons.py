@@ -21,7 +21,7 @@ from orchestrator.results.comparing.seed_comparisons import (
     AGAINST_FIRST,
     ALL_FAILED,
     FIRST_TWO,
-    OTHERS,
+    MAX_AGAINST_FIRST,
     PAIRS,
     compare_seeds,
 )
@@ -141,7 +141,7 @@ def test_who_is_compared(tmp_path, synthetic_sweep):
     many = [{"training.learning_rate": 0.001 * (n + 1)} for n in range(25)]
     wide = summarise(synthetic_sweep(tmp_path / "wide", many, 2, by_seed, spec={"search.sampler": "listed"}))
     against = [one for one in compare_seeds(wide) if one.question.group == "test"]
-    assert {one.family for one in against} == {AGAINST_FIRST} and len(against) == OTHERS
+    assert {one.family for one in against} == {AGAINST_FIRST} and len(against) == MAX_AGAINST_FIRST
     assert {one.first for one in against} == {wide.rows[0].config_id}
     assert compare_seeds(summarise(synthetic_sweep(tmp_path / "one", NORMS[:1], 3, by_seed, spec=GRID))) == ()
 
@@ -193,7 +193,7 @@ def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure
         for tree, one in zip(resolved, members, strict=True)
     ]
     found = shared_streams(*recorded)
-    assert tuple(found.apart) == apart and set(found.unsure) & set(apart) == set(unsure)
+    assert tuple(found.causes) == apart and set(found.uncertain) & set(apart) == set(unsure)
     assert set(found.differing) == set(changes)
     real = [drawn_by(member) for member in members]
     for what in (DATA, INPUTS, WEIGHTS):
@@ -202,7 +202,7 @@ def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure
         assert same or what in apart
         assert not same or what not in apart or what in unsure
     swapped = shared_streams(*reversed(recorded))
-    assert (swapped.same, dict(swapped.apart)) == (found.same, dict(found.apart))
+    assert (swapped.common, dict(swapped.causes)) == (found.common, dict(found.causes))
 
 
 def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():
@@ -233,7 +233,7 @@ def test_a_technical_key_unpairs_nothing_and_is_part_of_the_difference(changes, 
     found = shared_streams(
         *(RecordedConfiguration(resolved=tree, structural_keys=frozenset(), technical=technical) for tree in trees)
     )
-    assert found.same == shared and set(found.differing) == set(changes)
+    assert found.common == shared and set(found.differing) == set(changes)
 
 
 @pytest.mark.parametrize("structural", ["same", "other"])
@@ -245,9 +245,9 @@ def test_training_data_of_a_curriculum_are_not_said_to_be_shared(structural):
     first, again, other = (
         RecordedConfiguration(resolved=tree, structural_keys=key) for tree, key in zip(trees, keys, strict=True)
     )
-    assert shared_streams(first, again).same == (DATA, INPUTS, WEIGHTS)
+    assert shared_streams(first, again).common == (DATA, INPUTS, WEIGHTS)
     found = shared_streams(first, other)
-    assert found.same == (INPUTS, WEIGHTS) and found.apart == {DATA: ("training.curriculum",)}
+    assert found.common == (INPUTS, WEIGHTS) and found.causes == {DATA: ("training.curriculum",)}
 
 
 def test_a_technical_key_has_no_column(tmp_path, synthetic_sweep):
@@ -267,8 +267,8 @@ def test_packs_of_one_sweep_that_trained_with_other_code_share_nothing_for_sure(
         pack.ran_under = [(None, name) for name in under]
     result = summarise(state)
     alike, other = (at(result, "test", 0, second) for second in (1, 2))
-    assert alike.shared.same == (DATA, INPUTS) and alike.outcome.paired and "engine" not in alike.shared.differing
-    assert other.shared.same == () and not other.outcome.paired
+    assert alike.shared.common == (DATA, INPUTS) and alike.outcome.paired and "engine" not in alike.shared.differing
+    assert other.shared.common == () and not other.outcome.paired
     assert other.shared.differing["engine"] == ("a", "a then b (pack pack0002)")
     assert f"{DATA} may differ (engine)" in other.shared.sentence
 
@@ -322,8 +322,8 @@ def test_of_a_metric_without_a_better_direction_neither_is_better(three):
     [
         ({"second": "7"}, "there is no configuration 7; allowed: #0 to #2"),
         ({"second": "0"}, "are the same configuration"),
-        ({"metric": "margni"}, "--metric margni: did you mean margin?"),
-        ({"average": "emma"}, "--average emma: did you mean ema?"),
+        ({"metric": "margni"}, "; did you mean margin?"),
+        ({"average": "emma"}, "; did you mean ema?"),
         ({"lengths": "99"}, "--lengths '99': allowed: different common lengths (1-11)"),
         ({"lengths": "a"}, "--lengths 'a'"),
     ],
@@ -337,7 +337,7 @@ def test_what_is_not_there_is_named(three, words, said):
 
 def test_tasks_without_a_common_metric_are_told_apart_in_words():
     for allowed, said in (
-        (({"kl": 1}, {"exact_match": 1}), "have no metric in common, so they cannot be compared: kl; exact_match"),
+        (({"kl": 1}, {"exact_match": 1}), "no common metric: kl; exact_match"),
         (
             ({"kl": 1, "loss": 1}, {"loss": 1}),
             "not every configuration has kl",

@@ -124,7 +124,7 @@ def test_configurations_are_matched_by_their_values_whatever_their_numbers(build
     found = compare_sweeps(first, build("second", values=values))
     assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(0, 2), (2, 0)]
     assert (found.matching.only_first, found.matching.only_second) == (1, 1)
-    with pytest.raises(UserError, match=r"equal searched values \(training.learning_rate\)") as none:
+    with pytest.raises(UserError, match=r"match in the searched keys \(training.learning_rate\)") as none:
         compare_sweeps(first, build("other", values=[{"training.learning_rate": 0.7}]))
     assert str(none.value).endswith("training.learning_rate 0.1 / 0.7")  # the nearest two
 
@@ -151,10 +151,10 @@ def test_a_key_taken_out_of_a_search_leaves_the_keys_before_it_to_match_by(build
     assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(n, n) for n in range(4)]
     before = ("training.batch_size", "training.learning_rate", "training.weight_decay")
     assert found.matching.keys == before
-    assert found.matching.apart == ("model.dropout", "training.averages.ema.decay")
+    assert found.matching.unmatched_keys == ("model.dropout", "training.averages.ema.decay")
     for one, other in found.matching.pairs:
         assert all(one.row.values[key] == other.row.values[key] for key in before)
-    with pytest.raises(UserError, match="equal searched values"):
+    with pytest.raises(UserError, match="match in the searched keys"):
         compare_sweeps(whole, drawn_sweep(build, "other", "training.learning_rate"))  # batch_size tells none apart
 
 
@@ -228,7 +228,7 @@ def test_nothing_is_said_of_sweeps_whose_seeds_all_failed(build):
 def test_unfinished_configurations_are_left_out_and_counted(build, tmp_path, synthetic_sweep):
     first = build("first")
     unfinished = synthetic_sweep(tmp_path / "unfinished", RATES, 12, noisy(0.0), spec=LOG, ended=False)
-    with pytest.raises(UserError, match=rf"none of the 3 common configurations .*: {unfinished.folder}$"):
+    with pytest.raises(UserError, match=rf"no common configuration has ended in both; .*: {unfinished.folder}$"):
         compare_sweeps(first, summarise(unfinished))
     rows = tuple(replace(row, complete=row.number != 1) for row in first.rows)
     found = compare_sweeps(first, replace(first, rows=rows))

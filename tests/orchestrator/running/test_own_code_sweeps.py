@@ -103,7 +103,7 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
     assert same.sentence == "same training data, test inputs, initial weights" and not same.differing
     comparison = compare_named(first, "0", f"{changed}/0").comparisons[0]
     assert (
-        comparison.shared.same == ()
+        comparison.shared.common == ()
         and not comparison.outcome.paired
         and list(comparison.shared.differing) == ["module my_tasks"]
     )
