@@ -5,20 +5,20 @@ from typing import Any
 
 import numpy as np
 
-DECADES_FOR_LOG = 2.0
+MIN_DECADES_FOR_LOG = 2.0
 
 
 def spans_decades(values: np.ndarray[Any, Any]) -> bool:
-    """Return whether no value is negative and the positive ones, at least 80 %, span two decades or more."""
+    """Return whether at least 80 % of the values are positive, span two decades or more, and none is negative."""
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     if len(positive) < 2 or (finite < 0).any() or len(positive) < 0.8 * len(finite):
         return False
-    return bool(math.log10(positive.max() / positive.min()) >= DECADES_FOR_LOG)
+    return bool(math.log10(positive.max() / positive.min()) >= MIN_DECADES_FOR_LOG)
 
 
 def is_geometric(values: np.ndarray[Any, Any]) -> bool:
-    """Return whether at least three positive values have more even ratios than differences: 0.001, 0.003, 0.01."""
+    """Return whether there are three or more values, all positive, with nearly equal ratios: 0.001, 0.003, 0.01."""
     distinct = np.unique(values[np.isfinite(values)])
     if len(distinct) < 3 or distinct[0] <= 0:
         return False

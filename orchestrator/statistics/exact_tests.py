@@ -1,7 +1,7 @@
 """Exact two-sided sign and rank tests of two samples with ties and infinities, and Holm's correction.
 
-Dynamic programming counts the null distribution of rank sums, without random draws. Ranks are doubled, so that the
-ranks of ties are whole numbers.
+Dynamic programming counts the null distribution of rank sums exactly. Ranks are doubled, so that the ranks of ties are
+whole numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALPHA = 0.05
 
 
 class ExactTest(NamedTuple):
-    """The two-sided `p` of a test, and the `smallest` p that these sample sizes and, for ranks, ties allow."""
+    """The two-sided `p` of a test, and the `smallest` p that the sample sizes and, for ranks, the ties allow."""
 
     p: float
     smallest: float
@@ -33,54 +33,58 @@ def sign_test(differences: Floats) -> ExactTest:
     sorted differences (`intervals.median`) if and only if that interval excludes zero.
     """
     n, fewer = len(differences), min(int((differences <= 0).sum()), int((differences >= 0).sum()))
-    ways = sum(math.comb(n, below) for below in range(fewer + 1))
-    return ExactTest(p=min(1.0, ways / 2 ** (n - 1)), smallest=min(1.0, 2.0 ** (1 - n)))
+    arrangements = sum(math.comb(n, below) for below in range(fewer + 1))
+    return ExactTest(p=min(1.0, arrangements / 2 ** (n - 1)), smallest=min(1.0, 2.0 ** (1 - n)))
 
 
 def signed_rank_test(differences: Floats) -> ExactTest:
     """Test whether paired differences (n,), without NaN, are distributed symmetrically around zero.
 
     Wilcoxon's signed-rank statistic over all 2^n assignments of signs (Wilcoxon 1945; Pitman 1937 for the principle).
-    This is not a test of the median alone: it also rejects if as many differences are above zero as below it, but
-    those above are larger. Differences of zero are left out; without others p is 1.
+    This is not a test of the median alone: it also rejects if as many differences are above zero as below it, but the
+    positive ones are larger. Differences of zero are left out; if all are zero, p is 1.
     """
+    # Compute the probability of each sum of positive ranks.
     nonzero = differences[differences != 0]
-    ranks = _doubled_ranks(np.abs(nonzero))
+    ranks = _double_ranks(np.abs(nonzero))
     total, observed = int(ranks.sum()), int(ranks[nonzero > 0].sum())
-    weights = np.zeros(total + 1)  # probability of each sum of positive ranks
+    weights = np.zeros(total + 1)
     weights[0] = 1.0
     for rank in ranks.tolist():
         weights[rank:] += weights[: total + 1 - rank].copy()
         weights /= 2
-    apart = np.abs(2 * np.arange(total + 1) - total)
+
+    # p is the share of sums that are at least as far from the mean as the observed one.
+    distances = np.abs(2 * np.arange(total + 1) - total)
     return ExactTest(
-        p=_at_least(weights, apart, abs(2 * observed - total)), smallest=min(1.0, 2.0 ** (1 - len(nonzero)))
+        p=_sum_tail(weights, distances, abs(2 * observed - total)), smallest=min(1.0, 2.0 ** (1 - len(nonzero)))
     )
 
 
 def rank_sum_test(first: Floats, second: Floats) -> ExactTest:
     """Test whether two independent samples, without NaN, come from one distribution.
 
-    The rank sum of Wilcoxon, Mann and Whitney over all permutations.
+    This is the rank-sum test of Wilcoxon, Mann and Whitney over all permutations.
     """
     count, n = len(first), len(first) + len(second)
     if not count or count == n:
         return ExactTest(p=1.0, smallest=1.0)
 
     # Count the permutations by rank sum of the first sample.
-    ranks = _doubled_ranks(np.concatenate([first, second]))
+    ranks = _double_ranks(np.concatenate([first, second]))
     total = int(ranks.sum())
-    ways = np.zeros((count + 1, total + 1))  # by the number of values in the first sample and their rank sum
-    ways[0, 0] = 1.0
+    permutations = np.zeros((count + 1, total + 1))  # by the number of values in the first sample and their rank sum
+    permutations[0, 0] = 1.0
     for rank in ranks.tolist():
-        ways[1:, rank:] += ways[:-1, : total + 1 - rank].copy()
+        permutations[1:, rank:] += permutations[:-1, : total + 1 - rank].copy()
 
     # p is the share of rank sums that are at least as far from the mean as the observed one.
-    apart = np.abs(n * np.arange(total + 1) - count * total)
-    weights, observed = ways[count] / ways[count].sum(), int(ranks[:count].sum())
-    largest = int(apart[weights > 0].max())
+    distances = np.abs(n * np.arange(total + 1) - count * total)
+    weights, observed = permutations[count] / permutations[count].sum(), int(ranks[:count].sum())
+    largest = int(distances[weights > 0].max())
     return ExactTest(
-        p=_at_least(weights, apart, abs(n * observed - count * total)), smallest=_at_least(weights, apart, largest)
+        p=_sum_tail(weights, distances, abs(n * observed - count * total)),
+        smallest=_sum_tail(weights, distances, largest),
     )
 
 
@@ -90,11 +94,11 @@ def holm(p: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    known = sorted((value, number) for number, value in enumerate(p) if not math.isnan(value))
+    ascending = sorted((value, index) for index, value in enumerate(p) if not math.isnan(value))
     adjusted, largest = [math.nan] * len(p), 0.0
-    for rank, (value, number) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - rank) * value))
-        adjusted[number] = largest
+    for rank, (value, index) in enumerate(ascending):
+        largest = max(largest, min(1.0, (len(ascending) - rank) * value))
+        adjusted[index] = largest
     return adjusted
 
 
@@ -103,9 +107,11 @@ def fewest_pairs(tests: int) -> int:
     return math.ceil(1 + math.log2(tests / ALPHA))
 
 
-def _doubled_ranks(values: Floats) -> npt.NDArray[np.int64]:
+def _double_ranks(values: Floats) -> npt.NDArray[np.int64]:
+    """Return twice the rank of each value, whole numbers also for ties."""
     return np.asarray(np.rint(2 * stats.rankdata(values)), dtype=np.int64)
 
 
-def _at_least(weights: Floats, apart: npt.NDArray[np.int64], least: int) -> float:
-    return min(1.0, float(weights[apart >= least].sum()))
+def _sum_tail(weights: Floats, distances: npt.NDArray[np.int64], least: int) -> float:
+    """Return the sum of the weights with a distance of at least `least`."""
+    return min(1.0, float(weights[distances >= least].sum()))

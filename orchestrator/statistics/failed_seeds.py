@@ -1,4 +1,4 @@
-"""Count failed seeds in statistics over seeds: the policies of `objective.failed_seeds`.
+"""Handle failed seeds in statistics over seeds, by the policies of `objective.failed_seeds`.
 
 A failed seed has the value NaN. Policies:
 worst    a failed seed counts as the worst possible value: the median is finite if fewer than half of the seeds failed
@@ -25,7 +25,7 @@ class SeedStatistics:
     """Quartiles over seeds, NaN if all failed, and the statistic `score`, by default the median.
 
     `seeds`, `failed` and `counted` are the numbers of all seeds, of failed ones, and of those in the quartiles.
-    `is_failed`: the configuration failed.
+    `is_failed` is True if the configuration failed.
     """
 
     quartiles: Quartiles
@@ -45,51 +45,54 @@ def summarise_seeds(
     values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
 ) -> SeedStatistics:
     """Return quartiles and a statistic (None: median) of one value per seed, NaN for a failed seed."""
-    of_seeds = np.array(list(values), dtype=np.float64)
-    alive = of_seeds[~np.isnan(of_seeds)]
-    failed, as_failed = len(of_seeds) - len(alive), failed_seed_value(policy, direction)
-    counted = alive if math.isnan(as_failed) else np.append(alive, np.full(failed, as_failed))
-    none = Quartiles(math.nan, math.nan, math.nan)
-    computed = quartiles(counted, worst_value(direction)) if len(alive) else none
+    # Count failed seeds as the policy says.
+    seed_values = np.array(list(values), dtype=np.float64)
+    alive = seed_values[~np.isnan(seed_values)]
+    failed, penalty = len(seed_values) - len(alive), failed_seed_value(policy, direction)
+    counted = alive if math.isnan(penalty) else np.append(alive, np.full(failed, penalty))
+
+    # Without a seed that has a value nothing is defined.
+    undefined = Quartiles(math.nan, math.nan, math.nan)
+    computed = quartiles(counted, worst_value(direction)) if len(alive) else undefined
     score = statistic(counted) if statistic and len(alive) else computed.median
-    return SeedStatistics(quartiles=computed, score=score, seeds=len(of_seeds), failed=failed, counted=len(counted))
+    return SeedStatistics(quartiles=computed, score=score, seeds=len(seed_values), failed=failed, counted=len(counted))
 
 
 def score_seeds(
     values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
 ) -> SeedStatistics:
-    """Return the score of a configuration, the median or a statistic of the scores of its seeds (NaN: failed seed).
+    """Return the score of a configuration: a statistic (None: median) of the scores of its seeds, NaN if failed.
 
-    A configuration fails if all seeds failed, under `fail` if one did. Then its score and quartiles are NaN under
-    `fail` and the worst possible value otherwise. An infinite median without `is_failed` means that at least half of
-    the seeds failed under `worst`.
+    A configuration fails if all seeds failed, or under `fail` if any seed did. Then its score and quartiles are NaN
+    under `fail` and the worst possible value otherwise. An infinite median without `is_failed` means that at least half
+    of the seeds failed under `worst`.
     """
     outcome = summarise_seeds(values, policy, direction, statistic)
     if outcome.failed < outcome.seeds and (policy != "fail" or not outcome.failed):
         return outcome
-    none = math.nan if policy == "fail" else worst_value(direction)
-    return replace(outcome, quartiles=Quartiles(none, none, none), score=none, counted=0, is_failed=True)
+    score = math.nan if policy == "fail" else worst_value(direction)
+    return replace(outcome, quartiles=Quartiles(score, score, score), score=score, counted=0, is_failed=True)
 
 
 def quartiles_of_groups(
-    values: Floats, seeds: npt.NDArray[np.int64], as_failed: Floats, worst: Floats
+    values: Floats, seeds: npt.NDArray[np.int64], penalty: Floats, worst: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return q25, median and q75 of many groups of seeds, each as in `summarise_seeds`; NaN if all seeds failed.
 
-    `values` has the groups one after the other, `seeds` (G,) their sizes, `as_failed` (G,) the `failed_seed_value` of
+    `values` has the groups one after the other, `seeds` (G,) their sizes, `penalty` (G,) the `failed_seed_value` of
     each group, `worst` (G,) its worst value. Each result is (G,).
     """
-    # A row of values for each group.
+    # Make a row of values for each group.
     group, starts = np.repeat(np.arange(len(seeds)), seeds), np.cumsum(seeds) - seeds
     values_GS = np.full((len(seeds), seeds.max()), np.nan)  # NaN beyond the seeds of a group
     values_GS[group, np.arange(len(values)) - starts[group]] = values
 
-    # Failed seeds get their value; values beyond the seeds of a group are sorted last.
+    # Replace failed seeds by their penalty; sort values beyond the seeds of a group last.
     alive = (~np.isnan(values_GS)).sum(axis=1)
-    values_GS = np.where(np.isnan(values_GS), as_failed[:, None], values_GS)
+    values_GS = np.where(np.isnan(values_GS), penalty[:, None], values_GS)
     values_GS[np.arange(values_GS.shape[1]) >= seeds[:, None]] = np.nan
     values_GS.sort(axis=1)  # NaN last
-    table = quartiles_of_rows(values_GS, np.where(np.isnan(as_failed), alive, seeds), worst)
+    table = quartiles_of_rows(values_GS, np.where(np.isnan(penalty), alive, seeds), worst)
     q25, median, q75 = (np.where(alive == 0, np.nan, column) for column in table)
     return q25, median, q75
 

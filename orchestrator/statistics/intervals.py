@@ -20,8 +20,8 @@ from orchestrator.statistics.quartiles import Floats
 LEVEL = 0.95
 FEWEST_FOR_MEDIAN = 6  # five values all lie on one side of the true median in more than 5 % of samples
 FEWEST_FOR_CORRELATION = 8
-MAX_COMPARISONS = 4_000_000  # of pairs at the same time, to limit memory
-LEAST_RATIO = 0.8  # of the jackknife's standard error to the formula's: with few values it may be too small by chance
+MAX_COMPARISONS = 4_000_000  # pairs that are compared at a time, to limit memory
+MIN_ERROR_RATIO = 0.8  # of the jackknife's standard error to the formula's; few values can make it too small
 
 
 Integers = npt.NDArray[np.int64]
@@ -47,29 +47,32 @@ def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: st
 
     The variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), which
     assumes a bivariate normal distribution, and that of the jackknife, which assumes nothing and is noisy for small n.
-    Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `reason`
-    names what n counts by the plural `units`.
+    Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `units` is
+    the plural noun for the pairs in `reason`.
     """
+    # Leave out undefined pairs; too few or constant values have no correlation.
     pairs = np.column_stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])
     pairs = pairs[~np.isnan(pairs).any(axis=1)]
     n = len(pairs)
     if n < 2:
         return Estimate(n=n, reason=f"{too_few(n, units)} for a correlation")
     if any(len(np.unique(column)) == 1 for column in pairs.T):
-        return Estimate(n=n, reason="one side is the same everywhere")
+        return Estimate(n=n, reason="one side is constant")
+
+    # Estimate the correlation, and an interval if its coverage is known.
     value = float(rank_correlations(pairs[None])[0])
     if n < FEWEST_FOR_CORRELATION:
         return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_CORRELATION, units))
     if abs(value) > 1 - 1e-9:
-        return Estimate(n=n, value=value, reason="both sides have the same order, which leaves no error to estimate")
+        return Estimate(n=n, value=value, reason="both sides have the same order: no error to estimate")
     (low,), (high,) = correlation_intervals(pairs[None])
     return Estimate(n=n, value=value, low=float(low), high=float(high))
 
 
 def correlation_p(correlation: float, low: float, high: float) -> float:
-    """Return the p-value of a rank correlation from `spearman`'s interval, normal on Fisher's scale; NaN without one.
+    """Return the p-value of a rank correlation from `spearman`'s interval, normal on Fisher's scale.
 
-    It is below 0.05 if the interval excludes 0.
+    It is below 0.05 if the interval excludes 0, and NaN without an interval.
     """
     if math.isnan(low):
         return math.nan
@@ -89,14 +92,19 @@ def rank_correlations(samples_RN2: Floats) -> Floats:
 
 def correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
     """Return the ends (samples,) of `spearman`'s interval for each sample; NaN if the correlation is +-1 or NaN."""
+    # A correlation of +-1 has no interval on Fisher's scale.
     n = samples_RN2.shape[1]
     r_R = rank_correlations(samples_RN2)
     r_R = np.where(np.abs(r_R) > 1 - 1e-9, np.nan, r_R)
+
+    # Average the variances of the jackknife and of the formula.
     nearest = 1 - 12 / ((n - 1) * ((n - 1) ** 2 - 1))  # largest correlation of n - 1 values below 1; arctanh(1) is inf
     z_RN = np.arctanh(np.clip(np.nan_to_num(_leave_one_out(samples_RN2)), -nearest, nearest))
     jackknife_R = (n - 1) * z_RN.var(axis=1)
     formula_R = (1 + r_R**2 / 2) / (n - 3)
-    error_R = np.sqrt((formula_R + np.maximum(jackknife_R, LEAST_RATIO**2 * formula_R)) / 2)
+    error_R = np.sqrt((formula_R + np.maximum(jackknife_R, MIN_ERROR_RATIO**2 * formula_R)) / 2)
+
+    # Transform the interval back from Fisher's scale.
     half_R = stats.norm.ppf((1 + LEVEL) / 2) * error_R
     return np.tanh(np.arctanh(r_R) - half_R), np.tanh(np.arctanh(r_R) + half_R)
 
@@ -108,46 +116,55 @@ def _leave_one_out(samples_RN2: Floats) -> Floats:
     corrected by sums over the pairs above i, in whole numbers: ranks are doubled, and falls are 0, 1 or 2.
     """
     count_R, n, _ = samples_RN2.shape
+    # Sum the products of falls in blocks of pairs, to limit memory.
     x_RN, y_RN = (np.asarray(2 * stats.rankdata(samples_RN2[..., side], axis=1)).astype(np.int64) for side in (0, 1))
     both_RN = np.empty((count_R, n), dtype=np.int64)  # sum over all pairs of the fall in x times the fall in y
     block = max(1, MAX_COMPARISONS // max(1, count_R * n))
     for rows in (slice(first, first + block) for first in range(0, n, block)):
-        both_RN[:, rows] = (_falls(x_RN, rows) * _falls(y_RN, rows)).sum(axis=2, dtype=np.int64)
+        both_RN[:, rows] = (_compute_falls(x_RN, rows) * _compute_falls(y_RN, rows)).sum(axis=2, dtype=np.int64)
+
+    # Correct the sums of products and squares by the falls; pair i itself is left out.
     xy_RN = (x_RN * y_RN).sum(axis=1, keepdims=True) - x_RN * y_RN + both_RN - 1
-    xy_RN -= _fallen(x_RN, y_RN) - y_RN + _fallen(y_RN, x_RN) - x_RN  # pair i itself is left out
+    xy_RN -= _weigh_falls(x_RN, y_RN) - y_RN + _weigh_falls(y_RN, x_RN) - x_RN
     xx_RN, yy_RN = (
-        (rank_RN**2).sum(axis=1, keepdims=True) - rank_RN**2 - 2 * (_fallen(rank_RN, rank_RN) - rank_RN) + fallen_RN - 1
-        for rank_RN, fallen_RN in ((x_RN, _falls_squared(x_RN)), (y_RN, _falls_squared(y_RN)))
+        (rank_RN**2).sum(axis=1, keepdims=True)
+        - rank_RN**2
+        - 2 * (_weigh_falls(rank_RN, rank_RN) - rank_RN)
+        + _sum_squared_falls(rank_RN)
+        - 1
+        for rank_RN in (x_RN, y_RN)
     )
-    of_means = (n - 1) * n**2  # doubled, the ranks of n - 1 pairs have the mean n
+
+    # Subtract the product of the means: doubled, the ranks of n - 1 pairs have the mean n.
+    mean_product = (n - 1) * n**2
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((xy_RN - of_means) / 4 / np.sqrt((xx_RN - of_means) / 4 * ((yy_RN - of_means) / 4)))
+        covariance_RN, x_variance_RN, y_variance_RN = ((sum_RN - mean_product) / 4 for sum_RN in (xy_RN, xx_RN, yy_RN))
+        return np.asarray(covariance_RN / np.sqrt(x_variance_RN * y_variance_RN))
 
 
-def _falls(rank_RN: Integers, rows: slice) -> npt.NDArray[np.int8]:
+def _compute_falls(rank_RN: Integers, rows: slice) -> npt.NDArray[np.int8]:
     """Return the fall of every doubled rank without each pair of `rows` (samples, rows, pairs)."""
-    other_RBN, own_RBN = rank_RN[:, None, :], rank_RN[:, rows, None]
-    return (other_RBN > own_RBN).astype(np.int8) + (other_RBN >= own_RBN)
+    rank_RBN, removed_RBN = rank_RN[:, None, :], rank_RN[:, rows, None]
+    return (rank_RBN > removed_RBN).astype(np.int8) + (rank_RBN >= removed_RBN)
 
 
-def _falls_squared(rank_RN: Integers) -> Integers:
+def _sum_squared_falls(rank_RN: Integers) -> Integers:
     """Return the sum over all pairs of the squared falls, for each pair that is left out (samples, pairs)."""
-    lowest_RN, highest_RN = _places(rank_RN)
+    lowest_RN, highest_RN = _count_lower(rank_RN)
     return 4 * (rank_RN.shape[1] - highest_RN) + highest_RN - lowest_RN
 
 
-def _fallen(rank_RN: Integers, value_RN: Integers) -> Integers:
+def _weigh_falls(rank_RN: Integers, value_RN: Integers) -> Integers:
     """Return the sum over all pairs of value times fall, for each pair that is left out (samples, pairs)."""
     ordered_RN = np.take_along_axis(value_RN, np.argsort(rank_RN, axis=1, kind="stable"), axis=1)
-    below_RN = np.concatenate([np.zeros_like(ordered_RN[:, :1]), np.cumsum(ordered_RN, axis=1)], axis=1)
-    lowest_RN, highest_RN = _places(rank_RN)
-    below, here = (np.take_along_axis(below_RN, place_RN, axis=1) for place_RN in (lowest_RN, highest_RN))
-    return 2 * below_RN[:, -1:] - below - here
+    sums_RN = np.concatenate([np.zeros_like(ordered_RN[:, :1]), np.cumsum(ordered_RN, axis=1)], axis=1)
+    below_RN, up_to_RN = (np.take_along_axis(sums_RN, index_RN, axis=1) for index_RN in _count_lower(rank_RN))
+    return 2 * sums_RN[:, -1:] - below_RN - up_to_RN
 
 
-def _places(rank_RN: Integers) -> tuple[Integers, Integers]:
-    """Return for each rank how many are below it, and how many are not above it."""
-    lowest, highest = (np.asarray(stats.rankdata(rank_RN, method=way, axis=1)) for way in ("min", "max"))
+def _count_lower(rank_RN: Integers) -> tuple[Integers, Integers]:
+    """Return the number of ranks below each rank, and the number of ranks below or equal to it."""
+    lowest, highest = (np.asarray(stats.rankdata(rank_RN, method=method, axis=1)) for method in ("min", "max"))
     return lowest.astype(np.int64) - 1, highest.astype(np.int64)
 
 
@@ -156,8 +173,9 @@ def median(values: Iterable[float] | Floats, units: str = "values", *, level: fl
 
     The ends follow from the binomial distribution (David and Nagaraja, Order Statistics, 7.1), for any distribution of
     the values, which may be tied or infinite. The interval excludes 0 if the sign test rejects 0. NaN values are left
-    out. `reason` names what n counts by the plural `units`.
+    out. `units` is the plural noun for the values in `reason`.
     """
+    # The median is undefined without values, or between opposite infinities.
     sample = np.asarray(list(values), dtype=np.float64)
     sample = np.sort(sample[~np.isnan(sample)])
     n = len(sample)
@@ -166,7 +184,9 @@ def median(values: Iterable[float] | Floats, units: str = "values", *, level: fl
     with np.errstate(invalid="ignore"):
         value = float(np.median(sample))
     if math.isnan(value):
-        return Estimate(n=n, reason="the middle lies between two infinities")
+        return Estimate(n=n, reason="the median is between opposite infinities")
+
+    # The interval lies between two sorted values.
     order, fewest = order_statistic(n, level), max(FEWEST_FOR_MEDIAN, fewest_for_median(level))
     if order is None or n < fewest:
         return Estimate(n=n, value=value, reason=explain_too_few(n, fewest, units))
@@ -178,11 +198,14 @@ def mean(values: Iterable[float] | Floats, units: str = "values", *, level: floa
 
     The coverage is nominal for normal values, lower for few values with a heavy tail.
     """
+    # The mean is undefined without values, or if one is infinite.
     sample = np.asarray(list(values), dtype=np.float64)
     sample = sample[~np.isnan(sample)]
     n = len(sample)
     if not n or not np.isfinite(sample).all():
         return Estimate(n=n, reason="a value is infinite" if n else "no values")
+
+    # Student's interval needs enough values.
     value = float(sample.mean())
     if n < FEWEST_FOR_MEDIAN:
         return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_MEDIAN, units))

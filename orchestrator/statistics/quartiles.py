@@ -51,15 +51,20 @@ def median_or_nan(values: Sequence[float] | Floats) -> float:
 
 def quantile(ordered: Sequence[float], fraction: float, worst: float) -> float:
     """Return a quantile of at least one ascending value; between opposite infinities it is `worst`."""
+    # Find the two neighbouring values.
     position = fraction * (len(ordered) - 1)
     low, high = ordered[math.floor(position)], ordered[math.ceil(position)]
     weight = position - math.floor(position)
     if low == high or weight == 0:
         return low
+
+    # Infinities are not interpolated.
     if math.isinf(low):
         return (-math.inf if worst < 0 else math.inf) if math.isinf(high) else low
     if math.isinf(high):
         return high
+
+    # Interpolate in the order of operations of numpy, for the same bits.
     if fraction == 0.5:
         return (low + high) / 2
     step = high - low
@@ -70,16 +75,19 @@ def quartiles_of_rows(
     values_GS: Floats, counted: npt.NDArray[np.int64], worst: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return q25, median, q75 (each (G,)) of the first `counted` (G,) ascending numbers of each row, as `quartiles`."""
-    low, middle, high = (_quantile(values_GS, counted, fraction, worst) for fraction in FRACTIONS)
+    low, middle, high = (_compute_quantile(values_GS, counted, fraction, worst) for fraction in FRACTIONS)
     return low, middle, high
 
 
-def _quantile(values_GS: Floats, counted: npt.NDArray[np.int64], fraction: float, worst: Floats) -> Floats:
+def _compute_quantile(values_GS: Floats, counted: npt.NDArray[np.int64], fraction: float, worst: Floats) -> Floats:
     """Return the quantile (G,) of the first `counted` ascending numbers of each row."""
+    # Find the two neighbouring values of each row.
     position = fraction * (np.maximum(counted, 1) - 1)
     below, above = (edge(position).astype(np.int64)[:, None] for edge in (np.floor, np.ceil))
     low, high = (np.take_along_axis(values_GS, index, axis=1)[:, 0] for index in (below, above))
     weight = position - below[:, 0]
+
+    # Interpolate as `quantile` does; infinities are not interpolated.
     with np.errstate(invalid="ignore"):
         step = high - low
         between = np.where(weight < 0.5, low + step * weight, high - step * (1 - weight))  # as numpy.quantile rounds

@@ -7,12 +7,12 @@ import numpy as np
 
 from orchestrator.statistics.quartiles import quartiles
 
-PER_BIN, MOST_BINS = 5, 8  # pairs per bin on average, at least
+MIN_PAIRS_PER_BIN, MAX_BINS = 5, 8  # pairs per bin are an average
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bin:
-    """`n` neighbouring values: their median `x`, and the quartiles of the outcome, infinite with many failures."""
+    """The median `x` of `n` neighbouring values, and the quartiles of their outcomes, infinite with many failures."""
 
     x: float
     q25: float
@@ -26,16 +26,19 @@ def binned_medians(x: Sequence[float], y: Sequence[float], worst: float = np.inf
 
     Equal x share a bin. Pairs with a NaN outcome y are left out.
     """
+    # Give every distinct x a bin, so that bins have about equal counts.
     pairs = np.array([(a, b) for a, b in zip(x, y, strict=True) if not np.isnan(b)], dtype=np.float64).reshape(-1, 2)
-    bins = min(MOST_BINS, len(pairs) // PER_BIN)
+    bins = min(MAX_BINS, len(pairs) // MIN_PAIRS_PER_BIN)
     if bins < 2:
         return []
     values, inverse, counts = np.unique(pairs[:, 0], return_inverse=True, return_counts=True)
     middle = counts.cumsum() - counts / 2
     bin_of_pair = np.minimum((middle / len(pairs) * bins).astype(np.int64), bins - 1)[inverse]
-    points = []
+
+    # Summarise each bin.
+    summaries = []
     for number in np.unique(bin_of_pair):
         inside = pairs[bin_of_pair == number]
         q25, median, q75 = quartiles(inside[:, 1], worst)
-        points.append(Bin(x=float(np.median(inside[:, 0])), q25=q25, median=median, q75=q75, n=len(inside)))
-    return points if len(values) > 1 else []
+        summaries.append(Bin(x=float(np.median(inside[:, 0])), q25=q25, median=median, q75=q75, n=len(inside)))
+    return summaries if len(values) > 1 else []

@@ -1,6 +1,7 @@
 """Compare two configurations over their seeds: difference, confidence interval and exact test.
 
-Each seed has one value. The caller has replaced failed seeds by infinity or left them out, by `objective.failed_seeds`.
+Each seed has one value. The caller has replaced failed seeds by infinity or left them out, as `objective.failed_seeds`
+says.
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ from orchestrator.statistics.exact_tests import rank_sum_test, sign_test
 from orchestrator.statistics.intervals import LEVEL, coverage, median, order_statistic
 from orchestrator.statistics.quartiles import Floats, median_or_nan
 
-UNPAIRED_INTERVAL = (
-    "seeds that are not paired have no interval without assumptions about the spread of both configurations"
-)
+UNPAIRED_INTERVAL = "unpaired seeds have no interval without assumptions about the spread of both configurations"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +60,7 @@ def compare_pairs(first: Floats, second: Floats) -> TwoSamples:
 
 
 def subtract_pairs(first: Floats, second: Floats) -> Floats:
-    """Return first - second of arrays of one shape; 0 for equal infinities, NaN where a value is NaN."""
+    """Return first - second of arrays of one shape; 0 for equal infinities, NaN if a value is NaN."""
     difference = np.zeros(first.shape)
     np.subtract(first, second, out=difference, where=first != second)
     return difference
@@ -100,13 +99,13 @@ def compare_groups(first: Floats, second: Floats) -> TwoSamples:
     if not len(first) or not len(second):
         return TwoSamples(n=len(first), n_second=len(second), reason="a configuration has no seed with a value")
     medians = [median_or_nan(values) for values in (first, second)]
-    everything = np.concatenate([first, second])
+    all_values = np.concatenate([first, second])
     test = rank_sum_test(first, second)
     return TwoSamples(
         n=len(first),
         n_second=len(second),
         difference=0.0 if medians[0] == medians[1] else medians[0] - medians[1],
-        mean=float(first.mean() - second.mean()) if np.isfinite(everything).all() else math.nan,
+        mean=float(first.mean() - second.mean()) if np.isfinite(all_values).all() else math.nan,
         p=test.p,
         smallest_p=test.smallest,
         reason=UNPAIRED_INTERVAL,

@@ -1,4 +1,4 @@
-"""The design of a sweep: which units, configurations, draws or seeds, are independent."""
+"""The design of a sweep: whether its configurations, draws or seeds are the independent units."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Design:
                     within each seed
     adaptive        later draws depend on earlier scores: nothing is independent
 
-    `draw` has the draw of each configuration, `grid` the dotted keys of the grid. `survivors`: rungs pruned the other
-    configurations. Selection by scores makes keys correlate with scores, so nothing is independent.
+    `draw` has the draw of each configuration, `grid` the dotted keys of the grid. `survivors` is True if rungs
+    pruned the other configurations; this selection makes keys correlate with scores, so nothing is independent.
     """
 
     kind: Kind
@@ -53,7 +53,7 @@ class Design:
         return ADAPTIVE if self.kind == "adaptive" else SURVIVORS if self.survivors else None
 
     def compares_within_units(self, key: str) -> bool:
-        """Return whether units have several values of a key, which are compared within each unit."""
+        """Return whether the values of a key are compared within each unit, because units have several of them."""
         return self.kind == "fixed" or (self.kind == "grid_by_random" and key in self.grid)
 
     def member_unit(self, config_id: str, seed: int) -> Hashable:

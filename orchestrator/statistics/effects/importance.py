@@ -21,7 +21,7 @@ from orchestrator.statistics.effects.rank_effects import (
 )
 from orchestrator.statistics.intervals import too_few
 
-FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER = 20, 8
+MIN_CONFIGURATIONS, MIN_PER_HYPERPARAMETER = 20, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,10 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
     A random forest predicts the ranks of scores from the ranks of values; the importance is the share of its variance
     that one hyperparameter explains alone. Shares add up to 1 even if nothing has an effect: with 40 configurations
     and five hyperparameters without effect, the largest share was 0.26 (mean of eight samples). With fewer than 20
-    configurations, or 8 per hyperparameter, a hyperparameter without effect is often first, so a `reason` is returned
-    instead. If each draw was tried at several grid points (`design`), n counts draws.
+    configurations, or 8 per hyperparameter, a hyperparameter without effect is often first, so the share is NaN with a
+    `reason`. If each draw was tried at several grid points (`design`), n counts draws.
     """
+    # Collect the values of each hyperparameter in scored configurations.
     names = hyperparameters(values_by_config)
     scored = [config for config in values_by_config if config in scores and not is_failed(scores[config])]
     values = {name: [values_by_config[c][name] for c in scored if name in values_by_config[c]] for name in names}
@@ -51,47 +52,51 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
     reasons: dict[str, str] = {}
     for name in names:
         if len(values[name]) < len(scored):
-            reasons[name] = "some configurations do not have it"
+            reasons[name] = "missing in some configurations"
         elif len(set(labels[name])) < 2:
-            reasons[name] = "it is the same everywhere"
+            reasons[name] = "constant"
 
     # Give no importance for too few configurations, or if scores do not differ.
     used = [name for name in names if name not in reasons]
     by_draw = design is not None and design.kind == "grid_by_random"
     n = len({design.draw[config] for config in scored}) if design and by_draw else len(scored)
     units = "draws" if by_draw else "configurations"
-    fewest = max(FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER * len(used))
+    fewest = max(MIN_CONFIGURATIONS, MIN_PER_HYPERPARAMETER * len(used))
     response = stats.rankdata(np.array([scores[config] for config in scored], dtype=np.float64))
     problem = None
     if n < fewest:
         problem = f"{too_few(n, units)} for the importance of {len(used)} hyperparameters (at least {fewest})"
     elif len(used) < 2:
-        problem = "it is the only one that varies"
+        problem = "no other hyperparameter varies"
     elif len(np.unique(response)) < 2:
-        problem = "the score is the same everywhere"
+        problem = "the score is constant"
 
     # Fit the random forest to ranks.
     columns = {
         name: (stats.rankdata(values[name]) / len(scored)).tolist() if is_numeric(values[name]) else labels[name]
         for name in used
     }
-    shares = _fanova(columns, response.tolist()) if problem is None else {}
+    shares = _compute_fanova(columns, response.tolist()) if problem is None else {}
     return {
         name: Importance(share=shares.get(name, math.nan), n=n, reason=reasons.get(name, problem)) for name in names
     }
 
 
-def _fanova(columns: Mapping[str, list[Any]], response: list[float]) -> dict[str, float]:
+def _compute_fanova(columns: Mapping[str, list[Any]], response: list[float]) -> dict[str, float]:
+    """Return the share of each column by Optuna's fANOVA; columns have floats in [0, 1] or labels."""
     import optuna  # a second to import with its forests, needed for reports only
     from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
+    # Describe each column to Optuna.
     distributions: dict[str, BaseDistribution] = {
         name: FloatDistribution(0.0, 1.0)
         if isinstance(column[0], float)
         else CategoricalDistribution(tuple(dict.fromkeys(column)))
         for name, column in columns.items()
     }
+
+    # Enter each configuration as a finished trial.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study()
     for index, value in enumerate(response):

@@ -33,8 +33,8 @@ Column = tuple[str, str]  # a key and one of its values, or "" for a numeric key
 class Slope:
     """The coefficient of a column in the fit, with its interval and p, in standard deviations of the score's rank.
 
-    Of a numeric key, whose `value` is "", per standard deviation of its rank; of the category `value` the difference
-    from the first category.
+    For a numeric key `value` is "" and the coefficient is per standard deviation of its rank; for a category it is the
+    difference from the first category.
     """
 
     value: str
@@ -63,40 +63,47 @@ def partial_effects(values_by_config: Values, scores: Scores, design: Design | N
     """
     design = design or Design.random(values_by_config)
 
-    # The drawn keys that every scored configuration has.
+    # Select the drawn keys that every scored configuration has.
     names = hyperparameters(values_by_config)
-    reasons = {name: f"it is compared within {design.unit}" for name in names if design.compares_within_units(name)}
+    reasons = {name: f"compared within {design.unit}" for name in names if design.compares_within_units(name)}
     drawn = [name for name in names if name not in reasons]
     scored = {c: v for c, v in values_by_config.items() if c in scores and not is_failed(scores[c])}
-    everywhere = [name for name in drawn if all(name in values for values in scored.values())]
-    reasons |= {name: "some configurations do not have it" for name in drawn if name not in everywhere}
+    common = [name for name in drawn if all(name in values for values in scored.values())]
+    reasons |= {name: "missing in some configurations" for name in drawn if name not in common}
 
-    # Fit all columns at the same time.
+    # Fit all columns in one regression.
     sample = score_units(scored, scores, design) if drawn else []
     columns: dict[Column, Floats] = {}
-    for name in everywhere:
-        columns_of_key = _columns([scored[config][name] for config, _ in sample])
-        if not columns_of_key:
-            reasons[name] = "it is the same everywhere"
-        columns |= {(name, value): column for value, column in columns_of_key.items()}
+    for name in common:
+        key_columns = _make_columns([scored[config][name] for config, _ in sample])
+        if not key_columns:
+            reasons[name] = "constant"
+        columns |= {(name, value): column for value, column in key_columns.items()}
     response = _standardise_ranks(np.array([score for _, score in sample], dtype=np.float64))
-    slopes, problem = _fit(response, columns, design.unit)
+    slopes, problem = _fit_slopes(response, columns, design.unit)
+
+    # Without independent units only the coefficients are valid.
     if not design.units_are_independent:
-        slopes = {key: [replace(slope, low=nan, high=nan, p=nan) for slope in of_key] for key, of_key in slopes.items()}
+        slopes = {
+            key: [replace(slope, low=nan, high=nan, p=nan) for slope in key_slopes]
+            for key, key_slopes in slopes.items()
+        }
     return {
         name: PartialEffect(slopes=tuple(slopes.get(name, ())), n=len(sample), reason=reasons.get(name, problem))
         for name in names
     }
 
 
-def _fit(response: Floats, columns: Mapping[Column, Floats], unit: str) -> tuple[dict[str, list[Slope]], str | None]:
+def _fit_slopes(
+    response: Floats, columns: Mapping[Column, Floats], unit: str
+) -> tuple[dict[str, list[Slope]], str | None]:
     """Return the slopes of each key, or no slopes and the reason."""
-    # Refuse a fit that has too few observations or no unique solution.
+    # Reject a fit that has too few observations or no unique solution.
     n, k = len(response), len(columns)
     if not k:
         return {}, None
     if not response.any():
-        return {}, "the score is the same everywhere"
+        return {}, "the score is constant"
     if n < k + 1 + FEWEST_RESIDUALS:
         return (
             {},
@@ -104,12 +111,12 @@ def _fit(response: Floats, columns: Mapping[Column, Floats], unit: str) -> tuple
         )
     design = np.column_stack([np.ones(n), *columns.values()])
     if np.linalg.matrix_rank(design) < k + 1:
-        return {}, "the hyperparameters vary together, so that their effects cannot be separated"
+        return {}, "hyperparameters are collinear: effects cannot be separated"
     coefficients, low, high, p, squares = fit_least_squares(response, design)
     if squares < 1e-9 * n:
-        return {}, "the fit is exact, which leaves no error to estimate"
+        return {}, "exact fit: no residual error to estimate"
 
-    # The slopes of each key, without the intercept.
+    # Group the slopes by key, without the intercept.
     numbers = np.column_stack([coefficients, low, high, p])[1:].tolist()
     slopes: dict[str, list[Slope]] = {}
     for (key, value), (coefficient, low, high, p) in zip(columns, numbers, strict=True):
@@ -135,7 +142,7 @@ def fit_least_squares(response: Floats, design: Floats) -> tuple[Floats, Floats,
     return coefficients, coefficients - width, coefficients + width, np.asarray(p), squares
 
 
-def _columns(values: Sequence[Any]) -> dict[str, Floats]:
+def _make_columns(values: Sequence[Any]) -> dict[str, Floats]:
     """Return the columns of a key: its ranks, or an indicator of each value but the first; empty if constant."""
     labels = [value_label(value) for value in values]
     if len(set(labels)) < 2:

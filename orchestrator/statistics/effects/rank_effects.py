@@ -25,7 +25,7 @@ Values = Mapping[str, Mapping[str, Any]]
 Scores = Mapping[str, float | None]
 Members = Mapping[str, Mapping[int, float]]
 
-FEW_VALUES = 8  # a hyperparameter with at most this many values has a median for each value
+MAX_MEDIANS = 8  # values of a hyperparameter up to which each value has a median
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,9 @@ class KeyEffect:
     A numeric drawn key has Spearman's `correlation` over units with its interval, a categorical one `p` of
     Kruskal-Wallis if every value has two units. A key whose values are compared within units (`compare_within`) has
     `differences` from its first value and `p` of the sign test or Friedman's `test`; with three or more numbers also
-    the median `correlation` within units, with the sign test's `correlation_p`. It is `matched` if all other compared
-    keys were the same. `medians` and `counts` have the median outcome and the number of configurations by value, for up
-    to FEW_VALUES values.
+    the median `correlation` within units, with the sign test's `correlation_p`. It is `matched` if the values of all
+    other compared keys were equal. `medians` and `counts` have the median outcome and the number of configurations by
+    value, for up to MAX_MEDIANS values.
     """
 
     key: str
@@ -91,8 +91,8 @@ def effects(
     """Return the effect of every hyperparameter on the score, in order of first appearance.
 
     `values_by_config` are the searched values by config_id and dotted key, `scores` the scores by config_id (None or
-    NaN: the configuration failed). The default `design` is independent draws. A `fixed` design needs `members`, the
-    score of every seed by config_id (NaN: left out). A conditional hyperparameter is judged over the configurations
+    NaN for a failed configuration). The default `design` is independent draws. A `fixed` design needs `members`, the
+    score of every seed by config_id (NaN is left out). A conditional hyperparameter is judged over the configurations
     that have it.
 
     A drawn key is judged over the units of the design, each with one value and one score; the score of a draw at
@@ -111,18 +111,18 @@ def effects(
             for config in having
             if not is_failed(scores[config]) and _has_members(config, design, members)
         }
-        values = [of_config[name] for of_config in used.values()]
+        values = [config_values[name] for config_values in used.values()]
         groups = group_scores(values, np.array([scores[config] for config in used], dtype=np.float64))
-        numeric, few = is_numeric(values), groups if len(groups) <= FEW_VALUES else {}
+        numeric, shown_groups = is_numeric(values), groups if len(groups) <= MAX_MEDIANS else {}
 
         # Compare values within units, or correlate over independent draws.
         if design.compares_within_units(name):
-            units = _scores_by_unit(name, used, scores, design, members)
-            numbers = _effect_within_units(units, list(groups), numeric, design.unit)
+            units = _group_by_unit(name, used, scores, design, members)
+            fields = _measure_within_units(units, list(groups), numeric, design.unit)
         else:
-            numbers = _effect_over_units(name, used, scores, design, numeric)
+            fields = _measure_over_units(name, used, scores, design, numeric)
         if not design.units_are_independent:
-            numbers = _without_intervals(numbers) | {"reason": design.dependence}
+            fields = _remove_intervals(fields) | {"reason": design.dependence}
         effects_by_key.append(
             KeyEffect(
                 key=name,
@@ -131,9 +131,9 @@ def effects(
                 configurations=len(used),
                 distinct=len(groups),
                 dropped=len(having) - len(used),
-                medians={value: fast_median(group.tolist()) for value, group in few.items()},
-                counts={value: len(group) for value, group in few.items()},
-                **numbers,
+                medians={value: fast_median(group.tolist()) for value, group in shown_groups.items()},
+                counts={value: len(group) for value, group in shown_groups.items()},
+                **fields,
             )
         )
     return tuple(effects_by_key)
@@ -144,53 +144,58 @@ def _has_members(config: str, design: Design, members: Members | None) -> bool:
     return design.kind != "fixed" or not all(map(math.isnan, ((members or {}).get(config) or {}).values()))
 
 
-def _effect_over_units(name: str, used: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:
+def _measure_over_units(name: str, used: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:
     """Return the effect of a drawn key over units as fields of KeyEffect."""
     sample = score_units(used, scores, design)
     values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
-    numbers: dict[str, Any] = {"n": len(sample)}
+    fields: dict[str, Any] = {"n": len(sample)}
+
+    # Correlate numbers, test categories.
     if numeric:
         correlation = spearman(values, score, design.unit)
-        numbers |= {
+        fields |= {
             "correlation": correlation.value,
             "low": correlation.low,
             "high": correlation.high,
             "reason": correlation.reason,
         }
     else:
-        numbers["test"] = "Kruskal-Wallis"
-        numbers["p"], numbers["reason"] = _kruskal(list(group_scores(values, score).values()), design.unit)
-    return numbers
+        fields["test"] = "Kruskal-Wallis"
+        fields["p"], fields["reason"] = _test_groups(list(group_scores(values, score).values()), design.unit)
+    return fields
 
 
-def _without_intervals(numbers: dict[str, Any]) -> dict[str, Any]:
+def _remove_intervals(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the effect of a key with intervals and p-values replaced by NaN."""
     missing = {"low": math.nan, "high": math.nan, "p": math.nan}
-    differences = tuple(replace(difference, **missing, reason=None) for difference in numbers.get("differences", ()))
-    return numbers | missing | {"correlation_p": math.nan, "differences": differences}
+    differences = tuple(replace(difference, **missing, reason=None) for difference in fields.get("differences", ()))
+    return fields | missing | {"correlation_p": math.nan, "differences": differences}
 
 
-def _effect_within_units(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> dict[str, Any]:
+def _measure_within_units(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> dict[str, Any]:
     """Return the effect of a key whose values are compared within units, as fields of KeyEffect."""
     if not labels:
         return {"n": 0, "reason": "no configuration has a score"}
     within = compare_within(units, labels, numeric, unit)
-    return vars(within) | {"differences": within.differences if len(labels) <= FEW_VALUES else ()}
+    return vars(within) | {"differences": within.differences if len(labels) <= MAX_MEDIANS else ()}
 
 
-def _scores_by_unit(name: str, used: Values, scores: Scores, design: Design, members: Members | None) -> list[Cells]:
+def _group_by_unit(name: str, used: Values, scores: Scores, design: Design, members: Members | None) -> list[Cells]:
     """Return the scores of each unit by context (the values of all other compared keys) and by value of the key.
 
     A context has no conditional keys, which some configurations lack.
     """
-    others = [
+    # The other compared keys make the context.
+    context_keys = [
         key
         for key in hyperparameters(used)
         if key != name and design.compares_within_units(key) and all(key in values for values in used.values())
     ]
+
+    # Sort the scores of seeds, or of draws, into units, contexts and values.
     units: dict[Hashable, dict[Hashable, dict[str, list[float]]]] = {}
     for config, values in used.items():
-        context = tuple(value_label(values[key]) for key in others)
+        context = tuple(value_label(values[key]) for key in context_keys)
         if design.kind == "fixed":
             scored_units = [(seed, score) for seed, score in ((members or {}).get(config) or {}).items()]
         else:
@@ -203,32 +208,36 @@ def _scores_by_unit(name: str, used: Values, scores: Scores, design: Design, mem
 
 
 def score_units(used: Values, scores: Scores, design: Design) -> list[tuple[str, float]]:
-    """Return for each unit one of its configurations, which has the drawn values, and the unit's score.
+    """Return one configuration of each unit, for its drawn values, and the unit's score.
 
     The score of a draw at several grid points is its mean rank among all draws at each grid point, scaled to between 0
     and 1, so that all grid points have the same weight. Failed configurations are left out.
     """
-    score_of = {config: math.nan if (score := scores[config]) is None else score for config in used}
+    # Independent configurations are units themselves.
+    score_by_config = {config: math.nan if (score := scores[config]) is None else score for config in used}
     if design.kind != "grid_by_random":
-        return list(score_of.items())
+        return list(score_by_config.items())
+
+    # Rank the draws at each grid point, and average the ranks of a draw.
     points: dict[Hashable, list[str]] = {}
     for config, values in used.items():
         points.setdefault(design.grid_point(values), []).append(config)
     ranks: dict[int, list[float]] = {}
-    first: dict[int, str] = {}
+    first_configs: dict[int, str] = {}
     for configs in points.values():
-        scaled = (stats.rankdata([score_of[config] for config in configs]) - 0.5) / len(configs)
+        scaled = (stats.rankdata([score_by_config[config] for config in configs]) - 0.5) / len(configs)
         for config, rank in zip(configs, scaled, strict=True):
             ranks.setdefault(design.draw[config], []).append(float(rank))
-            first.setdefault(design.draw[config], config)
-    return [(first[draw], float(np.mean(ranks[draw]))) for draw in ranks]
+            first_configs.setdefault(design.draw[config], config)
+    return [(first_configs[draw], float(np.mean(ranks[draw]))) for draw in ranks]
 
 
-def _kruskal(groups: Sequence[Floats], unit: str) -> tuple[float, str | None]:
+def _test_groups(groups: Sequence[Floats], unit: str) -> tuple[float, str | None]:
+    """Return p of the Kruskal-Wallis test that groups of scores differ, or NaN and the reason."""
     if len(groups) < 2:
-        return math.nan, "it is the same everywhere" if groups else "no configuration has a score"
+        return math.nan, "constant" if groups else "no configuration has a score"
     if len(np.unique(np.concatenate(groups))) < 2:
-        return math.nan, "the score is the same everywhere"
+        return math.nan, "the score is constant"
     if min(map(len, groups)) < 2:
         return math.nan, f"a value has only one of the {unit}"
     ranks = np.split(stats.rankdata(np.concatenate(groups)), np.cumsum([len(group) for group in groups])[:-1])
@@ -237,10 +246,14 @@ def _kruskal(groups: Sequence[Floats], unit: str) -> tuple[float, str | None]:
 
 def group_scores(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
     """Return the scores by label of the value: numbers ascending, then other values in alphabetical order."""
+    # Order the labels.
     labels = [value_label(value) for value in values]
-    first = dict(zip(labels, values, strict=True))
-    numbers = sorted((label for label in first if is_numeric([first[label]])), key=lambda label: float(first[label]))
-    order = [*numbers, *sorted(first.keys() - set(numbers))]
+    value_by_label = dict(zip(labels, values, strict=True))
+    numbers = [label for label, value in value_by_label.items() if is_numeric([value])]
+    numbers.sort(key=lambda label: float(value_by_label[label]))
+    order = [*numbers, *sorted(value_by_label.keys() - set(numbers))]
+
+    # Collect the scores of each label.
     indices: dict[str, list[int]] = {label: [] for label in order}
     for index, label in enumerate(labels):
         indices[label].append(index)
@@ -253,7 +266,7 @@ def hyperparameters(values_by_config: Values) -> list[str]:
 
 
 def is_numeric(values: Sequence[Any]) -> bool:
-    """Return whether every value is a number; true and false are not."""
+    """Return whether every value is a number; true and false are no numbers."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
@@ -264,10 +277,12 @@ def value_label(value: Any) -> str:
     """
     if isinstance(value, Mapping):
         return compact_value(value)
+    if isinstance(value, str):
+        return value
     short = f"{value:g}" if isinstance(value, float) else ""
-    return value if isinstance(value, str) else short if "e" in short and float(short) == value else json.dumps(value)
+    return short if "e" in short and float(short) == value else json.dumps(value)
 
 
 def is_failed(score: float | None) -> bool:
-    """Return whether a score is missing; an infinite score is not."""
+    """Return whether a score is None or NaN; an infinite score has not failed."""
     return score is None or math.isnan(score)

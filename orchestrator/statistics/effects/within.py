@@ -19,7 +19,7 @@ from orchestrator.statistics.quartiles import Floats, fast_median, median_or_nan
 
 Cells = Mapping[
     Hashable, Mapping[str, Sequence[float]]
-]  # context (values of all other compared keys) -> value -> its scores
+]  # the scores by context (the values of all other compared keys) and value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,8 @@ class WithinComparison:
 
     `correlation` is the median over units of the rank correlation of value and score, with its interval and the sign
     test's `correlation_p`, for three or more numbers, else NaN. `p` is that of Friedman's test over units with all
-    values for three or more values, else of the only difference. `matched`: all other compared keys were the same.
+    values for three or more values, else of the only difference. `matched` is True if the
+    values of all other compared keys were equal.
     """
 
     differences: tuple[Difference, ...]
@@ -66,30 +67,34 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     Values are compared within each context, and the median over contexts counts. If no context of any unit has all
     values, contexts are ignored. `reason` names the units by the plural `unit`.
     """
+    # Without a complete context pool all contexts.
     matched = any(len(by_value) == len(labels) for cells in units for by_value in cells.values())
     if not matched:
         units = [_pool_contexts(cells) for cells in units]
 
-    # Differences from the first value, and the scores of units with every value.
+    # Compute differences from the first value, and the scores of units with every value.
     first = labels[0]
     differences = [_compare_values(units, value, first, unit) for value in labels[1:]]
-    tables = [row for cells in units if (row := _scores_at(cells, labels)) is not None]
+    tables = [row for cells in units if (row := _score_values(cells, labels)) is not None]
     blocks = np.array(tables, dtype=np.float64).reshape(len(tables), len(labels))
     n = max((difference.n for difference in differences), default=len(units))
     incomplete = f"none of the {unit} has a score at every value" if not len(blocks) else None
 
-    # The rank correlation of numbers, and a test that any value differs.
+    # Correlate three or more numbers, and test whether any value differs.
     correlation, correlation_p = Estimate(n=0), math.nan
     if numeric and len(labels) > 2:
-        by_unit, n = _correlations(blocks), len(blocks)
-        correlation, correlation_p = median(by_unit, unit), sign_test(by_unit).p if n else math.nan
+        unit_correlations, n = _correlate_rows(blocks), len(blocks)
+        correlation = median(unit_correlations, unit)
+        correlation_p = sign_test(unit_correlations).p if n else math.nan
     if len(labels) == 2:
         p, test = differences[0].p, "sign test"
     else:
-        p, test = _friedman(blocks), "Friedman"
+        p, test = _test_friedman(blocks), "Friedman"
+
+    # The first reason explains the missing numbers.
     reasons = [incomplete or correlation.reason, *(difference.reason for difference in differences)]
     if len(labels) < 2:
-        reasons = ["it is the same everywhere"]
+        reasons = ["constant"]
     return WithinComparison(
         differences=tuple(differences),
         correlation=correlation.value,
@@ -105,6 +110,7 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
 
 
 def _pool_contexts(cells: Cells) -> Cells:
+    """Return the scores of a unit by value, in a single empty context."""
     pooled: dict[str, list[float]] = {}
     for by_value in cells.values():
         for value, scores in by_value.items():
@@ -113,20 +119,21 @@ def _pool_contexts(cells: Cells) -> Cells:
 
 
 def _compare_values(units: Sequence[Cells], value: str, first: str, unit: str) -> Difference:
-    # One difference for each unit: the median over contexts.
+    """Return the difference between two values over units."""
+    # Take one difference of each unit: the median over its contexts.
     differences = []
     for cells in units:
-        in_unit = [
+        context_differences = [
             subtract(fast_median(by_value[value]), fast_median(by_value[first]))
             for by_value in cells.values()
             if by_value.get(value) and by_value.get(first)
         ]
-        if in_unit:
-            differences.append(median_or_nan(in_unit))
+        if context_differences:
+            differences.append(median_or_nan(context_differences))
 
-    # The median over units, its interval and test.
+    # Estimate the median over units, its interval and test.
     estimate = median(differences, unit)
-    known = np.array([value for value in differences if not math.isnan(value)])
+    defined = np.array([value for value in differences if not math.isnan(value)])
     return Difference(
         value=value,
         against=first,
@@ -134,12 +141,12 @@ def _compare_values(units: Sequence[Cells], value: str, first: str, unit: str) -
         low=estimate.low,
         high=estimate.high,
         n=estimate.n,
-        p=sign_test(known).p if len(known) else math.nan,
+        p=sign_test(defined).p if len(defined) else math.nan,
         reason=estimate.reason,
     )
 
 
-def _scores_at(cells: Cells, labels: Sequence[str]) -> list[float] | None:
+def _score_values(cells: Cells, labels: Sequence[str]) -> list[float] | None:
     """Return the score at every value, the median over contexts that have all values; None without such a context."""
     complete = [by_value for by_value in cells.values() if all(by_value.get(label) for label in labels)]
     if not complete:
@@ -147,7 +154,7 @@ def _scores_at(cells: Cells, labels: Sequence[str]) -> list[float] | None:
     return [fast_median([fast_median(by_value[label]) for by_value in complete]) for label in labels]
 
 
-def _correlations(blocks: Floats) -> Floats:
+def _correlate_rows(blocks: Floats) -> Floats:
     """Return the rank correlation (units,) of value and score in `blocks` (units, values); 0 for equal scores."""
     if not len(blocks):
         return np.zeros(0)
@@ -155,7 +162,7 @@ def _correlations(blocks: Floats) -> Floats:
     return np.nan_to_num(rank_correlations(np.stack([positions, blocks], axis=2)))
 
 
-def _friedman(blocks: Floats) -> float:
+def _test_friedman(blocks: Floats) -> float:
     """Return p of Friedman's test in the form of Iman and Davenport (1980); NaN if no scores differ.
 
     NaN below six units, where the F approximation is wrong: with three units of three values, 18 % of samples without
@@ -164,12 +171,16 @@ def _friedman(blocks: Floats) -> float:
     n, k = blocks.shape
     if n < FEWEST_FOR_MEDIAN or k < 3:
         return math.nan
+
+    # Split the variation of ranks into that between values and the rest.
     ranks = np.asarray(stats.rankdata(blocks, axis=1))
     total = ((ranks - (k + 1) / 2) ** 2).sum()
     between = n * ((ranks.mean(axis=0) - (k + 1) / 2) ** 2).sum()
     if not total:
         return math.nan
-    if total - between < 1e-9 * total:  # all units have the same order of values, with the same ties
+
+    # If all units have the same order of values, with the same ties, p is exact.
+    if total - between < 1e-9 * total:
         ties = np.unique(ranks[0], return_counts=True)[1].tolist()
         orders = math.factorial(k) / math.prod(map(math.factorial, ties))
         return float(orders ** -(n - 1.0))

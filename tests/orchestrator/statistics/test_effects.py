@@ -67,7 +67,7 @@ def test_a_conditional_hyperparameter_is_judged_where_it_is() -> None:
     counts = {one.key: one.n for one in effects(values, scores)}
     assert (counts["clip"], counts["rate"]) == (8, 20)
     clip = partial_effects(values, scores)["clip"]
-    assert clip.reason == "some configurations do not have it" and not clip.slopes
+    assert clip.reason == "missing in some configurations" and not clip.slopes
 
 
 def test_values_of_mixed_kinds_are_categories_in_order() -> None:
@@ -147,23 +147,23 @@ TWO = {"x": lambda n: n, "k": lambda n: "ab"[n % 2]}
     ("values", "scores", "reason"),
     [
         ({}, {}, None),
-        (drawn(1, **ONE), scored(1, float), "it is the same everywhere"),
+        (drawn(1, **ONE), scored(1, float), "constant"),
         (drawn(1, **ONE), scored(1, lambda _: None), None),
         (drawn(1, **ONE), {}, None),
-        (drawn(6, **ONE), scored(6, float), "it is the same everywhere"),
-        (drawn(8, **TWO), scored(8, lambda _: 1.0), "the score is the same everywhere"),
-        (drawn(8, **TWO), scored(8, lambda _: inf), "the score is the same everywhere"),
+        (drawn(6, **ONE), scored(6, float), "constant"),
+        (drawn(8, **TWO), scored(8, lambda _: 1.0), "the score is constant"),
+        (drawn(8, **TWO), scored(8, lambda _: inf), "the score is constant"),
         (drawn(6, **TWO), scored(6, lambda _: nan), None),
         (drawn(3, **TWO), scored(3, float), "3 configurations are too few for 2 effects at once (at least 7)"),
         (
             drawn(9, x=lambda n: n, y=lambda n: 3 * n),
             scored(9, lambda n: n % 5),
-            "the hyperparameters vary together, so that their effects cannot be separated",
+            "hyperparameters are collinear: effects cannot be separated",
         ),
         (
             drawn(9, x=lambda n: n),
             scored(9, lambda n: n**2),
-            "the fit is exact, which leaves no error to estimate",
+            "exact fit: no residual error to estimate",
         ),
     ],
 )
@@ -244,7 +244,7 @@ def test_slopes_are_over_draws() -> None:
     for name, one in values.items():
         one["other"] = design.draw[name] * 5 % 12
     partial = partial_effects(values, scores, design)
-    assert partial["norm"].reason == "it is compared within draws"
+    assert partial["norm"].reason == "compared within draws"
     assert (partial["rate"].n, partial["other"].n) == (12, 12)
 
 

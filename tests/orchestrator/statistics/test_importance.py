@@ -17,8 +17,8 @@ from orchestrator.statistics.effects.importance import importances
             lambda n: n,
             "19 configurations are too few for the importance of 2 hyperparameters (at least 20)",
         ),
-        (30, ("x",), lambda n: n, "it is the only one that varies"),
-        (30, ("x", "y"), lambda n: 1.0, "the score is the same everywhere"),
+        (30, ("x",), lambda n: n, "no other hyperparameter varies"),
+        (30, ("x", "y"), lambda n: 1.0, "the score is constant"),
         (0, (), None, None),
     ],
 )
@@ -37,7 +37,7 @@ def test_importance_leaves_out_what_cannot_be_compared_and_takes_infinite_scores
     }
     scores = {name: math.inf if one["x"] == 9 else one["x"] + 0.1 * rng.normal() for name, one in values.items()}
     found = importances(values, {**scores, "c0": None})
-    assert found["same"].reason == "it is the same everywhere"
-    assert found["some"].reason == "some configurations do not have it"
+    assert found["same"].reason == "constant"
+    assert found["some"].reason == "missing in some configurations"
     assert found["x"].share > 0.8 and found["x"].n == 29
     assert found["kind"].share == pytest.approx(1 - found["x"].share)

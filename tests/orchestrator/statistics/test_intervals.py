@@ -45,7 +45,7 @@ def test_spearman_is_scipys(pairs: list[tuple[float, float]]) -> None:
     estimate = spearman([*x, nan, 1.0], [*y, 1.0, nan])
     assert estimate.n == len(pairs)
     if len(set(x)) == 1 or len(set(y)) == 1:
-        assert estimate == Estimate(n=len(pairs), reason="one side is the same everywhere")
+        assert estimate == Estimate(n=len(pairs), reason="one side is constant")
         return
     expected = stats.pearsonr(stats.rankdata(x), stats.rankdata(y)).statistic
     assert estimate.value == pytest.approx(expected, abs=1e-12)
@@ -105,7 +105,7 @@ def test_small_medians_say_why_there_is_no_interval() -> None:
     assert median([nan]).n == 0
     few = "3 values are too few for an interval (at least 6)"
     assert median([1.0, 5.0, 2.0, nan]) == Estimate(n=3, value=2.0, reason=few)
-    assert median([inf, -inf, inf, -inf]).reason == "the middle lies between two infinities"
+    assert median([inf, -inf, inf, -inf]).reason == "the median is between opposite infinities"
     assert median([1.0, 2.0, 3.0, inf, inf]).value == 3.0
     assert ends([4.0] * 6) == (4.0, 4.0) and ends([1.0, 2.0, 3.0, 4.0, inf, inf]) == (1.0, inf)
 
