@@ -72,11 +72,14 @@ class Member:
         """Report metrics after `step` steps; return whether to save and end now.
 
         `curves` has each metric by length, such as {"exact_match": {5: 1.0, 10: 0.4}}, or as a number without lengths.
-        `average` names the evaluated weights. Of several processes only rank 0 writes; it should broadcast the answer
+        `average` names the evaluated weights. A `loss` that is not finite reports that training diverged, as `failed`
+        does. Of several processes only rank 0 writes; it should broadcast the answer
         to the others, which may ask a moment earlier.
         """
         self._write(report_fields(step, curves, loss, average))
         stop = self._value("STOP")
+        if self._reports and loss is not None and _number(loss) is None:
+            return True
         return (self.stop_at is not None and step >= self.stop_at) or (stop != "" and Path(stop).exists())
 
     def failed(self, step: int) -> None:

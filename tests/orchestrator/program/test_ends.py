@@ -66,6 +66,7 @@ ENDS = {
     "NaN before": End(step="share = 0"),
     "failed": End(step="step == 14 and (run.failed(step), sys.exit(0))", failed_at=14),
     "failed, then an exit code": End(step="step == 14 and (run.failed(step), sys.exit(1))", failed_at=14),
+    "a loss of NaN": End(step="step == 14 and run.report(14, {}, loss=float('nan')) and sys.exit(0)", failed_at=14),
     "failed before any report": End(step="step == 4 and (run.failed(step), sys.exit(0))", failed_at=4),
     "failed after the last report": End(end="run.failed(30)"),
     "the last report again": End(end="run.report(30, {'acc': {10: 0.5}})"),

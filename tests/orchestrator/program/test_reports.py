@@ -24,13 +24,21 @@ def line(step: int, value: float | None = 0.5, average: str = "raw", **more: Any
 
 
 def test_report() -> None:
-    text = '{"step": 100, "average": "ema", "curves": {"accuracy": {"5": 1, "10": null}, "loss": 0.25}, "loss": NaN}'
+    text = '{"step": 100, "average": "ema", "curves": {"accuracy": {"5": 1, "10": null}, "loss": 0.25}}'
     report = parse_report(text, DECLARED)
     assert (report.step, report.average, report.failed, report.stopped) == (100, "ema", False, False)
     assert report.curves["loss"] == {1: 0.25}
     assert report.curves["accuracy"][5] == 1.0
     assert math.isnan(report.curves["accuracy"][10])
     assert math.isnan(report.loss)
+
+
+@pytest.mark.parametrize("loss", ["null", "NaN", "-Infinity"])
+def test_a_loss_that_is_not_finite_is_a_failed_member(loss: str) -> None:
+    reports = MergedReports(RAW)
+    later = '{"step": 200, "curves": {"accuracy": {"5": 1}}}'
+    steps = reports.read("1", line(100) + f'{{"step": 150, "curves": {{}}, "loss": {loss}}}\n{later}\n')
+    assert ([step.step for step in steps], reports.failed) == ([100], 150)
 
 
 @pytest.mark.parametrize(
