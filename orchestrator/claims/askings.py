@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.registration import deciding_values
+from orchestrator.claims.registration import read_deciding_values
 from orchestrator.claims.values import ArmValues
 from orchestrator.plan.recorded import rebuild_member
 from orchestrator.text.wording import differing_keys
@@ -21,46 +21,50 @@ from search_spaces.grammar.problems import dotted_keys, lookup
 def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
     """Return the claims in the order of the page, each as the list of its askings in order."""
     by_id = {judgement.claim.id: judgement for judgement in judgements}
-    again = {judgement.claim.asked_again for judgement in judgements}
-    askings = [[judgement] for judgement in judgements if judgement.claim.id not in again]
+
+    # Begin with the claims that no other claim asks again, and add each later asking.
+    repeats = {judgement.claim.asked_again for judgement in judgements}
+    askings = [[judgement] for judgement in judgements if judgement.claim.id not in repeats]
     for asking in askings:
-        while (following := by_id.get(asking[-1].claim.asked_again or "")) is not None:
-            asking.append(following)
+        while (later := by_id.get(asking[-1].claim.asked_again or "")) is not None:
+            asking.append(later)
     return askings
 
 
-def changed_keys(before: Judgement, after: Judgement) -> list[str]:
+def list_changed_keys(earlier: Judgement, later: Judgement) -> list[str]:
     """Return the keys of a claim and of its arms that differ between two askings, except seeds.
 
     Keys of settings are cut to two parts, such as training.schedule. Technical settings, which do not change results,
-    are ignored, because older versions have fewer of them; for an arm of several configurations searched keys are, too.
+    are ignored, because older versions have fewer of them, and so are the searched keys of an arm with several
+    configurations.
     """
-    first, second = (deciding_values(asked.claim) for asked in (before, after))
+    # Compare the deciding values, then the settings of each arm.
+    first, second = (read_deciding_values(judgement.claim) for judgement in (earlier, later))
     changed = [key for key in differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
-    technical = _technical_keys(before) | _technical_keys(after)
-    for arms in zip(_trained_values(before), _trained_values(after), strict=False):
+    technical = _list_technical_keys(earlier) | _list_technical_keys(later)
+    for arms in zip(_read_arm_settings(earlier), _read_arm_settings(later), strict=False):
         changed += [".".join(key.split(".")[:2]) for key in differing_keys(*arms) if key not in technical]
     return list(dict.fromkeys(changed))
 
 
-def _technical_keys(judgement: Judgement) -> set[str]:
+def _list_technical_keys(judgement: Judgement) -> set[str]:
     """Return the technical settings of a sweep, which do not change results."""
     measurements = judgement.sweep.measured.values() if judgement.sweep is not None else ()
     return {key for measured in measurements for key in measured.technical}
 
 
-def _trained_values(judgement: Judgement) -> list[dict[str, Any]]:
+def _read_arm_settings(judgement: Judgement) -> list[dict[str, Any]]:
     """Return the settings of each compared arm, of its first configuration, by dotted key."""
     if judgement.sweep is None or judgement.arms is None:
         return []
-    every = []
+    arm_settings = []
     for arm in judgement.arms.values():
         first = judgement.sweep.state.configurations[arm.config_ids[0]]
         searched = set(first.values) if len(arm.config_ids) > 1 else set()
-        settings = rebuild_member(first).to_dict()  # an older record lacks newer fields
+        settings = rebuild_member(first).to_dict()  # with the newer fields that an older record lacks
         values = {key: lookup(settings, key) for key in dotted_keys(settings) if key not in searched}
-        every.append({key: value for key, value in values.items() if not isinstance(value, dict)})
-    return every
+        arm_settings.append({key: value for key, value in values.items() if not isinstance(value, dict)})
+    return arm_settings
 
 
 def find_poolable(askings: Sequence[Judgement]) -> list[Judgement]:
@@ -72,7 +76,9 @@ def find_poolable(askings: Sequence[Judgement]) -> list[Judgement]:
     if last.sweep is None or last.claim.question == "trend" or last.claim.unit is not None:
         return [last]
     return [
-        asking for asking in askings if asking is last or (asking.sweep is not None and not changed_keys(asking, last))
+        asking
+        for asking in askings
+        if asking is last or (asking.sweep is not None and not list_changed_keys(asking, last))
     ]
 
 
@@ -83,15 +89,16 @@ def pool_arms(askings: Sequence[Judgement]) -> dict[str, ArmValues]:
         samples = [asking.arms[name] for asking in askings if asking.arms is not None]
         arms[name] = replace(
             samples[-1],
-            lengths=_join([sample.lengths for sample in samples]),
-            values=_join([sample.values for sample in samples]),
-            learned=_join([sample.learned for sample in samples]),
-            floor=_join([sample.floor for sample in samples]),
-            ceiling=_join([sample.ceiling for sample in samples]),
+            lengths=_join_rows([sample.lengths for sample in samples]),
+            values=_join_rows([sample.values for sample in samples]),
+            learned=_join_rows([sample.learned for sample in samples]),
+            floor=_join_rows([sample.floor for sample in samples]),
+            ceiling=_join_rows([sample.ceiling for sample in samples]),
         )
     return arms
 
 
-def _join(rows: Sequence[Any]) -> Any:
+def _join_rows(rows: Sequence[Any]) -> Any:
+    """Return all rows; of rows with the same index the first."""
     joined = pd.concat(rows)
     return joined[~joined.index.duplicated()]

@@ -9,23 +9,23 @@ from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues
 from search_spaces.grammar.claims import Claim
 
-HELD, CONTRADICTED, NO_EFFECT = "held", "contradicted", "no effect"  # followed by its bound
+HELD, CONTRADICTED, NO_EFFECT = "held", "contradicted", "no effect"  # NO_EFFECT is followed by its bound
 UNDECIDED, NOT_TESTED = "undecided", "not tested"
-NOT_LEARNED = "not learned"  # begins a reason
+NOT_LEARNED = "not learned"  # the first words of a reason
 VERDICTS = (HELD, CONTRADICTED, NO_EFFECT, UNDECIDED, NOT_TESTED)
-LEVEL = 0.05
-SEEDS = (9, 12, 17, 24, 36, 48)  # numbers of seeds that may be suggested
+SIGNIFICANCE_LEVEL = 0.05
+SUGGESTED_SEEDS = (9, 12, 17, 24, 36, 48)  # numbers of seeds that may be suggested
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """The verdict of one claim.
+    """The verdict of a claim with the answers behind it.
 
     `answer` is over all seeds and decides. Other answers decide nothing: `learned_only` is over the seeds that learned
     the task, `measured` over all seeds with the values of unlearned ones as measured, `other_statistic` is the mean of
     a difference that the median decides, or vice versa. `holm_p` is the p-value after Holm's correction over all claims
     of the page. `sweep` is None if the sweep is missing. `seeds_needed` is the number of seeds with values like these
-    that would decide an undecided claim: one of SEEDS, 0 if none would, None if unknown.
+    that would decide an undecided claim: one of SUGGESTED_SEEDS, 0 if none would, None if unknown.
 
     All askings of a claim have the same verdict. If the judged asking pools several, `pooled` has their ids, and
     `own_answer` is the answer over its own seeds.

@@ -26,27 +26,31 @@ from search_spaces.grammar.claims import Claim, ClaimsFile
 CURVES, REGISTERED = "curves.parquet", "claims.json"
 
 
-def packed_path(file: ClaimsFile, sweep: str) -> Path:
+def locate_packed(file: ClaimsFile, sweep: str) -> Path:
     """Return the path of the packed results of a sweep, in `results` beside the claims file."""
     return file.path.parent / "results" / f"{sweep}.tar.xz"
 
 
-def pack_sweep(sweep: SweepCurves, claims: Iterable[Claim], path: Path) -> int:
+def write_packed(sweep: SweepCurves, claims: Iterable[Claim], path: Path) -> int:
     """Write the ledger of a finished sweep and the curves that these claims read; return the size in bytes.
 
     The same sweep gives the same bytes. Raises UserError if the file cannot be written.
     """
+    # Make the three files.
     sink = io.BytesIO()
-    sweep.curves[_is_read(sweep, list(claims))].to_parquet(sink, compression=None, index=False)
+    sweep.curves[_mask_read_rows(sweep, list(claims))].to_parquet(sink, compression=None, index=False)
+    claims_of_sweep = {name: values for name, values in sweep.registered.items() if name in sweep.state.claims}
+    contents = {
+        LEDGER_FILE: (sweep.folder / LEDGER_FILE).read_bytes(),
+        CURVES: sink.getvalue(),
+        REGISTERED: json.dumps(claims_of_sweep, sort_keys=True).encode(),
+    }
+
+    # Archive them without times and owners, which would change the bytes.
     with refuse_unwritable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(path, "w:xz", preset=9) as archive:
-            claims_of_sweep = {name: values for name, values in sweep.registered.items() if name in sweep.state.claims}
-            ledger, registered = (
-                (sweep.folder / LEDGER_FILE).read_bytes(),
-                json.dumps(claims_of_sweep, sort_keys=True).encode(),
-            )
-            for name, content in ((LEDGER_FILE, ledger), (CURVES, sink.getvalue()), (REGISTERED, registered)):
+            for name, content in contents.items():
                 entry = tarfile.TarInfo(name)
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
@@ -61,27 +65,29 @@ def read_packed(path: Path) -> SweepCurves:
                 for name in (LEDGER_FILE, CURVES):
                     content = archive.extractfile(name)
                     Path(folder, name).write_bytes(content.read() if content else b"")
-                words = archive.extractfile(REGISTERED) if REGISTERED in archive.getnames() else None
-                registered = json.load(words) if words else {}
+                claims_file = archive.extractfile(REGISTERED) if REGISTERED in archive.getnames() else None
+                registered = json.load(claims_file) if claims_file else {}
             curves = pd.read_parquet(Path(folder) / CURVES)
             state = SweepState.load(Path(folder))
         except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, KeyError, LengthwiseError) as error:
-            raise DamagedCurves(f"{path}: not a packed sweep: {str(error).splitlines()[0]}") from error
+            raise DamagedCurves(f"{path}: damaged, or not a packed sweep: {str(error).splitlines()[0]}") from error
     state.folder = path
     return SweepCurves(path, state, curves, registered)
 
 
-def _is_read(sweep: SweepCurves, claims: list[Claim]) -> "pd.Series[bool]":
-    """Return a mask of the rows of the curves that the claims read; the best evaluation stays the best."""
-    judged, curves = sweep.objective, sweep.curves
-    metrics, averages = {judged.metric}, {judged.average}
+def _mask_read_rows(sweep: SweepCurves, claims: list[Claim]) -> "pd.Series[bool]":
+    """Return a mask of the curve rows that the claims read: their metrics and averages, at the last and best steps."""
+    # The objective's metric and average choose the best evaluation, also after packing.
+    objective, curves = sweep.objective, sweep.curves
+    metrics, averages = {objective.metric}, {objective.average}
     for claim in claims:
         for part in (claim, claim.learned, *claim.arms.values()):
             if part is not None:
                 metrics |= set(part.metric or ())
                 averages |= {part.average} if isinstance(part.average, str) else set(part.average or ())
-    last = curves["step"] == curves["config_id"].astype(str).map(sweep.steps)
-    chosen = last
-    if judged.evaluation == "best" or any(claim.evaluation == "best" for claim in claims):
-        chosen |= np.asarray(select_steps(curves, sweep.best_steps))
-    return chosen & curves["metric"].isin(metrics) & curves["average"].isin(averages)
+
+    # Every member keeps its last evaluation, and the best one if a claim or the objective reads it.
+    is_chosen = curves["step"] == curves["config_id"].astype(str).map(sweep.steps)
+    if objective.evaluation == "best" or any(claim.evaluation == "best" for claim in claims):
+        is_chosen |= np.asarray(select_steps(curves, sweep.best_steps))
+    return is_chosen & curves["metric"].isin(metrics) & curves["average"].isin(averages)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.claims.askings import changed_keys, group_askings
+from orchestrator.claims.askings import group_askings, list_changed_keys
 from orchestrator.claims.figures import draw_claim, is_drawable, write_small_png
 from orchestrator.claims.judgement import HELD, NOT_LEARNED, NOT_TESTED, Judgement
-from orchestrator.claims.registration import changes_since, describe_registration
+from orchestrator.claims.registration import describe_registration, list_changes
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import ArmValues, by_seed
+from orchestrator.claims.values import ArmValues, reduce_configurations
 from orchestrator.claims.verdicts import count_verdicts
 from orchestrator.claims.words import (
     describe_counts,
@@ -33,26 +33,27 @@ from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
 from search_spaces.grammar.claims import SOURCES, Claim, ClaimsFile
 
-READ = """\
+VERDICT_RULES = """\
 Verdicts are about these sweeps and no others. **held** and **contradicted**: the whole 95 % interval lies on one side
-of what is asked, and p is below .05 after Holm's correction over every claim that was ever asked on this page. **no
-effect within ±x**: the whole interval is that close to 0. **undecided**: tested, but the interval has both sides, or p
-is too large. **not tested**: the control failed, too few seeds learned the task, or the sweep is missing. Effects are
-over all seeds: one that failed, or did not learn the task, counts as the worst value seen, and those that learned stand
-beside it. A pair of values that could hardly differ, at the same end of the metric, supports no equivalence. *Ours*
-marks controls, and questions that the paper does not ask, or not in this way: a headline may be judged by one of these.
-A claim that was asked again has one verdict, over the seeds of all askings; if a later one changed more than the seeds,
-by it alone, and in its words; each asking counts in the correction. Values at several lengths are averaged. Intervals
-of medians lie between two of the seeds and need at least six of them; those of means are Student's. p is of the sign
-test (for no effect, of two one-sided ones), of Student's test for means, of the exact test for shares, and for a search
-of least squares or of the interval of the rank correlation. All choices were made at the selection lengths.
+of the null value, and p is below .05 after Holm's correction over every claim that was ever asked on this page. **no
+effect within ±x**: the whole interval is that close to 0. **undecided**: tested, but the interval includes both sides,
+or p is too large. **not tested**: the control failed, too few seeds learned the task, or the sweep is missing. Effects
+are over all seeds: a seed that failed, or did not learn the task, counts as the worst value of any seed. The effect
+over the seeds that learned is shown beside it. A pair of values at the same end of the metric could hardly differ, so
+it supports no equivalence. Claims of this study are controls, and questions that the paper does not ask, or not in this
+way; a headline may be judged by one of these. A claim that was asked again has one verdict, over the seeds of all
+askings; if a later asking changed more than the seeds, its seeds alone are judged and its text is shown. Each asking
+counts in the correction. Values at several lengths are averaged. Intervals of medians are between two of the seeds and
+need at least six seeds; those of means are Student's. p is that of the sign test (for no effect, of two one-sided sign
+tests), of Student's test for means, and of the exact test for shares; for a search it is that of least squares or of
+the interval of the rank correlation. All choices were made at the selection lengths.
 """
-HEAD = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; identifies a page
-HEADLINES = ("the paper says", "verdict", "effect and 95 % interval", "fresh", "size beside the paper's")
-ARMS = ("claim", "arm", "values", "configuration", "average", "seeds", "median", "mean", "range")
-MOST_FIGURES = 4
-MOST_OURS = 12  # rows that are not folded
-PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # in Markdown, with a path
+CLAIMS_HEADER = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; identifies a page
+HEADLINES_HEADER = ("the paper says", "verdict", "effect and 95 % interval", "fresh", "size beside the paper's")
+ARMS_HEADER = ("claim", "arm", "values", "configuration", "average", "seeds", "median", "mean", "range")
+MAX_FIGURES = 4
+MAX_UNFOLDED_CLAIMS = 12  # of this study; further rows are folded
+PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # a Markdown picture with a relative path
 
 
 def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) -> list[Path]:
@@ -60,7 +61,7 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
 
     Raises OSError if they cannot be written, UserError for a missing picture in the `closing` text.
     """
-    # Figures, and the pictures of the closing text.
+    # Draw the figures, and copy the pictures of the closing text.
     closing, written = copy_pictures(file, page)
     links = []
     for judgement in choose_figures(file, judgements):
@@ -69,19 +70,19 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
         written.append(picture)
         links.append(f"![{_describe_picture(judgement.claim)}]({picture.relative_to(page.parent).as_posix()})\n")
 
-    # The parts of the page.
-    counts = (describe_counts(count_verdicts(judgements, source), source) for source in SOURCES)
+    # Write the parts of the page.
+    verdict_counts = (describe_counts(count_verdicts(judgements, source), source) for source in SOURCES)
     parts = [
         f"# {file.title}\n",
         file.paper and f"Claims of {file.paper}.\n",
-        headlines_table(file, judgements),
-        *(f"{words}\n" for words in counts if words),
+        make_headlines_table(file, judgements),
+        *(f"{sentence}\n" for sentence in verdict_counts if sentence),
         *links,
-        untested_headlines(file),
+        list_untested_headlines(file),
         file.introduction and f"## Terms\n\n{file.introduction}",
-        *claims_tables(judgements),
+        *make_claims_tables(judgements),
         closing,
-        details(file, judgements),
+        write_details(file, judgements),
     ]
     page.parent.mkdir(parents=True, exist_ok=True)
     text = "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
@@ -94,64 +95,76 @@ def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Ju
 
     Of a claim that was asked again, the judged asking is drawn. Claims that were not tested are not drawn.
     """
-    judged = _judged_askings(judgements)
+    # Choose claims by id.
+    judged = _find_judged_by_id(judgements)
     headlines = [headline.claim for headline in file.headlines if headline.claim is not None]
     names = file.figures or [*headlines, *(judgement.claim.id for judgement in judgements)]
+
+    # Draw those that were tested and whose question has a figure.
     chosen = {judged[name].claim.id: judged[name] for name in names}
     tested = [judgement for judgement in chosen.values() if judgement.verdict != NOT_TESTED]
-    return [judgement for judgement in tested if is_drawable(judgement)][:MOST_FIGURES]
+    return [judgement for judgement in tested if is_drawable(judgement)][:MAX_FIGURES]
 
 
-def _judged_askings(judgements: Sequence[Judgement]) -> dict[str, Judgement]:
+def _find_judged_by_id(judgements: Sequence[Judgement]) -> dict[str, Judgement]:
     """Return the judged asking of every claim by its id."""
     return {judgement.claim.id: find_judged(askings) for askings in group_askings(judgements) for judgement in askings}
 
 
-def headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
+def make_headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     """Return the table of headlines with a claim and its verdict; empty without any."""
-    judged, by_id = _judged_askings(judgements), {judgement.claim.id: judgement for judgement in judgements}
+    judged, by_id = _find_judged_by_id(judgements), {judgement.claim.id: judgement for judgement in judgements}
     rows = []
     for headline in file.headlines:
         if headline.claim is None:
             continue
+
+        # Describe the effect, and that with the values of unlearned seeds as measured.
         judgement = judged[headline.claim]
         effect = describe_effect(judgement.claim, judgement.answer)
         metric = "" if effect == "-" else f" ({label_axis(judgement.claim, judgement.claim.compare)})"
         measured = describe_effect(judgement.claim, judgement.measured)
         metric += f"; unlearned seeds as measured: {measured}" if judgement.measured is not None else ""
+
+        # Count the fresh seeds of all pooled askings.
         fresh = _count_fresh(file, [by_id[name] for name in judgement.pooled] or [judgement])
-        says = headline.says + (" (ours)" if judgement.claim.source == "ours" else "")
-        rows.append((says, f"**{judgement.words}**", effect + metric, fresh, headline.size or ""))
-    return markdown_table(HEADLINES, rows) if rows else ""
+        statement = headline.says + (" (ours)" if judgement.claim.source == "ours" else "")
+        rows.append((statement, f"**{judgement.words}**", effect + metric, fresh, headline.size or ""))
+    return make_markdown_table(HEADLINES_HEADER, rows) if rows else ""
 
 
 def _count_fresh(file: ClaimsFile, judgements: Iterable[Judgement]) -> str:
     """Return how many seeds no earlier page has shown: "7 of 12 seeds"; "-" if nothing was run."""
-    fresh, every = set[int](), set[int]()
+    fresh, all_seeds = set[int](), set[int]()
     for judgement in judgements:
         if judgement.sweep is not None:
             seeds = judgement.sweep.seeds
-            every |= set(seeds)
+            all_seeds |= set(seeds)
             fresh |= set(seeds[file.seen.get(judgement.claim.sweep, 0) :])
-    return f"{len(fresh)} of {len(every)} seeds" if every else "-"
+    return f"{len(fresh)} of {len(all_seeds)} seeds" if all_seeds else "-"
 
 
-def untested_headlines(file: ClaimsFile) -> str:
+def list_untested_headlines(file: ClaimsFile) -> str:
     """Return the headlines that were not tested, with reasons, as Markdown; empty without any."""
     lines = [f"- {headline.says} {headline.reason}" for headline in file.headlines if headline.reason is not None]
     return "\n".join(["## Headlines that were not tested", "", *lines]) if lines else ""
 
 
-def claims_tables(judgements: Sequence[Judgement]) -> list[str]:
-    """Return the tables of the paper's claims and of ours; after MOST_OURS ours are folded."""
+def make_claims_tables(judgements: Sequence[Judgement]) -> list[str]:
+    """Return the tables of the paper's claims and of this study's, the latter folded after MAX_UNFOLDED_CLAIMS."""
     paper, ours = (
         [askings for askings in group_askings(judgements) if askings[0].claim.source == source] for source in SOURCES
     )
-    parts = [f"## Claims of the paper\n\n{claims_table(paper)}"] if paper else []
+    parts = [f"## Claims of the paper\n\n{make_claims_table(paper)}"] if paper else []
     if ours:
-        parts.append(f"## Ours\n\n{claims_table(ours[:MOST_OURS])}")
-    if ours[MOST_OURS:]:
-        parts += [fold(f"{len(ours) - MOST_OURS} more of ours", claims_table(ours[MOST_OURS:]))]
+        parts.append(f"## Claims of this study\n\n{make_claims_table(ours[:MAX_UNFOLDED_CLAIMS])}")
+    if ours[MAX_UNFOLDED_CLAIMS:]:
+        parts += [
+            fold(
+                f"{len(ours) - MAX_UNFOLDED_CLAIMS} more claims of this study",
+                make_claims_table(ours[MAX_UNFOLDED_CLAIMS:]),
+            )
+        ]
     return parts
 
 
@@ -205,11 +218,11 @@ def describe_bounds(file: ClaimsFile) -> str:
 def list_removed(file: ClaimsFile) -> str:
     """Return the claims that were removed from the page, with reasons, as Markdown; empty without any."""
     lines = [f"- {', '.join(group.claims)}: {group.because}" for group in file.removed]
-    words = f"Asked before and removed since; the correction is over {file.family} claims, these included:"
-    return "\n".join([words, "", *lines]) if lines else ""
+    introduction = f"Asked before and removed since; the correction is over {file.family} claims, these included:"
+    return "\n".join([introduction, "", *lines]) if lines else ""
 
 
-def claims_table(rows: Sequence[Sequence[Judgement]]) -> str:
+def make_claims_table(rows: Sequence[Sequence[Judgement]]) -> str:
     """Return the table of claims, sorted by sweep, with effects and verdicts; a row has all askings of a claim.
 
     The text is that of the first asking whose seeds were judged.
@@ -217,33 +230,39 @@ def claims_table(rows: Sequence[Sequence[Judgement]]) -> str:
     sweeps = list(dict.fromkeys(askings[0].claim.sweep for askings in rows))
     cells = []
     for askings in sorted(rows, key=lambda askings: sweeps.index(askings[0].claim.sweep)):
+        # Show the effect and verdict of the judged asking, then those of every asking.
         judged = find_judged(askings)
         effects, verdicts = [describe_effect(judged.claim, judged.answer)], [f"**{judged.words}**"]
         if len(askings) > 1:
-            names = [askings[0].claim.id, *(_name_asking(*both) for both in pairwise(askings))]
+            names = [askings[0].claim.id, *(_name_asking(*successive) for successive in pairwise(askings))]
             effects += [
                 f"{name}: {describe_effect(asking.claim, asking.own_answer or asking.answer)}"
                 for name, asking in zip(names, askings, strict=True)
             ]
             verdicts.append(f"asked {len(askings)} times, judged by {_name_judged(judged)}")
-        asked = {asking.claim.id: asking.claim for asking in askings}
-        says = asked[judged.pooled[0] if judged.pooled else judged.claim.id].says
-        cells.append((askings[0].claim.id, says, "<br>".join(effects), "<br>".join(verdicts)))
-    return markdown_table(HEAD, cells)
+
+        # Show the text of the first asking whose seeds were judged.
+        claims = {asking.claim.id: asking.claim for asking in askings}
+        statement = claims[judged.pooled[0] if judged.pooled else judged.claim.id].says
+        cells.append((askings[0].claim.id, statement, "<br>".join(effects), "<br>".join(verdicts)))
+    return make_markdown_table(CLAIMS_HEADER, cells)
 
 
-def details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
+def write_details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     """Return the folded part: the rules of verdicts, every claim by sweep, and every arm."""
-    parts = [READ, describe_bounds(file), list_removed(file)]
-    repeats = {judgement.claim.id: askings for askings in group_askings(judgements) for judgement in askings}
+    # Begin with the rules, then every sweep with its claims.
+    parts = [VERDICT_RULES, describe_bounds(file), list_removed(file)]
+    askings_by_id = {judgement.claim.id: askings for askings in group_askings(judgements) for judgement in askings}
     by_sweep: dict[str, list[Judgement]] = {}
     for judgement in judgements:
         by_sweep.setdefault(judgement.claim.sweep, []).append(judgement)
-    for name, asked in by_sweep.items():
-        lines = [f"- {describe(judgement, file, repeats[judgement.claim.id])}" for judgement in asked]
-        parts.append("\n".join([describe_sweep(name, asked[0].sweep, file), "", *lines]))
-    rows = [row for judgement in judgements for row in arm_rows(judgement)]
-    parts.append(markdown_table(ARMS, rows) if rows else "")
+    for name, group in by_sweep.items():
+        lines = [f"- {describe_judgement(judgement, file, askings_by_id[judgement.claim.id])}" for judgement in group]
+        parts.append("\n".join([describe_sweep(name, group[0].sweep, file), "", *lines]))
+
+    # End with the arms, and fold everything.
+    rows = [row for judgement in judgements for row in make_arm_rows(judgement)]
+    parts.append(make_markdown_table(ARMS_HEADER, rows) if rows else "")
     text = "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
     return "## Details\n\n" + fold("How a verdict comes about, every question, its registration and its arms", text)
 
@@ -252,29 +271,32 @@ def describe_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> st
     """Return a paragraph on size and cost of a sweep, and on its differences from the sweep file."""
     if sweep is None:
         return f"**`{name}`** is not run yet or not finished."
+    # Describe cost and size.
     minutes = f"{duration(sum_seconds(sweep.state.packs, sweep.state.recuts))} of one core"
     cost = "imported" if IMPORTED in sweep.state.provenance else minutes
-    lost = f", {sweep.failed} members failed" if sweep.failed else ""
-    fewest, most = min(sweep.steps.values()), max(sweep.steps.values())
-    steps = f"{fewest:,} steps" if fewest == most else f"{fewest:,} to {most:,} steps"
+    failures = f", {sweep.failed} members failed" if sweep.failed else ""
+    lowest, highest = min(sweep.steps.values()), max(sweep.steps.values())
+    steps = f"{lowest:,} steps" if lowest == highest else f"{lowest:,} to {highest:,} steps"
     configurations = counted(len(sweep.state.configurations), "configuration")
-    counts = f"{configurations}, {len(sweep.seeds)} seeds{lost}, {steps}"
-    words = f"**`{name}`** ({counts}; {cost}{_describe_stopped(sweep)})"
-    if changes := changes_since(sweep.state, file):
-        changed = "; ".join(f"{key} was {before}, now {now}" for key, before, now in changes)
-        words += f". The sweep was begun with other values than its file has now: {changed}."
-    return words
+    size = f"{configurations}, {len(sweep.seeds)} seeds{failures}, {steps}"
+    paragraph = f"**`{name}`** ({size}; {cost}{_describe_stopped(sweep)})"
+
+    # Say which values the sweep file has changed since.
+    if changes := list_changes(sweep.state, file):
+        changed = "; ".join(f"{key} was {recorded}, now {current}" for key, recorded, current in changes)
+        paragraph += f". The sweep was begun with other values than its file has now: {changed}."
+    return paragraph
 
 
-def describe(judgement: Judgement, file: ClaimsFile, askings: Sequence[Judgement]) -> str:
+def describe_judgement(judgement: Judgement, file: ClaimsFile, askings: Sequence[Judgement]) -> str:
     """Return a line of Markdown on a claim: question, registration, effect, other estimates."""
-    # The question, and its askings.
+    # Write the question, and its askings.
     claim, sweep = judgement.claim, judgement.sweep
     sentences = [f"**{claim.id}**: {write_question(claim)}"]
     if len(askings) > 1:
         sentences.append(_describe_askings(askings))
 
-    # The registration, the deciding effect, and other estimates.
+    # Add the registration, the deciding effect, and other estimates.
     if sweep is not None:
         shown_before = file.seen.get(claim.sweep, 0)
         registration = describe_registration(claim, sweep.state, sweep.registered, shown_before)
@@ -294,30 +316,31 @@ def describe(judgement: Judgement, file: ClaimsFile, askings: Sequence[Judgement
             name = "Median" if claim.statistic == "mean" else "Mean"
             sentences.append(f"{name} over all seeds: {describe_effect(claim, judgement.other_statistic)}.")
 
-    # The note of the claim, and what would decide it.
-    sentences += [" ".join(claim.note.split()), what_would_decide(judgement)]
+    # End with the note of the claim, and the seeds that would decide it.
+    sentences += [" ".join(claim.note.split()), describe_remedy(judgement)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _describe_picture(claim: Claim) -> str:
+    """Return the alternative text of a claim's figure."""
     joined = {"ratio": " over "}.get(claim.question, " minus ").join(claim.compare)
     return f"{claim.id}: {label_axis(claim, claim.compare)}, {joined}"
 
 
 def _describe_stopped(sweep: SweepCurves) -> str:
-    """Return how many members stopped early, and when; empty if none did."""
-    stopped = [
+    """Return the number of members that stopped early, and after how many of their steps; empty if none did."""
+    shares = [
         100 * member.stopped_at / sweep.steps[name]
         for name, configuration in sweep.state.configurations.items()
         for member in configuration.members.values()
         if member.stopped_at
     ]
-    if not stopped:
+    if not shares:
         return ""
-    first, last = (three_digits(f(stopped)) for f in (min, max))
-    count = f"{len(stopped)} of {len(sweep.state.members)}"
-    share = first if first == last else f"{first} to {last}"
-    return f"; {count} members stopped early by their rule, after {share} % of their steps"
+    first, last = (three_digits(statistic(shares)) for statistic in (min, max))
+    count = f"{len(shares)} of {len(sweep.state.members)}"
+    span = first if first == last else f"{first} to {last}"
+    return f"; {count} members stopped early by their rule, after {span} % of their steps"
 
 
 def find_judged(askings: Sequence[Judgement]) -> Judgement:
@@ -326,42 +349,43 @@ def find_judged(askings: Sequence[Judgement]) -> Judgement:
 
 
 def _name_judged(judged: Judgement) -> str:
+    """Return the id of the judged asking, or of all askings that were pooled."""
     return f"the seeds of {' and '.join(judged.pooled)} together" if judged.pooled else judged.claim.id
 
 
 def _describe_askings(askings: Sequence[Judgement]) -> str:
-    """Return sentences on every asking of a claim, its changes, and the judged ones."""
+    """Return sentences on the askings of a claim: their number, their changes, and the judged ones."""
     names = [askings[0].claim.id, *(_name_asking(*pair) for pair in pairwise(askings))]
     return f"Asked {len(askings)} times: {', then '.join(names)}. Judged by {_name_judged(find_judged(askings))}."
 
 
-def _name_asking(before: Judgement, after: Judgement) -> str:
+def _name_asking(earlier: Judgement, later: Judgement) -> str:
     """Return the id of the later asking, with the changed keys."""
-    changed = changed_keys(before, after)
-    return f"{after.claim.id} (other {', '.join(changed)})" if changed else after.claim.id
+    changed = list_changed_keys(earlier, later)
+    return f"{later.claim.id} (other {', '.join(changed)})" if changed else later.claim.id
 
 
 def _describe_pooling(judgement: Judgement) -> str:
-    """Return how the value of a seed follows from several configurations; empty for one, and for a trend."""
-    several = max((len(arm.config_ids) for arm in (judgement.arms or {}).values()), default=1)
-    if several == 1 or judgement.claim.question == "trend" or judgement.claim.unit is not None:
+    """Return a note that a seed's value is a median over configurations; empty for a single one, and for a trend."""
+    configurations = max((len(arm.config_ids) for arm in (judgement.arms or {}).values()), default=1)
+    if configurations == 1 or judgement.claim.question == "trend" or judgement.claim.unit is not None:
         return ""
-    paired = {"difference": "differences", "equivalence": "differences", "ratio": "ratios"}
-    both = len(judgement.claim.compare) == 2 and judgement.claim.question in paired
-    measured = f"its {paired[judgement.claim.question]}" if both else "it"
-    return f", each the median of {measured} in {several} configurations"
+    nouns = {"difference": "differences", "equivalence": "differences", "ratio": "ratios"}
+    is_paired = len(judgement.claim.compare) == 2 and judgement.claim.question in nouns
+    quantity = f"its {nouns[judgement.claim.question]}" if is_paired else "it"
+    return f", each the median of {quantity} in {configurations} configurations"
 
 
 def _describe_learned(claim: Claim) -> str:
     """Return the introduction of the effect over seeds that learned the task, with the threshold."""
     assert claim.learned is not None
-    rule, how = claim.learned, {"mean": "", "min": "the smallest ", "max": "the largest "}
-    metric, lengths = f"{how[rule.reduce]}{describe_metrics(rule.metric)}", describe_lengths(rule.lengths)
-    bar = f"{metric} at {lengths} {describe_threshold(rule)}"
-    return f"Over the seeds that learned the task, with {bar} in every arm, which decides nothing"
+    rule, prefixes = claim.learned, {"mean": "", "min": "the smallest ", "max": "the largest "}
+    metric, lengths = f"{prefixes[rule.reduce]}{describe_metrics(rule.metric)}", describe_lengths(rule.lengths)
+    condition = f"{metric} at {lengths} {describe_threshold(rule)}"
+    return f"Over the seeds that learned the task, with {condition} in every arm, which decides nothing"
 
 
-def arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
+def make_arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
     """Return a row for each arm: configurations, seeds, seeds that learned, median, mean and range over seeds.
 
     The statistics of a trend are over every configuration and seed.
@@ -371,38 +395,42 @@ def arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
     if sweep is None:
         return []
     for arm in (judgement.arms or {}).values():
-        every = arm.values.dropna().to_numpy(dtype=np.float64)
-        values = every if claim.question == "trend" else by_seed(arm.values)
+        # Describe the values of the seeds, or of every member for a trend.
+        member_values = arm.values.dropna().to_numpy(dtype=np.float64)
+        values = member_values if claim.question == "trend" else reduce_configurations(arm.values)
         numbers = spans([sweep.state.configurations[name].number for name in arm.config_ids])
-        middle, mean, least, most = (
+        median, mean, lowest, highest = (
             (three_digits(float(f(values)), NOT_REACHED) for f in (np.median, np.mean, np.min, np.max))
             if len(values)
             else ("-", "-", "-", "-")
         )
+
+        # Describe the arm and its seeds.
         seeds = f"{arm.seeds}, {arm.seeds_learned} learned" if claim.learned else f"{arm.seeds}"
         where = _describe_configuration(claim, sweep, arm)
-        span = f"{least} to {most}"
-        rows.append((claim.id, arm.name, where, f"#{numbers}", arm.average, seeds, middle, mean, span))
+        span = f"{lowest} to {highest}"
+        rows.append((claim.id, arm.name, where, f"#{numbers}", arm.average, seeds, median, mean, span))
     return rows
 
 
 def _describe_configuration(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> str:
     """Return the values that define an arm, and the other searched values if it has only one configuration."""
     where = claim.arms[arm.name].where
-    words = [f"{key}: {_format_value(value)}" for key, value in where.items()]
+    settings = [f"{key}: {_format_value(value)}" for key, value in where.items()]
     if len(arm.config_ids) == 1:
         chosen = "chosen " if len(sweep.find_configurations(where)) > 1 else ""
-        drawn = sweep.state.configurations[arm.config_ids[0]].values
-        words += [f"{chosen}{key}: {_format_value(value)}" for key, value in drawn.items() if key not in where]
-    return ", ".join(words) or "any"
+        searched = sweep.state.configurations[arm.config_ids[0]].values
+        settings += [f"{chosen}{key}: {_format_value(value)}" for key, value in searched.items() if key not in where]
+    return ", ".join(settings) or "any"
 
 
 def _format_value(value: object) -> str:
+    """Return a value, or the values of a list, as text."""
     return " and ".join(map(compact_value, value)) if isinstance(value, list | tuple) else compact_value(value)
 
 
-def what_would_decide(judgement: Judgement) -> str:
-    """Return a sentence on how an undecided claim could be decided; empty for a decided one."""
+def describe_remedy(judgement: Judgement) -> str:
+    """Return a sentence on what would decide an undecided claim; empty for a decided one."""
     if judgement.is_decided or judgement.answer is None:
         return ""
     if judgement.claim.control and judgement.reason.startswith("its control"):
@@ -417,13 +445,14 @@ def what_would_decide(judgement: Judgement) -> str:
 
 
 def _describe_p(judgement: Judgement) -> str:
+    """Return the p-value before and after Holm's correction as text; empty if nothing was tested."""
     if judgement.answer is None or math.isnan(judgement.answer.p) or judgement.reason.startswith(NOT_LEARNED):
         return ""
-    after = "" if math.isnan(judgement.holm_p) else f", {judgement.holm_p:.2g} after Holm's correction"
-    return f"; p = {judgement.answer.p:.2g}{after}"
+    corrected = "" if math.isnan(judgement.holm_p) else f", {judgement.holm_p:.2g} after Holm's correction"
+    return f"; p = {judgement.answer.p:.2g}{corrected}"
 
 
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
+def make_markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table with a header."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"

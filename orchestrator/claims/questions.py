@@ -1,7 +1,7 @@
 """Answer the seven questions: from the values of one or two arms to an effect with its interval and p-value."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,13 +14,13 @@ from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import (
     ArmValues,
     Values,
-    by_configuration,
-    by_seed,
+    compute_saturated_share,
     count_as_worst,
     divide,
-    pair,
+    pair_arms,
     passes,
-    saturated_share,
+    reduce_configurations,
+    reduce_seeds,
     subtract,
 )
 from orchestrator.errors import UserError
@@ -66,6 +66,7 @@ def ask(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only
 
     Raises UserError for arms whose configurations cannot be paired, and for a trend of a key that was not searched.
     """
+    # Choose the values of failed and unlearned seeds.
     ran = max(arm.seeds for arm in arms)
     if learned_only:
         arms = _keep_learned(arms)
@@ -73,6 +74,8 @@ def ask(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only
         arms = [replace(arm, values=arm.values.fillna(math.inf)) for arm in arms]
     elif claim.question not in ("trend", "share", "fisher"):
         arms = count_as_worst(arms)
+
+    # Answer the question.
     answer = _QUESTIONS[claim.question](claim, sweep, arms)
     return replace(answer, ran=ran if answer.unit == "seeds" else answer.ran)
 
@@ -80,8 +83,8 @@ def ask(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only
 def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
     """Return the arms with only the seeds that learned in every configuration of every arm."""
     learned = [arm.learned.groupby(level="seed").all() for arm in arms]
-    every = pd.concat(learned, axis=1, join="inner").all(axis=1)
-    seeds = every.index[every]
+    all_learned = pd.concat(learned, axis=1, join="inner").all(axis=1)
+    seeds = all_learned.index[all_learned]
 
     def keep(rows: Any) -> Any:
         return rows[rows.index.get_level_values("seed").isin(seeds)]
@@ -94,26 +97,29 @@ def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
     ]
 
 
-def _difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the first arm minus the second, seed by seed: the median over seeds and the sign test.
 
     The claim may instead ask for the mean over seeds and Student's test, or for the median over configurations. An
     interval within the negligible differences has the p-value of an equivalence test: at most one of the hypotheses, no
-    difference and a difference that is not negligible, is true. Saturated pairs do not support it (`saturated_share`).
+    difference and a difference that is not negligible, is true. Saturated pairs do not support it
+    (`compute_saturated_share`).
     """
-    # The mean over seeds, or the median with a test of equivalence.
-    limit, differences = claim.no_effect_bound, subtract(*pair(arms))
+    # Answer by the mean over seeds, or by the median with a test of equivalence.
+    limit, differences = claim.no_effect_bound, subtract(*pair_arms(arms))
     if claim.statistic == "mean":
-        return _answer_rows(mean_answer, differences)
-    share = saturated_share(arms) if limit is not None else 0.0
+        return _answer_rows(answer_mean, differences)
+    share = compute_saturated_share(arms) if limit is not None else 0.0
 
     def ask_seeds(seeds: Values) -> Answer:
-        answer = median_answer(seeds, null=0.0)
+        answer = answer_median(seeds, null=0.0)
         if limit is not None and -limit <= answer.low and answer.high <= limit:
-            return replace(answer, p=_equivalence_p(seeds, -limit, limit, share), detail=_describe_saturation(share))
+            return replace(
+                answer, p=_compute_equivalence_p(seeds, -limit, limit, share), detail=_describe_saturation(share)
+            )
         return answer
 
-    # Over seeds, or over independent configurations.
+    # The units are seeds, or independent configurations.
     if claim.unit is None:
         return _answer_rows(ask_seeds, differences)
     design = read_design(sweep.state)
@@ -122,34 +128,38 @@ def _difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answ
             f"sweep {sweep.name}: unit: configurations needs a random search; configurations of a grid, a list or a "
             "sampler that learns are not independent"
         )
-    units = by_configuration(differences)
-    return replace(_answer(ask_seeds, units), unit=design.unit, ran=len(arms[0].contexts))
+    units = reduce_seeds(differences)
+    return replace(_answer_seeds(ask_seeds, units), unit=design.unit, ran=len(arms[0].contexts))
 
 
-def _equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer whether two arms, or an arm and `around`, differ by at most `within`.
 
     An interval outside of this range has the p-value of the sign test against the nearer end.
     """
+    # Take the paired differences of two arms, or the values of the only arm.
     rows, share = arms[0].values, 0.0
     if len(arms) == 2:
-        share = saturated_share(arms)
-        first, second = pair(arms)
+        share = compute_saturated_share(arms)
+        first, second = pair_arms(arms)
         rows = subtract(first, second)
-    middle, half = claim.around or 0.0, claim.within or 0.0
-    least, most = middle - half, middle + half
+
+    # Test against the ends of the allowed range.
+    center, half_width = claim.around or 0.0, claim.within or 0.0
+    lower, upper = center - half_width, center + half_width
 
     def ask_seeds(seeds: Values) -> Answer:
-        seeds = _snap_to_bounds(seeds, least, most)
-        answer = median_answer(seeds, null=middle)
-        if answer.high < least or answer.low > most:
-            return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
-        return replace(answer, p=_equivalence_p(seeds, least, most, share), detail=_describe_saturation(share))
+        seeds = _snap_to_bounds(seeds, lower, upper)
+        answer = answer_median(seeds, null=center)
+        if answer.high < lower or answer.low > upper:
+            return replace(answer, p=_compute_sign_p(seeds, lower if answer.high < lower else upper))
+        return replace(answer, p=_compute_equivalence_p(seeds, lower, upper, share), detail=_describe_saturation(share))
 
     return _answer_rows(ask_seeds, rows)
 
 
 def _describe_saturation(share: float) -> str:
+    """Return a note on the share of seeds with saturated pairs; empty without any."""
     return (
         f"{100 * share:.0f} % of the pairs at an end of the metric or unlearned, which supports no equivalence"
         if share
@@ -157,7 +167,7 @@ def _describe_saturation(share: float) -> str:
     )
 
 
-def _equivalence_p(seeds: Values, least: float, most: float, share: float) -> float:
+def _compute_equivalence_p(seeds: Values, lower: float, upper: float, share: float) -> float:
     """Return the p-value of two one-sided sign tests against the ends of the allowed range.
 
     The `share` of seeds with saturated pairs counts as outside.
@@ -165,51 +175,56 @@ def _equivalence_p(seeds: Values, least: float, most: float, share: float) -> fl
     if not len(seeds):
         return math.nan
     outside = math.ceil(share * len(seeds) - 1e-9)
-    inside = (max(0, int(count) - outside) for count in ((seeds > least).sum(), (seeds < most).sum()))
+    inside = (max(0, int(count) - outside) for count in ((seeds > lower).sum(), (seeds < upper).sum()))
     return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside)
 
 
-def _bound(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _answer_bound(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the median over seeds against a bound."""
-    return _answer_rows(lambda seeds: median_answer(seeds, null=claim.bound or 0.0), arms[0].values)
+    return _answer_rows(lambda seeds: answer_median(seeds, null=claim.bound or 0.0), arms[0].values)
 
 
-def _ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the first arm over the second, seed by seed.
 
     Steps to a threshold are known up to the steps between evaluations, and a seed that never reached it needs more than
     all trained steps. So ratios of steps have a smallest and a largest possible value: the interval covers both, and
     the effect is between their medians.
     """
-    first, second = pair(arms)
-    null = _null(claim)
+    # Values that are known exactly have exact ratios.
+    first, second = pair_arms(arms)
+    null = _choose_null(claim)
     if not claim.metric[0].startswith("steps_to_"):
-        return _answer_rows(lambda seeds: median_answer(seeds, null), divide(first, second))
+        return _answer_rows(lambda seeds: answer_median(seeds, null), divide(first, second))
+
+    # Steps have bounds, and so have their ratios.
     (low_1, high_1), (low_2, high_2) = (
-        _step_bounds(steps, arm, sweep) for steps, arm in zip((first, second), arms, strict=True)
+        _bound_steps(steps, arm, sweep) for steps, arm in zip((first, second), arms, strict=True)
     )
     reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
 
     def ask_seeds(smallest: Values, largest: Values) -> Answer:
-        covered = _cover(median_answer(smallest, null), median_answer(largest, null))
+        covered = _cover_answers(answer_median(smallest, null), answer_median(largest, null))
         return replace(covered, detail=f"steps are known to one evaluation; reached by {reached}")
 
-    return _answer(ask_seeds, by_seed(divide(low_1, high_2)), by_seed(divide(high_1, low_2)))
+    return _answer_seeds(
+        ask_seeds, reduce_configurations(divide(low_1, high_2)), reduce_configurations(divide(high_1, low_2))
+    )
 
 
-def _step_bounds(
+def _bound_steps(
     steps: "pd.Series[float]", arm: ArmValues, sweep: SweepCurves
 ) -> tuple["pd.Series[float]", "pd.Series[float]"]:
     """Return the fewest and the most steps that each seed of an arm may have needed, as two series."""
-    every = {context: sweep.steps_between_evaluations(name) for name, context in arm.contexts.items()}
+    interval = {context: sweep.steps_between_evaluations(name) for name, context in arm.contexts.items()}
     trained = {context: sweep.steps[name] for name, context in arm.contexts.items()}
     contexts = steps.index.get_level_values("context")
-    return (steps - contexts.map(every)).where(np.isfinite(steps), contexts.map(trained)), steps
+    return (steps - contexts.map(interval)).where(np.isfinite(steps), contexts.map(trained)), steps
 
 
-def _share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _answer_share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
-    successful, null = _succeeded(claim, arms[0]), _null(claim)
+    successful, null = _find_successes(claim, arms[0]), _choose_null(claim)
 
     def ask_seeds(successful: NDArray[np.bool_]) -> Answer:
         hits, n = int(successful.sum()), len(successful)
@@ -217,12 +232,12 @@ def _share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
         low, high = test.proportion_ci(0.95, method="exact")
         return Answer(effect=hits / n, low=low, high=high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}")
 
-    return _answer(ask_seeds, successful.to_numpy()) if len(successful) else Answer(null=null)
+    return _answer_seeds(ask_seeds, successful.to_numpy()) if len(successful) else Answer(null=null)
 
 
-def _fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the difference of two shares of seeds: Fisher's exact test, Newcombe's interval (1998, method 10)."""
-    successes = [_succeeded(claim, arm).to_numpy() for arm in arms]
+    successes = [_find_successes(claim, arm).to_numpy() for arm in arms]
 
     def ask_seeds(*successful: NDArray[np.bool_]) -> Answer:
         (a, n), (b, m) = ((int(arm.sum()), len(arm)) for arm in successful)
@@ -236,88 +251,95 @@ def _fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
         detail = f"{a} of {n} against {b} of {m}"
         return Answer(effect=first - second, low=low, high=high, p=p, n=min(n, m), detail=detail)
 
-    return _answer(ask_seeds, *successes) if all(map(len, successes)) else Answer()
+    return _answer_seeds(ask_seeds, *successes) if all(map(len, successes)) else Answer()
 
 
-def _trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the rank correlation of a searched key with the median over seeds of each configuration.
 
     `n` counts the independent units of the design of the search, as in reports. With `hold_others` the effect is the
     slope with the other searched keys, except those of weight averages, held fixed, in standard deviations of ranks.
     """
-    # Searched values and medians over seeds of the configurations.
+    # Collect the searched values and the medians over seeds of the configurations.
     key, arm = str(claim.key), arms[0]
-    drawn = {name: dict(sweep.state.configurations[name].values) for name in arm.config_ids}
-    if not any(key in values for values in drawn.values()):
-        raise UserError(f"sweep {sweep.name}: {key} was not searched")
+    searched = {name: dict(sweep.state.configurations[name].values) for name in arm.config_ids}
+    if not any(key in values for values in searched.values()):
+        raise UserError(
+            f"sweep {sweep.name}: {key} was not searched; allowed: {', '.join(_list_searched_keys(searched)) or 'none'}"
+        )
     design, by_context = read_design(sweep.state), dict(list(arm.values.groupby(level="context")))
     seeds: dict[str, dict[int, float]] = {
         name: {int(str(seed)): float(value) for seed, value in by_context[context].droplevel("context").items()}
         for name, context in arm.contexts.items()
         if context in by_context
     }
-    rule = claim.arms[arm.name]
-    metrics = () if rule.minus or rule.over else rule.metric or claim.metric
-    by_name = {name: sweep.median_over_seeds(seeds.get(name, {}).values(), metrics) for name in arm.contexts}
+    definition = claim.arms[arm.name]
+    metrics = () if definition.minus or definition.over else definition.metric or claim.metric
+    medians = {name: sweep.compute_median(seeds.get(name, {}).values(), metrics) for name in arm.contexts}
 
-    # The effect with other keys held fixed, or the correlation of this key alone.
+    # Estimate the effect with other keys held fixed, or the correlation of this key alone.
     if claim.hold_others:
-        averages = {k for values in drawn.values() for k in values if ".averages." in k and k != key}
-        drawn = {name: {k: v for k, v in values.items() if k not in averages} for name, values in drawn.items()}
+        averages = {k for values in searched.values() for k in values if ".averages." in k and k != key}
+        searched = {name: {k: v for k, v in values.items() if k not in averages} for name, values in searched.items()}
         if design.compares_within_units(key):
             raise UserError(
                 f"sweep {sweep.name}: the values of {key} are compared within {design.unit}, in which the other keys "
                 "are the same; leave hold_others out"
             )
-        partial = partial_effects(drawn, by_name, design)[key]
+        partial = partial_effects(searched, medians, design)[key]
         slopes = [slope for slope in partial.slopes if claim.category in (None, slope.value)]
         if partial.slopes and len(slopes) != 1:
-            raise UserError(f"sweep {sweep.name}: {key} is a category: name one of its values as `category`")
+            raise UserError(f"sweep {sweep.name}: {key} is a category; allowed: one of its values as `category`")
         effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
         n, p, reason = partial.n, slopes[0].p if slopes else math.nan, partial.reason
     else:
-        alone = next(effect for effect in effects(drawn, by_name, design, seeds) if effect.key == key)
-        effect, low, high, n = alone.correlation, alone.low, alone.high, alone.n
-        p = alone.correlation_p if design.compares_within_units(key) else correlation_p(effect, low, high)
-        reason = alone.reason
+        effect_alone = next(effect for effect in effects(searched, medians, design, seeds) if effect.key == key)
+        effect, low, high = effect_alone.correlation, effect_alone.low, effect_alone.high
+        n, reason = effect_alone.n, effect_alone.reason
+        p = effect_alone.correlation_p if design.compares_within_units(key) else correlation_p(effect, low, high)
     return Answer(
         effect=effect,
         low=low,
         high=high,
         p=p,
         n=n,
-        ran=len({design.member_unit(name, 0) for name in drawn}),
+        ran=len({design.member_unit(name, 0) for name in searched}),
         needed=FEWEST_FOR_MEDIAN if design.compares_within_units(key) else FEWEST_FOR_CORRELATION,
         unit=design.unit,
         reason=reason or "",
     )
 
 
-def _null(claim: Claim) -> float:
+def _list_searched_keys(searched: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the keys that any configuration has a searched value of, in order."""
+    return list(dict.fromkeys(key for values in searched.values() for key in values))
+
+
+def _choose_null(claim: Claim) -> float:
     """Return the null hypothesis of the effect."""
     return claim.bound if claim.bound is not None else {"share": 0.5, "ratio": 1.0}.get(claim.question, 0.0)
 
 
-def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
+def _find_successes(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
     """Return whether each seed succeeds in every configuration of an arm."""
     assert claim.success is not None
     return (passes(claim.success, arm.values) & arm.learned).groupby(level="seed").all()
 
 
-def median_answer(seeds: Values, null: float) -> Answer:
+def answer_median(seeds: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null` without ties."""
     seeds = _snap_to_bounds(seeds, null)
-    middle = median(seeds, "seeds")
-    return Answer(effect=middle.value, low=middle.low, high=middle.high, p=_sign_p(seeds, null), null=null, n=middle.n)
+    estimate, p = median(seeds, "seeds"), _compute_sign_p(seeds, null)
+    return Answer(effect=estimate.value, low=estimate.low, high=estimate.high, p=p, null=null, n=estimate.n)
 
 
-def mean_answer(seeds: Values) -> Answer:
+def answer_mean(seeds: Values) -> Answer:
     """Return the mean over seeds, Student's interval and test against 0; the sign test if all values are equal."""
     estimate, p = mean(seeds, "seeds"), math.nan
     if estimate.high > estimate.low:
         p = float(stats.ttest_1samp(seeds, 0.0).pvalue)
     elif not math.isnan(estimate.low):
-        p = _sign_p(seeds, 0.0)
+        p = _compute_sign_p(seeds, 0.0)
     return Answer(
         effect=estimate.value, low=estimate.low, high=estimate.high, p=p, n=estimate.n, reason=estimate.reason or ""
     )
@@ -330,7 +352,7 @@ def _snap_to_bounds(seeds: Values, *bounds: float) -> Values:
     return seeds
 
 
-def _sign_p(seeds: Values, null: float) -> float:
+def _compute_sign_p(seeds: Values, null: float) -> float:
     """Return the two-sided p-value of the sign test without ties."""
     if not len(seeds):
         return math.nan
@@ -338,7 +360,7 @@ def _sign_p(seeds: Values, null: float) -> float:
     return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
 
 
-def _answer(ask_seeds: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
+def _answer_seeds(ask_seeds: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
     """Return the answer of the seeds, with `ask_more` by repeated values."""
     return replace(ask_seeds(*arms), ask_more=lambda n: ask_seeds(*(_repeat_values(seeds, n) for seeds in arms)))
 
@@ -346,14 +368,14 @@ def _answer(ask_seeds: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
 def _answer_rows(ask_seeds: Callable[[Values], Answer], rows: "pd.Series[float]") -> Answer:
     """Return the answer of rows by seed; failed seeds (NaN) may have any value."""
     if not rows.isna().any():
-        return _answer(ask_seeds, by_seed(rows))
-    least, most = (by_seed(rows.fillna(end)) for end in (-math.inf, math.inf))
-    return _answer(lambda smallest, largest: _cover(ask_seeds(smallest), ask_seeds(largest)), least, most)
+        return _answer_seeds(ask_seeds, reduce_configurations(rows))
+    lowest, highest = (reduce_configurations(rows.fillna(end)) for end in (-math.inf, math.inf))
+    return _answer_seeds(lambda low, high: _cover_answers(ask_seeds(low), ask_seeds(high)), lowest, highest)
 
 
-def _cover(least: Answer, most: Answer) -> Answer:
+def _cover_answers(lowest: Answer, highest: Answer) -> Answer:
     """Return the answer for values between those of two answers."""
-    return replace(most, least_effect=least.effect, low=least.low, p=max(least.p, most.p))
+    return replace(highest, least_effect=lowest.effect, low=lowest.low, p=max(lowest.p, highest.p))
 
 
 def _repeat_values(seeds: NDArray[Any], n: int) -> NDArray[Any]:
@@ -361,6 +383,7 @@ def _repeat_values(seeds: NDArray[Any], n: int) -> NDArray[Any]:
 
     At a border between two values, the one farther from the median is taken.
     """
+    # The i-th of n values is that at the middle of the i-th of n equal parts of the sample.
     count = max(n, len(seeds))
     positions = (np.arange(count) + 0.5) * len(seeds) / count
     indices = np.where(positions < len(seeds) / 2, np.ceil(positions) - 1, np.floor(positions))
@@ -368,11 +391,11 @@ def _repeat_values(seeds: NDArray[Any], n: int) -> NDArray[Any]:
 
 
 _QUESTIONS: dict[str, Callable[[Claim, SweepCurves, list[ArmValues]], Answer]] = {
-    "difference": _difference,
-    "equivalence": _equivalence,
-    "bound": _bound,
-    "ratio": _ratio,
-    "share": _share,
-    "fisher": _fisher,
-    "trend": _trend,
+    "difference": _answer_difference,
+    "equivalence": _answer_equivalence,
+    "bound": _answer_bound,
+    "ratio": _answer_ratio,
+    "share": _answer_share,
+    "fisher": _answer_fisher,
+    "trend": _answer_trend,
 }

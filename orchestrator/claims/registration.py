@@ -16,11 +16,11 @@ from search_spaces import SweepFileError, SweepSpec, differences, load_sweep, pa
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
 from search_spaces.grammar.problems import Problem
 
-KEPT = "claims.yaml"
+CLAIMS_COPY = "claims.yaml"
 """The name of the copy of the claims file in the sweep's folder."""
 
 
-def deciding_values(claim: Claim) -> dict[str, Any]:
+def read_deciding_values(claim: Claim) -> dict[str, Any]:
     """Return the values of a claim that decide its verdict, for JSON; newer keys only if they are given.
 
     `negligible` defaults to the page's bound of no effect.
@@ -30,10 +30,10 @@ def deciding_values(claim: Claim) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None or key not in ("statistic", "unit")}
 
 
-def registered_values(folder: Path) -> dict[str, dict[str, Any]]:
+def read_registered_values(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the deciding values of each claim by id, from the copy in the sweep folder; empty if unreadable."""
     try:
-        return {claim.id: deciding_values(claim) for claim in load_claims(folder / KEPT).claims}
+        return {claim.id: read_deciding_values(claim) for claim in load_claims(folder / CLAIMS_COPY).claims}
     except SweepFileError:
         return {}
 
@@ -45,15 +45,19 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
     """
     if spec.claims is None:
         return None
+
+    # Read the file, which the sweep names relative to its own.
     path = (spec.folder or Path()) / spec.claims
     if not path.exists():
         raise SweepFileError([Problem(spec.where("claims"), "claims", f"{path}: there is no such file")])
+
+    # Digest the claims about this sweep.
     file = load_claims(path)
-    about = {claim.id: digest(deciding_values(claim)) for claim in file.claims if claim.sweep == spec.name}
-    if not about:
+    digests = {claim.id: digest(read_deciding_values(claim)) for claim in file.claims if claim.sweep == spec.name}
+    if not digests:
         text = f"no claim of {path} is about sweep {spec.name}"
         raise SweepFileError([Problem(spec.where("claims"), "claims", text, allowed=", ".join(file.sweeps))])
-    return about, path.read_bytes()
+    return digests, path.read_bytes()
 
 
 def describe_registration(
@@ -61,39 +65,46 @@ def describe_registration(
 ) -> str:
     """Return whether a claim was registered before the sweep ran, and its changes since, as text.
 
-    `values` are the deciding values of each registered claim (`registered_values`). A claim is registered only if no
-    seed of the sweep was `seen` on an earlier page.
+    `values` are the deciding values of each registered claim (`read_registered_values`). A claim is registered only if
+    no seed of the sweep was `seen` on an earlier page.
     """
-    words = _describe_digests(claim, state, values)
+    registration = _describe_digests(claim, state, values)
     if not seen:
-        return words
-    before = f"known before, because an earlier page had shown {seen} of the seeds"
-    return f"{before}; {words.replace('registered', 'written down')}"
+        return registration
+    reason = f"known before, because an earlier page had shown {seen} of the seeds"
+    return f"{reason}; {registration.replace('registered', 'written down')}"
 
 
 def _describe_digests(claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return whether the ledger has the digest of a claim, and the changes since, as text."""
+    # Claims without a digest in the ledger.
     if IMPORTED in state.provenance:
         return "registered afterwards, because the results were imported"
     if claim.id not in state.claims:
         return "written after the sweep ran, or without being registered"
+
+    # Claims with the digest of today's values; older versions left out the bound of no effect.
     extended = ", which was extended since" if len(state.specs) > 1 else ""
-    deciding, before = deciding_values(claim), values.get(claim.id, {})
+    deciding, registered = read_deciding_values(claim), values.get(claim.id, {})
     if state.claims[claim.id] == digest(deciding):
         return f"registered before the sweep ran{extended}"
     if state.claims[claim.id] == digest({**deciding, "negligible": claim.negligible}):
         return f"registered before the sweep ran{extended}, without its bound of no effect"
-    if state.claims[claim.id] != digest(before):  # the copy is lost, or was edited
+
+    # Changed claims; the changes are unknown if the copy of the claims file was lost or edited.
+    if state.claims[claim.id] != digest(registered):
         return f"changed since it was registered before the sweep ran{extended}"
-    keys = dict.fromkeys([*deciding, *before])
-    changed = [f"`{key}` was {_quoted(before.get(key))}" for key in keys if before.get(key) != deciding.get(key)]
+    keys = [key for key in dict.fromkeys([*deciding, *registered]) if registered.get(key) != deciding.get(key)]
+    changed = [f"`{key}` was {_quote(registered.get(key))}" for key in keys]
     return f"changed since it was registered before the sweep ran{extended}, when {' and '.join(changed)}"
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
+    """Return a value of a claim as text: sentences in quotation marks, others as JSON."""
     return f"“{value.rstrip('.')}”" if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def changes_since(state: SweepState, file: ClaimsFile) -> list[tuple[str, object, object]]:
+def list_changes(state: SweepState, file: ClaimsFile) -> list[tuple[str, object, object]]:
     """Return (key, recorded value, value in the file) for every difference between a sweep and its file.
 
     Empty without a file beside the claims, and for a sweep that was only extended. Raises SweepFileError for an invalid
@@ -104,7 +115,7 @@ def changes_since(state: SweepState, file: ClaimsFile) -> list[tuple[str, object
         return []
     recorded, written = parse_recorded(state.spec, "the specification"), load_sweep(path)
     if written.direction_is_assumed:
-        from orchestrator.plan.checks.soundness import complete_objective  # brings the registries
+        from orchestrator.plan.checks.soundness import complete_objective  # imports the registries
 
         written = complete_objective(written)
     return [] if find_extension(written, recorded) else list(differences(recorded, written))

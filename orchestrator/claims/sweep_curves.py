@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.claims.registration import registered_values
+from orchestrator.claims.registration import read_registered_values
 from orchestrator.errors import UserError
 from orchestrator.interface.measurements import read_measurements
 from orchestrator.record.kept.curves import read_curves
@@ -49,22 +49,22 @@ class SweepCurves:
         self.objective = recorded_objective(self.state.spec)
         digests = {name: configuration.measured for name, configuration in state.configurations.items()}
         self.measured = read_measurements(state.measured, digests)
-        self.groups = self._length_groups((self.objective.metric,))
+        self.groups = self._group_lengths((self.objective.metric,))
         self._tables: dict[tuple[str, str, str], pd.DataFrame] = {}
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """Every curve as a tidy table."""
+        """All curves as a tidy table."""
         return read_curves(self.state)
 
     @cached_property
     def registered(self) -> dict[str, dict[str, Any]]:
-        """The deciding values (`deciding_values`) of each registered claim, by id."""
-        return registered_values(self.folder)
+        """The deciding values (`read_deciding_values`) of each registered claim, by id."""
+        return read_registered_values(self.folder)
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Every seed of the sweep."""
+        """The seeds of the sweep, sorted."""
         return tuple(sorted({member.seed for member in self.state.members}))
 
     @property
@@ -80,28 +80,28 @@ class SweepCurves:
 
     def steps_between_evaluations(self, config_id: str) -> int:
         """Return the number of steps between evaluations of a configuration, all its steps if there is only one."""
-        every = self.setting(config_id, "evaluation.every")
-        return self.steps[config_id] if every is ABSENT or every is None else int(every)
+        interval = self.read_setting(config_id, "evaluation.every")
+        return self.steps[config_id] if interval is ABSENT or interval is None else int(interval)
 
-    def median_over_seeds(self, values: Iterable[float], metrics: Sequence[str]) -> float:
+    def compute_median(self, values: Iterable[float], metrics: Sequence[str]) -> float:
         """Return the median of `values` over seeds, NaN for a failed configuration or without values.
 
         Failed seeds count as the objective says. Without metrics, as for a difference of arms, or without a common
         direction, no value is the worst, and a failed seed makes the median NaN.
         """
-        seeds, direction = list(values), self.direction(metrics)
-        if not seeds or direction == "none":
-            return float(np.median(seeds)) if seeds else math.nan
-        score = score_seeds(seeds, self.objective.failed_seeds, direction)
+        seed_values, direction = list(values), self.choose_direction(metrics)
+        if not seed_values or direction == "none":
+            return float(np.median(seed_values)) if seed_values else math.nan
+        score = score_seeds(seed_values, self.objective.failed_seeds, direction)
         return math.nan if score.is_failed else score.median
 
-    def direction(self, metrics: Sequence[str]) -> str:
+    def choose_direction(self, metrics: Sequence[str]) -> str:
         """Return the common better direction of metrics, minimize or maximize; "none" without a common one."""
-        known = next(iter(self.measured.values())).metrics
-        directions = {known[name].direction for name in metrics if name in known}
+        measured = next(iter(self.measured.values())).metrics
+        directions = {measured[name].direction for name in metrics if name in measured}
         return directions.pop() if len(directions) == 1 else "none"
 
-    def setting(self, config_id: str, key: str) -> Any:
+    def read_setting(self, config_id: str, key: str) -> Any:
         """Return the value of a dotted key in a configuration; ABSENT if it is missing."""
         return lookup(self.state.configurations[config_id].resolved, key)
 
@@ -113,68 +113,78 @@ class SweepCurves:
         config_ids = [
             name
             for name in self.state.configurations
-            if all(_matches(self.setting(name, key), value) for key, value in where.items())
+            if all(_matches(self.read_setting(name, key), value) for key, value in where.items())
         ]
         if config_ids:
             return config_ids
+
+        # Say which key or value no configuration has.
         for key, value in where.items():
-            recorded = [self.setting(name, key) for name in self.state.configurations]
-            values = dict.fromkeys(str(known) for known in recorded if known is not ABSENT)
+            recorded = [self.read_setting(name, key) for name in self.state.configurations]
+            values = dict.fromkeys(str(setting) for setting in recorded if setting is not ABSENT)
             if not values:
-                raise UserError(f"sweep {self.name}: no configuration has the key {key}{self._near_key(key)}")
-            if not any(_matches(known, value) for known in recorded):
+                raise UserError(f"sweep {self.name}: no configuration has the key {key}{self._suggest_key(key)}")
+            if not any(_matches(setting, value) for setting in recorded):
                 raise UserError(f"sweep {self.name}: no configuration has {key}: {value}; allowed: {', '.join(values)}")
         raise UserError(f"sweep {self.name}: no configuration has all of {dict(where)}")
 
-    def _near_key(self, key: str) -> str:
+    def _suggest_key(self, key: str) -> str:
         """Return a hint for an unknown key: the nearest known key, or else the searched keys."""
-        every = self.state.configurations.values()
-        if nearest := nearest_name(key, {known for trained in every for known in dotted_keys(trained.resolved)}):
+        configurations = self.state.configurations.values()
+        known_keys = {known for configuration in configurations for known in dotted_keys(configuration.resolved)}
+        if nearest := nearest_name(key, known_keys):
             return f"; did you mean {nearest}?"
-        searched = dict.fromkeys(known for trained in every for known in trained.values)
-        return f"; searched were: {', '.join(searched)}" if searched else ""
+        searched = dict.fromkeys(known for configuration in configurations for known in configuration.values)
+        return f"; searched keys: {', '.join(searched)}" if searched else ""
 
-    def best_configuration(self, config_ids: Sequence[str], average: str) -> str:
+    def choose_configuration(self, config_ids: Sequence[str], average: str) -> str:
         """Return the best configuration by the objective, at the selection lengths."""
-        return self._best({name: self._score([name], average) for name in config_ids})
+        return self._choose_best({name: self._compute_score([name], average) for name in config_ids})
 
-    def best_average(self, averages: Sequence[str], config_ids: Sequence[str]) -> str:
+    def choose_average(self, averages: Sequence[str], config_ids: Sequence[str]) -> str:
         """Return the weight average with the best score over the seeds of all these configurations."""
-        return self._best({average: self._score(config_ids, average) for average in averages})
+        return self._choose_best({average: self._compute_score(config_ids, average) for average in averages})
 
-    def _score(self, config_ids: Sequence[str], average: str) -> float:
+    def _compute_score(self, config_ids: Sequence[str], average: str) -> float:
         """Return the score over all seeds of these configurations; NaN if a seed failed under `fail`."""
-        judged = self.objective
-        table = self.table((judged.metric,), average, judged.evaluation)[sorted(judged.lengths)]
+        objective = self.objective
+        table = self.make_table((objective.metric,), average, objective.evaluation)[sorted(objective.lengths)]
         values = table[table.index.get_level_values("config_id").isin(config_ids)].to_numpy()
-        return score_configuration(reduce_rows(values, judged.reduce), judged).score
+        return score_configuration(reduce_rows(values, objective.reduce), objective).score
 
-    def _best(self, scores: Mapping[str, float]) -> str:
+    def _choose_best(self, scores: Mapping[str, float]) -> str:
         """Return the name with the best score; the first one if all scores are NaN."""
-        known = {name: score for name, score in scores.items() if not math.isnan(score)}
+        finite = {name: score for name, score in scores.items() if not math.isnan(score)}
         best = min if self.objective.direction == "minimize" else max
-        return best(known, key=known.__getitem__) if known else next(iter(scores))
+        return best(finite, key=finite.__getitem__) if finite else next(iter(scores))
 
-    def _length_groups(self, metrics: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    def _group_lengths(self, metrics: Sequence[str]) -> dict[str, tuple[int, ...]]:
         """Return the groups of lengths of these metrics, for all configurations of the sweep.
 
         Every configuration trains on the trained lengths, for any of the metrics; none trains on unseen or test
         lengths. A metric on a distribution without trained lengths has those of the judged metric.
         """
-        known_metrics = [metric for measured in self.measured.values() for metric in measured.metrics.values()]
-        every = sorted({s for metric in known_metrics for s in metric.lengths})
-        trained = []
+        # Collect all lengths, and the trained lengths of each configuration.
+        all_metrics = [metric for measured in self.measured.values() for metric in measured.metrics.values()]
+        all_lengths = sorted({s for metric in all_metrics for s in metric.lengths})
+        trained = list[set[int]]()
         for measured in self.measured.values():
-            judged = measured.metrics[self.objective.metric].trained_lengths
-            if known := [measured.metrics[name] for name in metrics if name in measured.metrics]:
-                trained.append({s for metric in known for s in metric.trained_lengths or judged})
-        always, ever, selection = set.intersection(*trained), set.union(*trained), self.objective.lengths
+            judged_lengths = measured.metrics[self.objective.metric].trained_lengths
+            if present := [measured.metrics[name] for name in metrics if name in measured.metrics]:
+                trained.append({s for metric in present for s in metric.trained_lengths or judged_lengths})
+
+        # Divide all lengths into groups.
+        trained_by_all, trained_by_any, selection = (
+            set.intersection(*trained),
+            set.union(*trained),
+            self.objective.lengths,
+        )
         return {
-            "all": tuple(every),
-            "trained": tuple(s for s in every if s in always),
+            "all": tuple(all_lengths),
+            "trained": tuple(s for s in all_lengths if s in trained_by_all),
             "selection": selection,
-            "unseen": tuple(s for s in every if s not in ever),
-            "test": tuple(s for s in every if s not in {*ever, *selection}),
+            "unseen": tuple(s for s in all_lengths if s not in trained_by_any),
+            "test": tuple(s for s in all_lengths if s not in {*trained_by_any, *selection}),
         }
 
     def resolve_lengths(
@@ -185,51 +195,55 @@ class SweepCurves:
         Raises UserError for an unknown metric, a listed length that is not measured, or a group without a measured
         length.
         """
+        # Intersect the measured lengths of all configurations and metrics.
         measured = {s for name in config_ids for s in self.measured[name].lengths}
         for name in config_ids:
-            known = self.measured[name].metrics
+            present = self.measured[name].metrics
             for metric in metrics:
-                if metric not in known:
-                    raise self._unknown("metric", metric, list(known))
-                measured &= set(known[metric].lengths)
-        wanted = self._length_groups(metrics)[lengths] if isinstance(lengths, str) else lengths
-        resolved = [s for s in wanted if s in measured]
-        which = " and ".join(metrics)
+                if metric not in present:
+                    raise self._make_unknown_error("metric", metric, list(present))
+                measured &= set(present[metric].lengths)
+
+        # Resolve the group or list; a group may have lengths that are not measured, a list may not.
+        candidates = self._group_lengths(metrics)[lengths] if isinstance(lengths, str) else lengths
+        resolved = [s for s in candidates if s in measured]
+        metric_names = " and ".join(metrics)
         if isinstance(lengths, str):
             if not resolved:
-                raise UserError(f"sweep {self.name}: {which} is measured at no length of the group {lengths}")
+                raise UserError(f"sweep {self.name}: {metric_names} is measured at no length of the group {lengths}")
         elif missing := sorted(set(lengths) - measured):
             raise UserError(
-                f"sweep {self.name}: {which} is not measured at length {spans(missing)}; "
+                f"sweep {self.name}: {metric_names} is not measured at length {spans(missing)}; "
                 f"allowed: {spans(sorted(measured))}"
             )
         return resolved
 
-    def table(self, metrics: Sequence[str], average: str, evaluation: str) -> pd.DataFrame:
+    def make_table(self, metrics: Sequence[str], average: str, evaluation: str) -> pd.DataFrame:
         """Return a table (config_id, seed) by length of the mean of `metrics`, NaN where a value is missing.
 
         `evaluation` is "last", or "best", by the objective at the selection lengths. Raises UserError for an unknown
         metric or average.
         """
-        tables = [self._table(metric, average, evaluation) for metric in metrics]
+        tables = [self._make_table(metric, average, evaluation) for metric in metrics]
         return sum(tables[1:], start=tables[0]) / len(tables)
 
-    def _table(self, metric: str, average: str, evaluation: str) -> pd.DataFrame:
+    def _make_table(self, metric: str, average: str, evaluation: str) -> pd.DataFrame:
+        """Return the table of one metric, cached."""
         key = (metric, average, evaluation)
         if key not in self._tables:
-            # The rows of the metric and average at the chosen evaluation.
+            # Select the rows of the metric and average at the chosen evaluation.
             rows = self.curves
-            for column, wanted in (("metric", metric), ("average", average)):
+            for column, name in (("metric", metric), ("average", average)):
                 known = [str(value) for value in rows[column].unique()]
-                if wanted not in known:
-                    raise self._unknown(column, wanted, known)
-                rows = rows[rows[column] == wanted]
+                if name not in known:
+                    raise self._make_unknown_error(column, name, known)
+                rows = rows[rows[column] == name]
             if evaluation == BEST:
                 rows = rows[select_steps(rows, self.best_steps)]
             else:
                 rows = rows[rows["step"] == rows["config_id"].astype(str).map(self.steps)]
 
-            # A row for each member, also for failed ones.
+            # Make a row for each member, also for failed ones.
             rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
             wide = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
             trained = self.state.configurations.items()
@@ -238,7 +252,8 @@ class SweepCurves:
             self._tables[key] = wide.reindex(index).astype(np.float64)
         return self._tables[key]
 
-    def _unknown(self, kind: str, name: str, known: Sequence[str]) -> UserError:
+    def _make_unknown_error(self, kind: str, name: str, known: Sequence[str]) -> UserError:
+        """Return the error for a metric or average that the sweep lacks."""
         hint = f"; did you mean {nearest}?" if (nearest := nearest_name(name, known)) else ""
         return UserError(f"sweep {self.name}: {name} is not a known {kind}; allowed: {', '.join(known)}{hint}")
 
@@ -254,6 +269,8 @@ def _matches(recorded: Any, wanted: Any) -> bool:
         if isinstance(wanted, Mapping):
             return all(key in recorded and _matches(recorded[key], value) for key, value in wanted.items())
         return bool(recorded.get("name") == wanted)
+
+    # Lists match by their elements; 1 and True do not match.
     if isinstance(recorded, list | tuple) and isinstance(wanted, list | tuple):
         return list(recorded) == list(wanted)
     if isinstance(recorded, bool) != isinstance(wanted, bool):

@@ -68,31 +68,34 @@ def read_arms(claim: Claim, sweep: SweepCurves) -> dict[str, ArmValues]:
 
 
 def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> ArmValues:
-    # The configurations of the arm, and their contexts, by which two arms are paired.
+    """Return an arm, and so the arms that it is relative to; `keys` are the keys that define arms."""
+    # Find the configurations of the arm, and their contexts, by which two arms are paired.
     arm = claim.arms[name]
     config_ids = sweep.find_configurations(arm.where)
     averages = arm.average or claim.average
-    average = averages[0] if len(averages) == 1 else sweep.best_average(averages, config_ids)
+    average = averages[0] if len(averages) == 1 else sweep.choose_average(averages, config_ids)
     if arm.configurations == "best":
-        config_ids = [sweep.best_configuration(config_ids, average)]
-    contexts = {c: "" if arm.configurations == "best" else _context(sweep, c, keys) for c in config_ids}
+        config_ids = [sweep.choose_configuration(config_ids, average)]
+    contexts = {c: "" if arm.configurations == "best" else _describe_context(sweep, c, keys) for c in config_ids}
     if len(set(contexts.values())) < len(contexts):
         raise UserError(
-            f"sweep {sweep.name}: configurations of {name} differ only in the arms' own keys; "
-            "name one value of each key in `where`"
+            f"sweep {sweep.name}: configurations of {name} differ only in the keys that define arms; "
+            "allowed: one value of each key in `where`"
         )
 
-    # Values of every unit at every length; which of them learned the task, or are at an end of the metric.
+    # Read the value of every unit at every length, and mask those that learned, or are at an end of the metric.
     metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
-    table = _by_unit(_read_table(sweep, config_ids, metrics, average, lengths, claim.evaluation), contexts)
+    table = _index_by_unit(_read_table(sweep, config_ids, metrics, average, lengths, claim.evaluation), contexts)
     learned = pd.Series(True, index=table.index)
-    floor, ceiling = _at_ends(table, claim, sweep.table(metrics, average, claim.evaluation))
+    floor, ceiling = _mask_ends(table, claim, sweep.make_table(metrics, average, claim.evaluation))
     if claim.learned is not None:
         rule = claim.learned
         selection = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
-        learned = passes(rule, _reduce(_by_unit(_read_table(sweep, config_ids, *selection), contexts), rule.reduce))
+        learned = passes(
+            rule, _reduce_lengths(_index_by_unit(_read_table(sweep, config_ids, *selection), contexts), rule.reduce)
+        )
 
-    # Relative to another arm: minus it at every length, or over it after lengths are reduced.
+    # Subtract another arm at every length, or divide by it after the lengths are reduced.
     if arm.minus is not None:
         other = _read_arm(claim, arm.minus, sweep, keys)
         learned &= _align(other, other.learned, table.index, fill=False)
@@ -101,12 +104,12 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
         else:
             values = _align(other, other.values, table.index)
             table = table.apply(lambda column: subtract(column, values))
-    values = _reduce(table, arm.reduce or claim.reduce)
+    values = _reduce_lengths(table, arm.reduce or claim.reduce)
     if arm.over is not None:
         other = _read_arm(claim, arm.over, sweep, keys)
         learned &= _align(other, other.learned, values.index, fill=False)
         values = divide(values, _align(other, other.values, values.index))
-    direction = "none" if arm.minus or arm.over else sweep.direction(metrics)
+    direction = "none" if arm.minus or arm.over else sweep.choose_direction(metrics)
     return ArmValues(
         name=name,
         contexts=contexts,
@@ -120,16 +123,18 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
     )
 
 
-def _at_ends(table: pd.DataFrame, claim: Claim, every: pd.DataFrame) -> tuple["pd.Series[bool]", "pd.Series[bool]"]:
+def _mask_ends(
+    table: pd.DataFrame, claim: Claim, all_values: pd.DataFrame
+) -> tuple["pd.Series[bool]", "pd.Series[bool]"]:
     """Return masks of the rows within the bound of no effect of 0, and of 1, at any length.
 
-    `every` has all values of the metric; 0 and 1 are its ends only if no value is beyond them.
+    `all_values` has the values of all configurations; 0 and 1 are its ends only if no value is beyond them.
     """
     bound = claim.within if claim.question == "equivalence" else claim.no_effect_bound
     never = pd.Series(False, index=table.index)
     if bound is None:
         return never, never
-    values = every.to_numpy()
+    values = all_values.to_numpy()
     floor = (table <= bound).any(axis=1) if np.nanmin(values, initial=0.0) >= 0 else never
     ceiling = (table >= 1 - bound).any(axis=1) if np.nanmax(values, initial=1.0) <= 1 else never
     return floor, ceiling
@@ -143,27 +148,29 @@ def count_as_worst(arms: list[ArmValues]) -> list[ArmValues]:
     directions = {arm.direction for arm in arms}
     if len(directions) != 1 or "none" in directions:
         return arms
-    every = np.concatenate([arm.values.dropna().to_numpy() for arm in arms])
-    if not len(every):
+    values = np.concatenate([arm.values.dropna().to_numpy() for arm in arms])
+    if not len(values):
         return arms
-    worst = every.max() if "minimize" in directions else every.min()
+    worst = values.max() if "minimize" in directions else values.min()
     return [replace(arm, values=arm.values.where(arm.learned & arm.values.notna(), worst)) for arm in arms]
 
 
-def saturated_share(arms: list[ArmValues]) -> float:
+def compute_saturated_share(arms: list[ArmValues]) -> float:
     """Return the share of seeds with saturated pairs in at least half of their configurations.
 
     A pair is saturated if both values are at the same end of the metric, or both seeds did not learn the task.
     """
     first, second = arms
-    unlearned = ~_both(first.learned, second.learned, "or")
-    ends = _both(first.floor, second.floor, "and") | _both(first.ceiling, second.ceiling, "and") | unlearned
-    return float((ends.groupby(level="seed").mean() >= 0.5).mean()) if len(ends) else 0.0
+    is_unlearned = ~_combine_masks(first.learned, second.learned, "or")
+    is_at_end = _combine_masks(first.floor, second.floor, "and") | _combine_masks(first.ceiling, second.ceiling, "and")
+    is_saturated = is_at_end | is_unlearned
+    return float((is_saturated.groupby(level="seed").mean() >= 0.5).mean()) if len(is_saturated) else 0.0
 
 
-def _both(first: "pd.Series[bool]", second: "pd.Series[bool]", how: str) -> "pd.Series[bool]":
+def _combine_masks(first: "pd.Series[bool]", second: "pd.Series[bool]", operator: str) -> "pd.Series[bool]":
+    """Return the masks combined by "and" or "or", at the rows that both have."""
     joined = pd.concat([first, second], axis=1, join="inner")
-    return joined.any(axis=1) if how == "or" else joined.all(axis=1)
+    return joined.any(axis=1) if operator == "or" else joined.all(axis=1)
 
 
 def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = math.nan) -> Rows:
@@ -178,9 +185,9 @@ def _read_table(
     sweep: SweepCurves, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
 ) -> pd.DataFrame:
     """Return the table of these configurations by length."""
-    table = sweep.table(metrics, average, evaluation)
-    wanted = sweep.resolve_lengths(lengths, metrics, config_ids)
-    return table[table.index.get_level_values("config_id").isin(config_ids)][wanted]
+    table = sweep.make_table(metrics, average, evaluation)
+    columns = sweep.resolve_lengths(lengths, metrics, config_ids)
+    return table[table.index.get_level_values("config_id").isin(config_ids)][columns]
 
 
 def passes(rule: SeedThreshold, values: "pd.Series[float]") -> "pd.Series[bool]":
@@ -191,45 +198,45 @@ def passes(rule: SeedThreshold, values: "pd.Series[float]") -> "pd.Series[bool]"
     return meets(values, rule.most, "minimize")
 
 
-def _reduce(table: pd.DataFrame, how: str) -> "pd.Series[float]":
-    """Return a value per member; NaN if a length is missing, because the member failed."""
-    reduced = {"mean": table.mean, "min": table.min, "max": table.max}[how](axis=1)
+def _reduce_lengths(table: pd.DataFrame, statistic: str) -> "pd.Series[float]":
+    """Return the mean, min or max over lengths of each row; NaN if a length is missing, because the member failed."""
+    reduced = {"mean": table.mean, "min": table.min, "max": table.max}[statistic](axis=1)
     return reduced.where(~table.isna().any(axis=1), np.nan)
 
 
-def _by_unit(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataFrame:
+def _index_by_unit(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataFrame:
     """Return the rows of the common seeds of these configurations, indexed by context and seed.
 
     A configuration may have additional seeds after an extension, which are left out.
     """
-    names, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
+    config_ids, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
     rows = table.copy()
-    rows.index = pd.MultiIndex.from_arrays([[contexts[str(name)] for name in names], seeds], names=UNIT)
-    counts = rows.groupby(level="seed")[rows.columns[0]].transform("size")
-    return rows[counts == len(contexts)]
+    rows.index = pd.MultiIndex.from_arrays([[contexts[str(config_id)] for config_id in config_ids], seeds], names=UNIT)
+    rows_per_seed = rows.groupby(level="seed")[rows.columns[0]].transform("size")
+    return rows[rows_per_seed == len(contexts)]
 
 
-def _context(sweep: SweepCurves, config_id: str, keys: set[str]) -> str:
+def _describe_context(sweep: SweepCurves, config_id: str, keys: set[str]) -> str:
     """Return the searched values of a configuration, except the arms' own `keys`, as text."""
     values: Mapping[str, Any] = sweep.state.configurations[config_id].values
     context = {key: value for key, value in values.items() if key not in keys and value is not ABSENT}
     return json.dumps(context, sort_keys=True, default=str)
 
 
-def pair(arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
+def pair_arms(arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
     """Return the paired values of two arms; NaN for failed members.
 
     Raises UserError if a configuration has no partner in the other arm.
     """
     first, second = (arm.values for arm in arms)
-    both = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
+    pairs = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
     contexts = [set(arm.contexts.values()) for arm in arms]
     if contexts[0] != contexts[1]:
         raise UserError(
             f"the configurations of {arms[0].name} and {arms[1].name} cannot be paired: their other "
-            f"searched values differ: {' and '.join(sorted(contexts[0] ^ contexts[1])[:2])}; name them in `where`"
+            f"searched values differ: {' and '.join(sorted(contexts[0] ^ contexts[1])[:2])}; set them in `where`"
         )
-    return both["first"], both["second"]
+    return pairs["first"], pairs["second"]
 
 
 def subtract(first: Rows, second: Rows) -> Rows:
@@ -244,13 +251,13 @@ def divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[
         return (first / second).where(first != second, 1.0)
 
 
-def by_configuration(rows: "pd.Series[float]") -> Values:
-    """Return a value per configuration, the median over its seeds; one with a failed member is left out."""
+def reduce_seeds(rows: "pd.Series[float]") -> Values:
+    """Return the median over seeds of each configuration; a configuration with a failed member is left out."""
     groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="context", sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])
 
 
-def by_seed(rows: "pd.Series[float]") -> Values:
-    """Return a value per seed, the median over its configurations; a seed with a failed member is left out."""
+def reduce_configurations(rows: "pd.Series[float]") -> Values:
+    """Return the median over configurations of each seed; a seed with a failed member is left out."""
     groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="seed", sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orchestrator.claims.askings import group_askings
-from orchestrator.claims.packed import pack_sweep, packed_path
-from orchestrator.claims.page import HEAD, find_pictures, markdown_table, write_page
-from orchestrator.claims.registration import changes_since
+from orchestrator.claims.packed import locate_packed, write_packed
+from orchestrator.claims.page import CLAIMS_HEADER, find_pictures, make_markdown_table, write_page
+from orchestrator.claims.registration import list_changes
 from orchestrator.claims.verdicts import count_verdicts, judge, read_sweeps
 from orchestrator.claims.words import describe_counts, describe_effect, write_question
 from orchestrator.code.packages import module_command
@@ -25,13 +25,14 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     With `keep` every finished sweep of the storage folder is packed beside the claims file. Raises SweepFileError for
     an invalid claims file, UserError for a claim that does not fit its sweep, or a page that cannot be written.
     """
+    # Check the page before the sweeps are read, which takes long.
     file = load_claims(path)
     if page is not None:
         check_page(file, page)
     sweeps = read_sweeps(file, storage)
     judgements = judge(file, sweeps)
 
-    # Every claim, repeated and removed claims, and counts of verdicts.
+    # Report every claim, repeated and removed claims, and counts of verdicts.
     yield f"{file.title}: claims of {file.paper}" if file.paper else file.title
     for judgement in judgements:
         yield f"{judgement.claim.id}: {judgement.words}"
@@ -44,15 +45,15 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     for group in file.removed:
         yield f"removed: {', '.join(group.claims)}: {group.because}"
     for source in SOURCES:
-        if words := describe_counts(count_verdicts(judgements, source), source):
-            yield words
+        if sentence := describe_counts(count_verdicts(judgements, source), source):
+            yield sentence
     yield f"{sum(judgement.is_decided for judgement in judgements)} of {len(judgements)} claims are decided"
 
     # Write the packed results and the page.
     for sweep in sweeps.values() if keep else ():
         if not isinstance(sweep, str) and sweep.folder == storage / sweep.name:
-            packed = packed_path(file, sweep.name)
-            size = pack_sweep(sweep, [claim for claim in file.claims if claim.sweep == sweep.name], packed)
+            packed = locate_packed(file, sweep.name)
+            size = write_packed(sweep, [claim for claim in file.claims if claim.sweep == sweep.name], packed)
             yield f"wrote {packed} ({size / 1000:.0f} kB)"
     if page is not None:
         with refuse_unwritable(page):
@@ -63,47 +64,48 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
 def check_page(file: ClaimsFile, page: Path) -> None:
     """Raise UserError if the page would replace another file, or a picture of `closing` is missing."""
     check_ending("page", page, ".md")
-    if page.exists() and markdown_table(HEAD, []).strip() not in page.read_text(encoding="utf-8", errors="replace"):
-        raise UserError(f"--page {page}: exists and was not written by lengthwise; choose another name")
+    if page.exists() and make_markdown_table(CLAIMS_HEADER, []).strip() not in page.read_text(
+        encoding="utf-8", errors="replace"
+    ):
+        raise UserError(f"--page {page}: exists, and lengthwise did not write it; choose another name")
     find_pictures(file)
 
 
 def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Path | None = None) -> int:
-    """Run or resume every unfinished sweep of a claims file, each in a process; return an exit code.
+    """Run or resume every unfinished sweep of a claims file, each in its process; return an exit code.
 
     The code is that of the first sweep that does not complete, else 0, because a complete sweep may have lost packs.
     The sweep file is beside the claims file and named as the sweep. Raises SweepFileError for an invalid claims file,
     UserError if a new sweep has no file or the page could not be written later, SpecChanged if a sweep was begun with
     another specification.
     """
-    # Refuse what would fail later.
+    # Check everything before the first run: the page, the files of new sweeps, and changed specifications.
     file = load_claims(path)
     if page is not None:
         check_page(file, page)
     unfinished = [name for name in file.sweeps if not _is_complete(storage / name)]
     for name in unfinished:
         if not (storage / name / LEDGER_FILE).exists() and not path.with_name(f"{name}.yaml").exists():
-            raise UserError(
-                f"{path}: sweep {name} was not run, and its file {path.with_name(f'{name}.yaml')} does not exist"
-            )
+            raise UserError(f"{path}: sweep {name} was not run, and {path.with_name(f'{name}.yaml')} does not exist")
     for name in file.sweeps:
         if (storage / name / LEDGER_FILE).exists():
             state = SweepState.load(storage / name)
-            if changes := changes_since(state, file):
+            if changes := list_changes(state, file):
                 raise SpecChanged(state.folder, changes)
 
     # Run or resume one sweep after the other.
     for name in unfinished:
         if (storage / name / LEDGER_FILE).exists():
-            words = ["resume", str(storage / name)]
+            arguments = ["resume", str(storage / name)]
         else:
-            words = ["run", str(path.with_name(f"{name}.yaml")), "--storage", str(storage)]
-        say(shlex.join(["lengthwise", *words]))
-        code = subprocess.run(module_command("orchestrator", *words), check=False).returncode
+            arguments = ["run", str(path.with_name(f"{name}.yaml")), "--storage", str(storage)]
+        say(shlex.join(["lengthwise", *arguments]))
+        code = subprocess.run(module_command("orchestrator", *arguments), check=False).returncode
         if code and not _is_complete(storage / name):
             return code
     return 0
 
 
 def _is_complete(folder: Path) -> bool:
+    """Return whether the folder has a sweep that has ended as complete."""
     return (folder / LEDGER_FILE).exists() and SweepState.load(folder).ended == "complete"

@@ -13,9 +13,12 @@ def describe_metrics(metrics: Sequence[str]) -> str:
 
     Metrics that differ only in a final number: ["digit_1", "digit_2"] -> "mean of digit 1-2".
     """
+    # Metrics that differ only in a final number are listed by the number.
     heads, _, numbers = zip(*(metric.replace("_", " ").rpartition(" ") for metric in metrics), strict=True)
     if len(metrics) > 1 and len(set(heads)) == 1 and all(number.isdigit() for number in numbers):
         return f"mean of {heads[0]} {spans([int(number) for number in numbers])}"
+
+    # Others are listed by name, with the distribution in parentheses.
     names = []
     for metric in metrics:
         name, dot, distribution = metric.replace("_", " ").partition(".")
@@ -26,16 +29,16 @@ def describe_metrics(metrics: Sequence[str]) -> str:
 def describe_value(claim: Claim, name: str) -> str:
     """Return the value of a seed in an arm as text: metric, lengths, the subtracted arm and the divisor."""
     arm = claim.arms[name]
-    quantity, minus = _metric(claim, arm), ""
+    quantity, minus = _describe_arm_metrics(claim, arm), ""
     if arm.minus is not None:
-        other = _metric(claim, claim.arms[arm.minus])
+        other = _describe_arm_metrics(claim, claim.arms[arm.minus])
         minus = f", minus that of {arm.minus}" if other == quantity else ""
         quantity += f" minus {other}" if other != quantity else ""
-    how = {"min": "the smallest ", "max": "the largest "}.get(arm.reduce or claim.reduce, "")
-    how = how or ("the " if quantity.startswith("mean of") else "")
+    prefix = {"min": "the smallest ", "max": "the largest "}.get(arm.reduce or claim.reduce, "")
+    prefix = prefix or ("the " if quantity.startswith("mean of") else "")
     lengths = describe_lengths(claim.lengths if arm.lengths is None else arm.lengths)
     over = f", over {describe_value(claim, arm.over)}" if arm.over is not None else ""
-    return f"{how}{quantity} at {lengths}{minus}{over}"
+    return f"{prefix}{quantity} at {lengths}{minus}{over}"
 
 
 def label_axis(claim: Claim, names: Sequence[str]) -> str:
@@ -45,23 +48,28 @@ def label_axis(claim: Claim, names: Sequence[str]) -> str:
 
 
 def _label_arm(claim: Claim, arm: Arm) -> str:
+    """Return the short label of an arm's value: metrics, the subtracted arm and the divisor, without lengths."""
+    # Name the metrics; several are counted.
     metrics = arm.metric or claim.metric
-    quantity = _metric(claim, arm)
+    quantity = _describe_arm_metrics(claim, arm)
     if len({metric.partition(".")[0] for metric in metrics}) == 1 < len(metrics):
         quantity = f"{describe_metrics(metrics[:1])}, mean of {len(metrics)} kinds of inputs"
     elif len(metrics) > 1:
         quantity = f"mean of {len(metrics)} metrics"
+
+    # Add the arms that it is relative to.
     if arm.minus is not None:
-        other = _metric(claim, claim.arms[arm.minus])
+        other = _describe_arm_metrics(claim, claim.arms[arm.minus])
         quantity = f"difference of {quantity}" if other == quantity else f"{quantity} − {other}"
     if arm.over is not None:
-        other = _metric(claim, claim.arms[arm.over])
+        other = _describe_arm_metrics(claim, claim.arms[arm.over])
         ratio = f"({quantity}) / {other}" if arm.minus else f"{quantity} / {other}"
         quantity = f"ratio of {quantity}" if other == quantity else ratio
     return quantity
 
 
-def _metric(claim: Claim, arm: Arm) -> str:
+def _describe_arm_metrics(claim: Claim, arm: Arm) -> str:
+    """Return the metrics of an arm as text."""
     return describe_metrics(arm.metric or claim.metric)
 
 
@@ -74,48 +82,49 @@ def describe_lengths(lengths: Lengths) -> str:
 
 def write_question(claim: Claim) -> str:
     """Return the question of a claim as a sentence."""
-    # The arms and their values.
+    # Describe the value of each arm; a value that both arms share is named once.
     first, second = claim.compare[0], claim.compare[-1]
     values = [describe_value(claim, name) for name in claim.compare]
-    quantity, alike = values[0], values[0] == values[-1]
-    former, latter = (f"{name} ({value})" for name, value in ((first, values[0]), (second, values[-1])))
+    quantity, is_shared = values[0], values[0] == values[-1]
+    first_side, second_side = (f"{name} ({value})" for name, value in ((first, values[0]), (second, values[-1])))
     direction = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
 
-    # A sentence for each question; a trend comes last.
+    # Write the sentence of each kind of question; a trend comes last.
     match claim.question:
-        case "difference" if alike:
+        case "difference" if is_shared:
             mean = ", on average over seeds," if claim.statistic == "mean" else ""
             return f"Is {quantity}{mean} {claim.expect} with {first} than with {second}?"
         case "difference":
-            return f"Is {former} {claim.expect} than {latter}?"
-        case "ratio" if alike:
+            return f"Is {first_side} {claim.expect} than {second_side}?"
+        case "ratio" if is_shared:
             return f"Is {quantity} with {first}, over that with {second}, {claim.expect} than {claim.bound or 1:g}?"
         case "ratio":
-            return f"Is {former}, over {latter}, {claim.expect} than {claim.bound or 1:g}?"
+            return f"Is {first_side}, over {second_side}, {claim.expect} than {claim.bound or 1:g}?"
         case "bound":
             return f"Is the median over seeds of {quantity}, with {first}, {claim.expect} than {claim.bound or 0:g}?"
         case "equivalence":
-            number = f"{claim.around or 0:g}"
-            reference = number if len(claim.compare) == 1 else f"that with {second}" if alike else latter
+            center = f"{claim.around or 0:g}"
+            reference = center if len(claim.compare) == 1 else f"that with {second}" if is_shared else second_side
             return f"Is {quantity} with {first} within ±{claim.within or 0:g} of {reference}?"
         case "share":
             bound = 0.5 if claim.bound is None else claim.bound
-            enough = f"{direction} than {100 * bound:g} % of the seeds of {first}"
-            return f"Do {enough} have {quantity} {describe_threshold(claim.success)}?"
+            seeds = f"{direction} than {100 * bound:g} % of the seeds of {first}"
+            return f"Do {seeds} have {quantity} {describe_threshold(claim.success)}?"
         case "fisher":
             return (
                 f"Do {direction} seeds of {first} than of {second} have {quantity} {describe_threshold(claim.success)}?"
             )
     condition = ", other searched values held fixed" if claim.hold_others else ""
-    moves = f"as {claim.key} grows" if claim.category is None else f"with {claim.key} {claim.category}"
-    return f"Does {quantity} get {claim.expect} {moves}{condition}?"
+    contrast = f"as {claim.key} grows" if claim.category is None else f"with {claim.key} {claim.category}"
+    return f"Does {quantity} get {claim.expect} {contrast}{condition}?"
 
 
 def describe_threshold(threshold: SeedThreshold | None) -> str:
     """Return a threshold as text: "of at least 0.9"."""
     assert threshold is not None
-    least, most = threshold.least, threshold.most
-    return f"of at least {least:g}" if least is not None else f"of at most {most:g}"
+    if threshold.least is not None:
+        return f"of at least {threshold.least:g}"
+    return f"of at most {threshold.most:g}"
 
 
 def name_effect(claim: Claim) -> str:
@@ -143,19 +152,24 @@ def describe_counts(counts: Mapping[str, int], source: str) -> str:
     if not counts:
         return ""
     listing = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"{'Claims of the paper' if source == 'paper' else 'Ours'} ({sum(counts.values())}): {listing}."
+    return (
+        f"{'Claims of the paper' if source == 'paper' else 'Claims of this study'} ({sum(counts.values())}): {listing}."
+    )
 
 
 def describe_effect(claim: Claim, answer: Answer | None) -> str:
     """Return the effect with its interval and the number of values as text; "-" without an effect."""
     if answer is None or math.isnan(answer.effect):
         return "-"
-    signed = claim.question in ("difference", "trend", "fisher")
-    signed |= claim.question == "equivalence" and len(claim.compare) == 2
-    effect, low, high = (f"{x:+.3g}" if signed else f"{x:.3g}" for x in (answer.effect, answer.low, answer.high))
+    # Show the sign of differences; an effect that is known up to a range is shown as this range.
+    is_signed = claim.question in ("difference", "trend", "fisher")
+    is_signed |= claim.question == "equivalence" and len(claim.compare) == 2
+    effect, low, high = (f"{x:+.3g}" if is_signed else f"{x:.3g}" for x in (answer.effect, answer.low, answer.high))
     if answer.least_effect < answer.effect:
-        least = f"{answer.least_effect:.3g}"
-        effect = f"{least} or more" if math.isinf(answer.effect) else f"between {least} and {effect}"
+        smallest = f"{answer.least_effect:.3g}"
+        effect = f"{smallest} or more" if math.isinf(answer.effect) else f"between {smallest} and {effect}"
+
+    # Add the interval and the number of values.
     interval = "no interval" if math.isnan(answer.low) else f"[{low}, {high}]"
     ran = f" of {answer.ran}" if answer.ran > answer.n else ""
     detail = f" ({answer.detail})" if answer.detail else ""

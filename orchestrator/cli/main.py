@@ -142,7 +142,7 @@ def validate(
     for file in files:
         try:
             spec = _load(file, overrides, imports=imports)
-            *warnings, verdict = validate_sweep(spec, smoked=smoke)
+            *warnings, verdict = validate_sweep(spec, with_smoke=smoke)
             register(spec)
         except (SweepFileError, LengthwiseError) as error:
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):

@@ -1,1 +1,1 @@
-"""How a sweep ends: its record, its printed report and its last publishing; the page while it runs."""
+"""End a sweep: its record, its printed report and its last publishing; and update the page while it runs."""

@@ -1,4 +1,4 @@
-"""How a sweep ends, in the driver: complete, failed or interrupted.
+"""End a sweep in the driver, as complete, failed, interrupted or stopped by its budget.
 
 `open_session` encloses a whole run and records an interruption; `finish_sweep` ends a sweep whose packs have ended.
 """
@@ -29,7 +29,7 @@ from search_spaces import SweepSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a sweep ended: `status` is complete, failed, interrupted or STOPPED."""
+    """The end of a sweep: `status` is complete, failed, interrupted or STOPPED."""
 
     folder: Path
     status: str
@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(kw_only=True)
 class Session:
-    """One driver of a sweep: its open ledger, and its outcome once it has ended."""
+    """The run of one driver: its open ledger, and the outcome once it has ended."""
 
     ledger: Ledger
     console: Console
@@ -56,15 +56,15 @@ class Session:
         say(self.console, sentence)
 
     def read_state(self) -> SweepState:
-        """Return the state in the ledger; raises KeyboardInterrupt for a signal that came while it was opened."""
+        """Return the state in the ledger; raises KeyboardInterrupt for a signal that arrived while it was opened."""
         self.interrupts.check()
         if self.ledger.notice:
             self.say(self.ledger.notice)
         return SweepState.load(self.folder)
 
     @contextmanager
-    def interruption_recorded(self, state: SweepState) -> Iterator[None]:
-        """Record an interruption at once: leaving Ray takes a while, and SIGKILL may follow in three seconds."""
+    def recording_interruption(self, state: SweepState) -> Iterator[None]:
+        """Record an interruption in the block at once: leaving Ray takes long, and SIGKILL may follow in three seconds."""
         try:
             yield
         except KeyboardInterrupt:
@@ -84,9 +84,9 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
         with suppress(KeyboardInterrupt), interrupts.held():
             ledger = opened.enter_context(open_ledger())
         session = Session(ledger=ledger, console=console, interrupts=interrupts, notice=Notice(notify))
-        notice, why = session.notice, ""
+        notice, reason = session.notice, ""
 
-        # Run the block; what stops it is recorded and becomes the outcome.
+        # Run the block; record the exception that stops it, and make it the outcome.
         with print_last(f"interrupted; continue with: {command('resume', ledger.folder)}"):
             try:
                 yield session
@@ -94,40 +94,43 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
                 with interrupts.held():
                     state = SweepState.load(ledger.folder)
                     record_interruption(ledger, state)
-                session.outcome, why = _report_interruption(state, console), "stopped by a signal"
+                session.outcome, reason = _report_interruption(state, console), "stopped by a signal"
             except Exception as error:
+                # A full disk and lack of memory are interruptions; every other error ends the sweep as failed.
                 full, memory = find_out_of_space(error, ledger.folder), describe_out_of_memory(error)
                 if full is None and memory is None:
-                    with interrupts.held(), suppress(LengthwiseError):  # of a ledger that cannot be read
+                    with interrupts.held(), suppress(LengthwiseError):  # the ledger may be unreadable
                         if isinstance(error, EqualFailures):
                             record_interruption(ledger, SweepState.load(ledger.folder), str(error).partition("\n")[0])
                             _update_page(ledger.folder)
                         notice.send(ledger.folder, "failed", f"{type(error).__name__}: {error}", console)
                     raise
-                state = SweepState.load(ledger.folder)
-                why = str(full or memory)
-                with suppress(LedgerError):  # there may be no room for it either
-                    record_interruption(ledger, state, why)
-                reason = f" for lack of space: {full}" if full else f": {memory}"
-                session.outcome = _report_interruption(state, console, reason)
 
-        # Copy what is missing to the address, then send the notice.
-        ledger.close()  # which copies missing files to the address
+                # Record and print the interruption.
+                state = SweepState.load(ledger.folder)
+                reason = str(full or memory)
+                with suppress(LedgerError):  # the disk may be too full for this record
+                    record_interruption(ledger, state, reason)
+                cause = f" for lack of space: {full}" if full else f": {memory}"
+                session.outcome = _report_interruption(state, console, cause)
+
+        # Close the ledger, which copies missing files to a remote address, then send the notice.
+        ledger.close()
         if ledger.problem is not None:
             session.say(ledger.problem)
             session.outcome = replace(session.outcome, exit_code=session.outcome.exit_code or 1)
-            why = ledger.problem
+            reason = ledger.problem
         with interrupts.held():
-            notice.send(ledger.folder, session.outcome.status, why, console)
+            notice.send(ledger.folder, session.outcome.status, reason, console)
 
 
-def _report_interruption(state: SweepState, console: Console, why: str = "") -> Outcome:
-    """Print that the sweep was interrupted, why, and the command that continues it; return the outcome."""
+def _report_interruption(state: SweepState, console: Console, cause: str = "") -> Outcome:
+    """Print that the sweep was interrupted, the cause, and the command that continues it; return the outcome."""
     if state.ended in ("complete", "failed"):
         advice = f"training is complete; draw the report with: {command('report', state.folder)}"
     else:
         advice = f"continue with: {command('resume', state.folder)}"
-    say(console, f"interrupted{why}; {advice}")
+    say(console, f"interrupted{cause}; {advice}")
     _update_page(state.folder)
     return Outcome(folder=state.folder, status="interrupted", exit_code=EXIT_CODE)
 
@@ -141,32 +144,33 @@ def _update_page(folder: Path) -> None:
             write_page(folder)
 
 
-def record_interruption(ledger: Ledger, state: SweepState, why: str = "stopped by a signal") -> None:
+def record_interruption(ledger: Ledger, state: SweepState, reason: str = "stopped by a signal") -> None:
     """Record an interruption, unless the sweep has an end record."""
     if state.ended is None:
-        state.apply(ledger.append("end", status="interrupted", message=why))
+        state.apply(ledger.append("end", status="interrupted", message=reason))
 
 
 def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stopped_by: Sequence[Limit] = ()) -> None:
     """Record whether the sweep is complete, failed or stopped by limits of its budget, unless that is recorded.
 
-    Signals wait until it is.
+    Signals wait until it is recorded.
     """
     if state.ended not in ("complete", "failed", STOPPED):
+        # A budget that is used up outweighs the results so far.
         status, message = _describe_end(state)
         if stopped_by:
             finished = sum(configuration.is_done for configuration in state.configurations.values())
-            used = " and ".join(limit.words for limit in stopped_by)
+            limits = " and ".join(limit.words for limit in stopped_by)
             options = "".join(limit.option for limit in stopped_by)
             status = STOPPED
-            message = f"{used} used, {finished} of {count_planned(state)} configurations done; continue with: "
+            message = f"{limits} used, {finished} of {count_planned(state)} configurations done; continue with: "
             message += f"{command('resume', state.folder)}{options}"
         with interrupts.held():
             state.apply(ledger.append("end", status=status, message=message))
 
 
 def _describe_end(state: SweepState) -> tuple[str, str]:
-    """Return the status, complete or failed, and a sentence."""
+    """Return the status, complete or failed, and a sentence on the configurations."""
     succeeded = sum(configuration.succeeded for configuration in state.configurations.values())
     pruned = sum(configuration.pruned_at is not None for configuration in state.configurations.values())
     message = f"{succeeded} of {len(state.configurations)} configurations succeeded"
@@ -178,9 +182,9 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     """Record how the sweep ended, write its report, publish it, then print the outcome and return it.
 
     The exit code is 1 if no configuration succeeded, or packs died and were given up; seeds that diverged are results.
-    A `publisher` has begun to publish it; without one, it is started here.
+    `publisher` has begun to publish the sweep; if it is None, a publisher is started here.
     """
-    # The end record first: the report reads it.
+    # Write the end record first, because the report reads it.
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
     deaths = describe_deaths(state.deaths, session.folder)

@@ -1,4 +1,4 @@
-"""Notifies an address that a sweep has ended: one JSON POST, which Slack accepts too; no failure fails the sweep."""
+"""Notify a webhook, such as Slack's, that a sweep has ended by one JSON POST; its errors never fail the sweep."""
 
 import base64
 import json
@@ -21,46 +21,46 @@ from orchestrator.text.redaction import mask_webhook
 from orchestrator.text.wording import label, three_digits
 from search_spaces.grammar.values import MASK, mask_passwords
 
-PATIENCE = 5.0  # seconds
+TIMEOUT_SECONDS = 5.0
 
 
 class Notice:
-    """Posts to `address`, which may be set once it is known; does nothing without one."""
+    """A sender of notices to the webhook at `address`; it does nothing while the address is None."""
 
     def __init__(self, address: str | None = None) -> None:
-        self.set(address)
+        self.set_address(address)
 
-    def set(self, address: str | None) -> None:
-        """Set the address."""
+    def set_address(self, address: str | None) -> None:
+        """Set the address, which a sweep file may give later than the command line."""
         self._address = address
 
     def send(self, folder: Path, status: str, message: str, console: Console) -> None:
-        """Post how the sweep has ended, by default with its recorded message; a problem is a line on the console."""
+        """Post the end of the sweep; an empty `message` means the recorded one. Prints whether that worked."""
         if self._address is None:
             return
         state = SweepState.load(folder)
         host = mask_webhook(self._address)
         if MASK in self._address:
-            problem: str | None = "only the host of the address is recorded; give it again with --notify"
+            problem: str | None = "the ledger has only its host; pass the address again with --notify"
         else:
             problem = post_fields(self._address, make_notice_fields(state, status, message or state.message or ""))
         say(console, f"warning: {host} was not notified: {problem}" if problem else f"notified {host}")
 
 
 def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str, Any]:
-    """Return the fields of the JSON; `text` is one line with all of them, which Slack shows."""
-    # Counts and the best score.
+    """Return the JSON fields; `text`, which Slack shows, has the main ones as a line."""
+    # Count members and configurations, and find the best score.
     members = Counter(member.status for member in state.members)
     done = sum(configuration.is_done for configuration in state.configurations.values())
     best = best_configuration(state)
     score = best.score if best and best.score is not None and math.isfinite(best.score) else None
 
-    # The line of text, then the same facts as fields.
+    # Write the line of text, then the same facts as fields.
     message, total = mask_passwords(message), len(state.configurations)
     text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
     text += f"; {done} of {total} configurations done, {members['failed']} seeds failed"
     if best and score is not None:
-        text += f"; first so far {label(best.number)} with score {three_digits(score)}"
+        text += f"; best so far {label(best.number)} with score {three_digits(score)}"
     return {
         "text": text,
         "sweep": state.name,
@@ -78,7 +78,7 @@ def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str
     }
 
 
-def post_fields(address: str, fields: dict[str, Any], seconds: float = PATIENCE) -> str | None:
+def post_fields(address: str, fields: dict[str, Any], seconds: float = TIMEOUT_SECONDS) -> str | None:
     """Post the fields as JSON; return the problem without the address, None if the server accepted it.
 
     Waits no longer than `seconds`, whatever the server does.
@@ -87,31 +87,35 @@ def post_fields(address: str, fields: dict[str, Any], seconds: float = PATIENCE)
     thread = threading.Thread(target=lambda: problems.append(_post(address, fields, seconds)), daemon=True)
     thread.start()
     thread.join(seconds)
-    return problems[0] if problems else f"no answer in {seconds:g} s"
+    return problems[0] if problems else f"no response within {seconds:g} s"
 
 
 def _post(address: str, fields: dict[str, Any], seconds: float) -> str | None:
+    """Post the fields with a timeout for each operation; return the problem, None if the server accepted them."""
+    # Send the user and password of the address as a header, as urllib does not read them.
     parts = urlsplit(address)
     userinfo, _, host = parts.netloc.rpartition("@")
     headers = {"Content-Type": "application/json", "User-Agent": "lengthwise"}
     if userinfo:
         headers["Authorization"] = f"Basic {base64.b64encode(unquote(userinfo).encode()).decode()}"
     url, content = urlunsplit(parts._replace(netloc=host)), json.dumps(fields).encode()
+
+    # Describe errors without their messages, which may contain the address.
     try:
         request = urllib.request.Request(url, content, headers, method="POST")
         with urllib.request.build_opener(_WithoutRedirects).open(request, timeout=seconds):
             return None
     except urllib.error.HTTPError as error:
-        return f"it answered {error.code}"
+        return f"HTTP status {error.code}"
     except OSError as error:
         reason = getattr(error, "reason", error)
         return str(getattr(reason, "strerror", None) or type(reason).__name__)
-    except Exception as error:  # of http.client, whose messages may have the address
+    except Exception as error:  # such as those of http.client
         return type(error).__name__
 
 
 class _WithoutRedirects(urllib.request.HTTPRedirectHandler):
-    """Redirects would carry the password to another server."""
+    """A handler that follows no redirect, which would carry the password to another server."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

@@ -1,4 +1,4 @@
-"""The page of a running sweep: a thread of the driver writes it anew while workers train."""
+"""Update the page of a running sweep in a thread of the driver, while workers train."""
 
 import logging
 import threading
@@ -9,7 +9,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunningPage:
-    """Keeps report.html up to date while the block runs, and imports what the report at the end needs."""
+    """A context that keeps report.html up to date, and imports the modules that the final report needs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._ended = folder, threading.Event()
@@ -25,9 +25,10 @@ class RunningPage:
         self._thread.join()
 
     def _refresh(self) -> None:
+        """Rewrite the page until the block ends; errors are logged, because the final report raises them again."""
         try:
             from orchestrator.report.files import refresh_page  # imports pandas and scipy
 
             refresh_page(self._folder, self._ended)
-        except Exception:  # the driver will meet it again at the end and explain it
-            _log.debug("the page of the running sweep is not written", exc_info=True)
+        except Exception:
+            _log.debug("the page of the running sweep was not written", exc_info=True)

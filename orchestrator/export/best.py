@@ -11,7 +11,7 @@ from search_spaces import dump_yaml, parse_sweep
 from search_spaces.grammar.problems import sections_of
 from search_spaces.grammar.values import MAX_BYTES, MAX_CHARACTERS
 
-KEPT = ("objective", "resources", "tracking")
+COPIED_SECTIONS = ("objective", "resources", "tracking")
 
 
 def best_file(state: SweepState, result: Summary) -> str:
@@ -41,7 +41,7 @@ def best_file(state: SweepState, result: Summary) -> str:
         **{key: state.spec[key] for key in ("imports",) if key in state.spec},
         **{section: _without_revision(member[section]) for section in sections_of(state.spec)},
         "seeds": list(row.seeds),
-        **{key: state.spec[key] for key in KEPT},
+        **{key: state.spec[key] for key in COPIED_SECTIONS},
     }
     text = dump_yaml(spec)
     parse_sweep(text, "the exported sweep file")

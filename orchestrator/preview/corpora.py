@@ -20,7 +20,7 @@ from trainers.errors import CorpusError
 from trainers.files.data_folders import data_folder
 from trainers.tasks.language.corpus import SPLITS, open_corpus, write_corpus
 
-LINES_PER_BATCH = 1000  # of the tokenizer
+LINES_PER_BATCH = 1000  # lines that the tokenizer gets at once
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,14 @@ def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
 
     Existing texts are unchanged. Raises UserError for an unknown text, LengthwiseError if the hub cannot be reached.
     """
+    # Build a sample of the sweep to find the texts.
     drawn = [(configuration.number, configuration.values) for configuration in draw_sample(spec, SAMPLES)]
     members = [configuration.member(spec.seeds[0]) for configuration in build_configurations(spec, drawn)]
     names = list(dict.fromkeys(name for member in members for name in member.task.corpora))
     if not names:
         yield f"{spec.name}: its task reads no text"
+
+    # Prepare each text unless a usable file exists.
     for name in names:
         try:
             corpus = open_corpus(name)
@@ -55,13 +58,14 @@ def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
 
 def prepare_corpus(name: str) -> str:
     """Prepare a text and return a line about it. Raises as `fetch_corpora`, and LengthwiseError for a full disk."""
+    # Check the name and the packages.
     path = data_folder() / f"{name}.tokens"
     if path.exists():
-        raise UserError(f"{path} exists and cannot be used; move it away first")
+        raise UserError(f"{path}: exists and cannot be read; move it to another folder first")
     if (recipe := RECIPES.get(name)) is None:
-        known, plain = ", ".join(RECIPES), path.with_suffix(".txt")
+        text_file = path.with_suffix(".txt")
         raise UserError(
-            f"corpus {name!r}: unknown; allowed: {known}, or any text as {plain}, which is read byte by byte"
+            f"corpus {name!r}: unknown; allowed: {', '.join(RECIPES)}, or a text in {text_file}, read byte by byte"
         )
     try:
         import datasets
@@ -75,25 +79,25 @@ def prepare_corpus(name: str) -> str:
             tokenizer = tokenizers.Tokenizer.from_pretrained(recipe.tokenizer)
             text = datasets.load_dataset(recipe.dataset, recipe.configuration, cache_dir=scratch)
         except Exception as error:  # the libraries raise errors of any kind
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise LengthwiseError(
-                f"corpus {name!r}: cannot be read from {recipe.dataset}: {first}; set HF_ENDPOINT to a mirror, or copy "
+                f"corpus {name!r}: cannot be read from {recipe.dataset}: {reason}; set HF_ENDPOINT to a mirror, or copy "
                 f"{path.name} from another machine into {path.parent}"
             ) from error
-        splits = {split: _tokens(tokenizer, (row["text"] for row in text[split])) for split in SPLITS}
+        splits = {split: _tokenize(tokenizer, (row["text"] for row in text[split])) for split in SPLITS}
 
     # Write the tokens.
-    words = [tokenizer.id_to_token(number) or f"<{number}>" for number in range(tokenizer.get_vocab_size())]
+    vocabulary = [tokenizer.id_to_token(number) or f"<{number}>" for number in range(tokenizer.get_vocab_size())]
     with refuse_unwritable(path, LengthwiseError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_corpus(path, words, splits, asdict(recipe))
+        write_corpus(path, vocabulary, splits, asdict(recipe))
     sizes = ", ".join(f"{len(splits[split]):,} {split}" for split in SPLITS)
-    return f"prepared {path}: {sizes} tokens of {len(words):,} kinds, SHA-256 {open_corpus(name).sha256}"
+    return f"prepared {path}: {sizes} tokens of {len(vocabulary):,} kinds, SHA-256 {open_corpus(name).sha256}"
 
 
-def _tokens(tokenizer: Any, lines: Iterable[str]) -> NDArray[np.int32]:
+def _tokenize(tokenizer: Any, lines: Iterable[str]) -> NDArray[np.int32]:
     """Return the token ids of a text, line after line, without special tokens."""
     lines, ids = iter(lines), [np.zeros(0, np.int32)]
-    while some := list(islice(lines, LINES_PER_BATCH)):
-        ids += [np.array(line.ids, np.int32) for line in tokenizer.encode_batch(some, add_special_tokens=False)]
+    while batch := list(islice(lines, LINES_PER_BATCH)):
+        ids += [np.array(line.ids, np.int32) for line in tokenizer.encode_batch(batch, add_special_tokens=False)]
     return np.concatenate(ids)

@@ -18,7 +18,7 @@ from trainers.random import Stream
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 
-ANNOTATIONS = {"ids": "position ids", "groups": "groups", "weight": "weights"}  # optional values of tokens
+ANNOTATIONS = {"ids": "position ids", "groups": "groups", "weight": "weights"}  # titles of optional values of tokens
 Example = tuple[list[str], ...]  # tokens, targets, and the values of `list_annotations`
 
 
@@ -28,52 +28,55 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
     Raises UserError for a program, SweepFileError if the configuration cannot be built.
     """
     refuse_program(spec.sections, "data")
+    # Build the first configuration.
     first = search.draw_sample(spec, 1)[0]
     built = build_configurations(spec, [(first.number, first.values)])
     check_data(spec, built)
     member, total = built[0].member(spec.seeds[0]), search.count_configurations(spec)
-    which = f"configuration 0 of {total}" if total > 1 else "its only configuration"
+
+    # Name it, with its searched values.
+    title = f"configuration 0 of {total}" if total > 1 else "its only configuration"
     if first.values:
-        which += f" ({', '.join(f'{key} {compact_value(value)}' for key, value in first.values.items())})"
+        title += f" ({', '.join(f'{key} {compact_value(value)}' for key, value in first.values.items())})"
     return [
-        f"{spec.name}: task {member.task.name}, {which}, seed {member.seed}",
+        f"{spec.name}: task {member.task.name}, {title}, seed {member.seed}",
         f"trained on lengths {spans(member.task.trained_lengths)}, "
         f"evaluated at {describe_evaluated(list_measurements(member))}",
         "",
-        *example_lines(read_examples(member, count), list_annotations(member)),
+        *format_examples(read_examples(member, count), list_annotations(member)),
     ]
 
 
 def read_examples(member: MemberConfig, count: int) -> list[Example]:
-    """Return the first `count` training inputs with their targets and annotations; only one if all are equal."""
-    shown: list[Example] = []
+    """Return the first `count` training inputs with their targets and annotations; a single one if all are equal."""
+    examples: list[Example] = []
     rows = member.training.batch_size
     for step in range(1, -(-count // rows) + 1):
-        inputs = ((batch, row) for batch in _batches(member, step) for row in range(batch.tokens.shape[1]))
-        shown += [_format_example(member.task, *pair) for pair in itertools.islice(inputs, count - len(shown))]
-    return shown[:1] if all(example == shown[0] for example in shown) else shown
+        inputs = ((batch, row) for batch in _draw_batches(member, step) for row in range(batch.tokens.shape[1]))
+        examples += [_format_example(member.task, *pair) for pair in itertools.islice(inputs, count - len(examples))]
+    return examples[:1] if all(example == examples[0] for example in examples) else examples
 
 
 def list_annotations(member: MemberConfig) -> list[str]:
     """Return the names of the values that training tokens have in addition to targets."""
-    batch = _batches(member, 1)[0]
-    return [words for name, words in ANNOTATIONS.items() if getattr(batch, name) is not None]
+    batch = _draw_batches(member, 1)[0]
+    return [title for name, title in ANNOTATIONS.items() if getattr(batch, name) is not None]
 
 
-def example_lines(shown: Sequence[Example], named: Sequence[str] = ()) -> list[str]:
-    """Return lines of tokens above their targets and the `named` values, in columns if all have equal numbers of words.
+def format_examples(examples: Sequence[Example], annotations: Sequence[str] = ()) -> list[str]:
+    """Return lines of tokens above their targets and annotations, in columns if all have equal numbers of words.
 
-    Single characters have no blanks between them.
+    Single characters are not separated by blanks.
     """
-    below = " and ".join(", ".join(["their targets", *named]).rsplit(", ", 1))
-    lines = [f"the first training inputs, above {below}:", ""] if shown else []
-    for rows in shown:
-        blank, widths = " ", [0] * max(map(len, rows))
+    rows_below = " and ".join(", ".join(["their targets", *annotations]).rsplit(", ", 1))
+    lines = [f"the first training inputs, above {rows_below}:", ""] if examples else []
+    for rows in examples:
+        separator, widths = " ", [0] * max(map(len, rows))
         if len({len(words) for words in rows}) == 1:
             widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
             has_several = any(" " in word for words in rows for word in words)
-            blank = "  " if has_several else "" if max(widths) == 1 else " "
-        lines += [blank.join(map(str.ljust, words, widths)).rstrip() for words in rows] + [""]
+            separator = "  " if has_several else "" if max(widths) == 1 else " "
+        lines += [separator.join(map(str.ljust, words, widths)).rstrip() for words in rows] + [""]
     return lines
 
 
@@ -85,6 +88,7 @@ def _format_example(task: Task, batch: Batch, row: int) -> Example:
     return tokens, targets, *([f"{number:g}" for number in numbers] for numbers in rows)
 
 
-def _batches(member: MemberConfig, step: int) -> Sequence[Batch]:
+def _draw_batches(member: MemberConfig, step: int) -> Sequence[Batch]:
+    """Return the training batches of a step, those that a sweep with this member draws."""
     stream = Stream(torch.tensor([member.seed]), "data", torch.tensor(step))
     return member.task.training_batches(stream, member.training.batch_size)

@@ -30,14 +30,14 @@ from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.training.cost import Cost, calibrate
 
-START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its workers, and the report at the end
-MEASURED = 8  # structures, the most expensive ones; the time of others follows from their operations
-LARGEST_STEP = 1e12  # operations; larger steps, of a minute on one core, are not measured
-MEMORY_SHARE = 0.5  # of the free memory; steps that need more are not measured
+START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # start of Ray and workers, and the report at the end
+MAX_MEASURED = 8  # structures, the most expensive ones; the time of others follows from their operations
+MAX_STEP_OPERATIONS = 1e12  # a minute on one core; larger steps are not measured
+MAX_MEMORY_SHARE = 0.5  # of the free memory; steps that need more are not measured
 
 Row = tuple[str, str]
 Uses = Mapping[str, float | None]
-"""The use of each limit of `budget`; None if unknown."""
+"""The planned use of each limit of `budget`; None if unknown."""
 
 
 class Forecast(NamedTuple):
@@ -54,32 +54,37 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
     guard are not counted, and a test may keep fewer configurations than counted. Raises SweepFileError with every
     problem of the sweep file, UserError for too many workers.
     """
+    # Count configurations, seeds and rounds.
     configurations = build_first_generation(spec)
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
     rounds, later = plan_rounds(spec, len(distinct)), search.count_configurations(spec) - len(configurations)
-    scheduler, why = choose_scheduler(spec, (configuration.member(spec.seeds[0]) for configuration in configurations))
+    scheduler, reason = choose_scheduler(
+        spec, (configuration.member(spec.seeds[0]) for configuration in configurations)
+    )
     rows = [
         ("configurations", f"{len(distinct)}{f' (and {later} more, drawn when scores are known)' if later else ''}"),
         ("seeds", str(len(spec.seeds))),
         *_describe_rounds(spec, rounds),
     ]
+
+    # Collect the warnings that need no measurement.
     warnings = []
     if repeated := len(configurations) - len(distinct):
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
     warnings += list_trainer_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in distinct])
     warnings += warn_of_few_seeds(spec)
 
-    # The cost of members: by structure, or for a program by its first report.
+    # Estimate the cost of members: by structure, or for a program by its first report.
     if spec.program:
-        more, uses = _forecast_program(spec, distinct, rounds, workers, scheduler, measured=measured)
+        cost_rows, uses = _forecast_program(spec, distinct, rounds, workers, scheduler, measured=measured)
     else:
-        more, uses = _forecast_engine(spec, configurations, distinct, rounds, workers, scheduler)
+        cost_rows, uses = _forecast_engine(spec, configurations, distinct, rounds, workers, scheduler)
     for name, limit in spec.budget.model_dump().items():
-        used = uses.get(name)
-        if limit is not None and used is not None and used > limit:
-            warnings.append(f"budget.{name}: {limit:g} is not enough; planned: {used:.3g}")
+        use = uses.get(name)
+        if limit is not None and use is not None and use > limit:
+            warnings.append(f"budget.{name}: {limit:g} is not enough; planned: {use:.3g}")
     warnings += [f"`run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems]
-    return Forecast([*rows, *more, ("scheduler", f"{scheduler}: {why}")], warnings)
+    return Forecast([*rows, *cost_rows, ("scheduler", f"{scheduler}: {reason}")], warnings)
 
 
 def _forecast_engine(
@@ -91,8 +96,9 @@ def _forecast_engine(
     scheduler: str,
 ) -> tuple[list[Row], Uses]:
     """Return rows on packs, memory and time of a sweep of the engine, and the use of its budget."""
-    here = find_cluster(spec, workers)
-    packer = Packer(spec, here)
+    # Pack the members of each round, and measure a step of each structure.
+    cluster = find_cluster(spec, workers)
+    packer = Packer(spec, cluster)
     packs_of_rounds = [
         packer([(configuration, planned.seeds) for configuration in distinct[: planned.configurations]])
         for planned in rounds
@@ -103,43 +109,48 @@ def _forecast_engine(
     costs = {key: estimate_cost(member) for key, member in examples.items()}
     step_seconds = _measure_steps(packs, examples, costs)
 
-    # The member-steps of packs by round; later generations of a search are assumed to cost as much as the first.
+    # Count the member-steps of packs by round; later generations of a search are assumed to cost as much as the first.
     growth = search.count_configurations(spec) / len(configurations)
     member_steps = [
         [(pack.structural_key, planned.share * pack.steps * len(pack.members)) for pack in packs_of_round]
         for planned, packs_of_round in zip(rounds, packs_of_rounds, strict=True)
     ]
-    total_steps = growth * sum(steps for of_round in member_steps for _, steps in of_round)
-    most = "at most " if any(member.training.stop is not None for member in examples.values()) else ""
+    total_steps = growth * sum(steps for round_steps in member_steps for _, steps in round_steps)
+    bound = "at most " if any(member.training.stop is not None for member in examples.values()) else ""
     uses: dict[str, float | None] = {"member_steps": round(total_steps)}
 
-    # The time: packs of a round run in parallel, rounds one after the other.
+    # Estimate the time: packs of a round run in parallel, rounds one after the other.
     gpus, time = spec.resources.gpus, "not measured: a step is too large for this machine"
     if step_seconds:
-        seconds = [[step_seconds[key] * steps for key, steps in of_round] for of_round in member_steps]
+        seconds = [[step_seconds[key] * steps for key, steps in round_steps] for round_steps in member_steps]
         total = START_SECONDS[scheduler] + growth * sum(
-            compute_makespan(of_round, here.workers) for of_round in seconds
+            compute_makespan(round_seconds, cluster.workers) for round_seconds in seconds
         )
         uses |= {"hours": total / 3600, "gpu_hours": growth * sum(map(sum, seconds)) * gpus / 3600}
         note = ", measured on a CPU core of this machine; the GPU is not measured" if gpus else ""
-        time = f"{most}about {duration(total)} with {counted(here.workers, 'pack')} at once{note}"
+        time = f"{bound}about {duration(total)} with {counted(cluster.workers, 'pack')} at once{note}"
+
+    # Write the rows.
     sizes = sorted(Counter(len(pack.members) for pack in packs).items(), reverse=True)
-    sized = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
+    pack_sizes = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
     parameters = ", ".join(f"{number:,}" for number in sorted({cost.parameters for cost in costs.values()}))
     memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
     weights, keep = count_weights_bytes(spec, configurations), spec.resources.keep_weights
     is_kept = keep is True or (keep == "auto" and weights <= SMALL_WEIGHTS)
     rows = [
-        ("packs", f"{sized} ({counted(len(examples), 'structure')})"),
+        ("packs", f"{pack_sizes} ({counted(len(examples), 'structure')})"),
         ("steps", spans(sorted({pack.steps for pack in packs}))),
         (
             "evaluated at",
             "; ".join(dict.fromkeys(describe_evaluated(list_measurements(member)) for member in examples.values())),
         ),
         ("parameters", f"{parameters} per member"),
-        ("memory", f"about {_mebibytes(memory)} for the largest pack"),
-        ("weights", f"{_mebibytes(weights)} will be kept" if is_kept else f"{_mebibytes(weights)}, not kept"),
-        ("member-steps", f"{most}{total_steps:,.0f}"),
+        ("memory", f"about {_format_mebibytes(memory)} for the largest pack"),
+        (
+            "weights",
+            f"{_format_mebibytes(weights)} will be kept" if is_kept else f"{_format_mebibytes(weights)}, not kept",
+        ),
+        ("member-steps", f"{bound}{total_steps:,.0f}"),
         *([("one step", _describe_steps(step_seconds))] if step_seconds else []),
         ("time", time),
     ]
@@ -156,6 +167,7 @@ def _forecast_program(
     measured: bool,
 ) -> tuple[list[Row], Uses]:
     """Return rows on steps, reports and time of a sweep of a program, and the use of its budget."""
+    # Count the members, and those that run at once.
     resources = spec.resources
     example = distinct[0].member(spec.seeds[0])
     at_once = (
@@ -163,17 +175,17 @@ def _forecast_program(
     )
     members = search.count_configurations(spec) / len(distinct) * sum(part.members * part.share for part in rounds)
 
-    # The time of a member: measured, or from the sweep file.
-    minutes, how = example.program.member_minutes, "by program.member_minutes"
+    # Take the minutes of a member from a measurement or from the sweep file.
+    minutes, source = example.program.member_minutes, "by program.member_minutes"
     if measured:
         step, seconds = run_to_first_report(spec, distinct[0])
-        minutes, how = seconds / 60 * example.steps / step, f"one member was run to step {step}, its start included"
-    time = "not measured: give program.member_minutes, or --measure"
+        minutes, source = seconds / 60 * example.steps / step, f"measured on a member up to step {step}, start included"
+    time = "unknown; give program.member_minutes, or --measure"
     uses: dict[str, float | None] = {"member_steps": round(members * example.steps)}
     if minutes is not None:
         hours = members * minutes / 60
         uses |= {"hours": hours / at_once, "gpu_hours": hours * resources.gpus}
-        time = f"about {duration(3600 * hours / at_once)} with {counted(at_once, 'member')} at once ({how})"
+        time = f"about {duration(3600 * hours / at_once)} with {counted(at_once, 'member')} at once ({source})"
     rows = [
         ("program", example.program.description),
         ("steps", spans(sorted({configuration.member(spec.seeds[0]).steps for configuration in distinct}))),
@@ -189,28 +201,35 @@ def _measure_steps(
 ) -> dict[str, float] | None:
     """Return the seconds per step and member of each structure, evaluations included.
 
-    The MEASURED most expensive structures are measured, others are scaled by their operations. None if a step is too
+    The MAX_MEASURED most expensive structures are measured, others are scaled by their operations. None if a step is too
     large for this machine.
     """
+    # Choose the structures with most operations.
     sizes = dict[str, int]()
     for pack in packs:
         sizes.setdefault(pack.structural_key, len(pack.members))
-    work = {
+    operations = {
         key: costs[key].flops_per_step * count_equivalent_steps(member) / member.training.steps
         for key, member in examples.items()
     }
-    measured = sorted(sizes, key=lambda key: -work[key] * sizes[key] * examples[key].training.steps)[:MEASURED]
-    free = MEMORY_SHARE * psutil.virtual_memory().available
+    measured = sorted(sizes, key=lambda key: -operations[key] * sizes[key] * examples[key].training.steps)[
+        :MAX_MEASURED
+    ]
+
+    # Measure nothing if a step of them is too large.
+    free_bytes = MAX_MEMORY_SHARE * psutil.virtual_memory().available
     for key in measured:
         cost = costs[key]
-        if cost.flops_per_step * sizes[key] > LARGEST_STEP or cost.bytes_per_member * sizes[key] > free:
+        if cost.flops_per_step * sizes[key] > MAX_STEP_OPERATIONS or cost.bytes_per_member * sizes[key] > free_bytes:
             return None
+
+    # Measure them, and scale the others by their operations.
     seconds = dict[str, float]()
     for key in measured:
         count = min(sizes[key], LARGEST_PACK_CPU)
         seconds[key] = calibrate(examples[key], count, seconds=0.25) / count
-    per_operation = sum(seconds.values()) / sum(work[key] for key in measured)
-    return {key: seconds.get(key, per_operation * work[key]) for key in sizes}
+    per_operation = sum(seconds.values()) / sum(operations[key] for key in measured)
+    return {key: seconds.get(key, per_operation * operations[key]) for key in sizes}
 
 
 def _describe_steps(seconds: Mapping[str, float]) -> str:
@@ -247,5 +266,6 @@ def find_cluster(spec: SweepSpec, workers: int | None) -> Cluster:
     return local.describe_machine(spec.resources.cpus, workers, spec.resources.workers)
 
 
-def _mebibytes(count: float) -> str:
+def _format_mebibytes(count: float) -> str:
+    """Return a number of bytes as text."""
     return f"{count / 2**20:,.3g} MiB"

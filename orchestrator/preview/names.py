@@ -38,13 +38,13 @@ KINDS = (*registry.KINDS, *SECTIONS, "space")
 
 
 def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
-    """Return lines on each name of a kind, of ALL kinds, or on a section: its summary, then its fields.
+    """Return the lines of `lengthwise list KIND`: for each name of the kind, or part of a section, summary and fields.
 
-    For EXAMPLES: name, path and description of each shipped sweep file. Without a kind: a line for everything that
-    `lengthwise list` can list. Names of the modules `imports` are included. Raises UserError for an unknown kind,
+    EXAMPLES gives name, path and description of each shipped sweep file, ALL all kinds, and None a line for each kind
+    that can be listed. Names of the modules `imports` are included. Raises UserError for an unknown kind,
     OwnCodeError for a module that cannot be imported.
     """
-    # Examples, or an unknown kind.
+    # List the examples, or refuse an unknown kind.
     if kind == EXAMPLES:
         return [line for name, path in shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))]
     if kind is not None and kind not in (allowed := (*KINDS, ALL, "sweeps", EXAMPLES)):
@@ -54,19 +54,19 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     for module in imports:
         load_module(find_module(module, [Path.cwd()]))
 
-    # Without a kind: what can be listed.
+    # Without a kind, list the commands that list something.
     if kind is None:
         names = [(f"lengthwise list {name}", first_few(sorted(registry.classes(name)))) for name in registry.KINDS]
         rows = [("lengthwise list sweeps", "the sweeps of the storage folder")]
         rows += [(f"lengthwise list {EXAMPLES}", "the sweep files that come with lengthwise"), *names]
         rows += [(f"lengthwise list {section}", f"the keys of {section}") for section in SECTIONS]
         rows += [("lengthwise list space", "the domains of searched keys")]
-        return align_rows([*rows, (f"lengthwise list {ALL}", "all of these but sweeps and examples")]).splitlines()
+        return align_rows([*rows, (f"lengthwise list {ALL}", "all of these except sweeps and examples")]).splitlines()
 
-    # The names of a kind with their fields.
+    # List the names of a kind with their fields.
     lines = []
     for listed in KINDS if kind == ALL else [kind]:
-        for title, described in _describe(listed):
+        for title, described in _list_descriptions(listed):
             lines.append(f"{title}: {described.summary}")
             lines += [f"    {field}: {text}" for field, text in described.fields.items()]
             if described.metrics:
@@ -75,7 +75,7 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     return lines
 
 
-def _describe(kind: str) -> list[tuple[str, Description]]:
+def _list_descriptions(kind: str) -> list[tuple[str, Description]]:
     """Return (title, description) for each name of a kind or each part of a section."""
     if kind == "space":
         forms = {name: f"{', '.join([name, *domain.options, 'when'])}" for name, domain in DOMAINS.items()}
@@ -94,17 +94,17 @@ def _describe_model(model: type[BaseModel]) -> Description:
     texts = {}
     for key, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        shown = "required" if field.is_required() else f"default {as_yaml(default)}"
+        requirement = "required" if field.is_required() else f"default {as_yaml(default)}"
         notes = [
-            *_choices(field.annotation),
-            *([shown] if default != "" and not isinstance(default, BaseModel) else []),
+            *_list_choices(field.annotation),
+            *([requirement] if default != "" and not isinstance(default, BaseModel) else []),
         ]
         texts[key] = f"{field.description} ({'; '.join(notes)})" if notes else str(field.description)
     summary = (model.__doc__ or "").strip().partition("\n")[0]
     return Description(model.__name__, summary, texts, {})
 
 
-def _choices(annotation: Any) -> list[str]:
+def _list_choices(annotation: Any) -> list[str]:
     """Return the choices of a key as a text in a list; empty without choices."""
     options = [annotation, *get_args(annotation)]
     literal = next((option for option in options if get_origin(option) is Literal), None)

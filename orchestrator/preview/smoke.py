@@ -28,38 +28,41 @@ from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress
 
-MOST_SEEDS = 2  # of a structure
+MAX_SEEDS = 2  # tried seeds of each structure
 
 
 class SmokeFailed(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
     """A structure of a sweep cannot be trained or evaluated; the message ends with lines of code, or of a log."""
 
 
-def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
-    """Return the lines of `validate` for a valid sweep: warnings, then what was tried, with `smoked` also by `smoke`.
+def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
+    """Return the lines of `validate` for a valid sweep: warnings, then a summary; `with_smoke` also tries it (`smoke`).
 
     Raises SweepFileError with every problem, and what `smoke` raises.
     """
-    tried = "; the program was not started (--smoke starts it)" if spec.program else ""
-    if smoked and spec.program:  # one member is enough, because all run the same program
+    # Try the sweep.
+    trial = "; the program was not started (--smoke starts it)" if spec.program else ""
+    if with_smoke and spec.program:  # one member is enough, because all run the same program
         (first,) = build_configurations(spec, [(0, build_drawn(spec)[0].values)])
         step, seconds = run_to_first_report(spec, first)
-        tried = f"; 1 program run to the first report (step {step} after {duration(seconds)})"
-    elif smoked:
-        tried = f"; {counted(smoke(spec), 'structure')} trained for a step and evaluated"
+        trial = f"; 1 program run to the first report (step {step} after {duration(seconds)})"
+    elif with_smoke:
+        trial = f"; {counted(smoke(spec), 'structure')} trained for a step and evaluated"
+
+    # Build a sample, and report its warnings.
     sample = build_sample(spec)
     evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
     return [
         *(f"warning: {warning}" for warning in sample.warnings),
         *(f"note: `run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems),
-        f"good; built {counted(sample.built, 'configuration')}{tried}{evaluated}",
+        f"good; built {counted(sample.built, 'configuration')}{trial}{evaluated}",
     ]
 
 
 def smoke(spec: SweepSpec) -> int:
     """Train each structure for one step and evaluate it once, uncompiled; return the number of structures.
 
-    Each has up to MOST_SEEDS seeds. The structures are those of every grid point and of the draws that `validate`
+    Each is tried with up to MAX_SEEDS seeds. The structures are those of every grid point and of the draws that `validate`
     builds. Raises SweepFileError for a sweep that cannot be built, SmokeFailed for the first structure that fails.
     """
     structures = set[str]()
@@ -69,19 +72,21 @@ def smoke(spec: SweepSpec) -> int:
         if first.structural_key not in structures:
             structures.add(first.structural_key)
             sections = {**first.to_dict(), "training": {**first.to_dict()["training"], "compile": False}}
-            members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in spec.seeds[:MOST_SEEDS]]
-            _try(members, label(configuration.number), files)
+            members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in spec.seeds[:MAX_SEEDS]]
+            _try_structure(members, label(configuration.number), files)
     return len(structures)
 
 
-def _try(members: list[MemberConfig], name: str, files: frozenset[str]) -> None:
+def _try_structure(members: list[MemberConfig], name: str, files: frozenset[str]) -> None:
+    """Train members of a structure for a step and evaluate them; raise SmokeFailed if that is impossible."""
     import torch
 
     from trainers.evaluation.evaluate import evaluate
     from trainers.packs.pack import Pack, State
     from trainers.training.step import step_once
 
-    with _raising_smoke_failed(f"{name} cannot be begun", files):
+    # Each stage has its name in the message.
+    with _raising_smoke_failed(f"{name} cannot be initialised", files):
         pack = Pack(members, torch.device("cpu"))
         state = State.initial(pack)
     with _raising_smoke_failed(f"{name} cannot take a training step", files):
@@ -100,10 +105,11 @@ def _raising_smoke_failed(configuration: str, files: frozenset[str]) -> Iterator
     except LengthwiseError:
         raise
     except (Exception, SystemExit) as error:
+        # Show the user's frames, or without any all except that of this function.
         frames = traceback.extract_tb(error.__traceback__)
-        shown: list[Any] = [frame for frame in frames if frame.filename in files] or list(frames)[1:]
-        text = describe_exception(error, [(frame.filename, frame.lineno) for frame in shown])
-        lines = "".join(traceback.format_list(shown)).rstrip()
+        shown_frames: list[Any] = [frame for frame in frames if frame.filename in files] or list(frames)[1:]
+        text = describe_exception(error, [(frame.filename, frame.lineno) for frame in shown_frames])
+        lines = "".join(traceback.format_list(shown_frames)).rstrip()
         raise SmokeFailed(f"configuration {configuration}: {text}\n{lines}") from error
 
 
@@ -130,6 +136,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
     trainer, member = trainer_of(spec.sections), configuration.member(spec.seeds[0])
     with TemporaryDirectory(prefix="lengthwise-") as temporary:
         folder = Path(temporary)
+
         # Copy the files that the sweep keeps.
         sources = [*import_for(spec), *trainer.sources([member], spec.folder)]
         modules = [source.recorded() for source in sources]

@@ -99,7 +99,7 @@ def extend_sweep(
             state, seeds=seeds, configurations=configurations, top=top, only=only, overrides=overrides
         )
         spec = planned.spec
-        session.notice.set(spec.notify)
+        session.notice.set_address(spec.notify)
         find_missing_resources(spec).raise_any()
         code = import_code_to_resume(state, console, accept_change=accept_code_change)
         of_known, added = planned.seeds, planned.added.seeds

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.addresses import address_of
-from orchestrator.claims.registration import KEPT, register
+from orchestrator.claims.registration import CLAIMS_COPY, register
 from orchestrator.code.code_record import CodeRecord, begin_reading, record_code, recorded_folders
 from orchestrator.code.own_code import import_for
 from orchestrator.code.provenance import provenance
@@ -116,7 +116,7 @@ def run_sweep(
         state = session.read_state()
         write_spec(spec.resolved(), folder)
         if registered:
-            write_atomic(folder / KEPT, [registered[1]])
+            write_atomic(folder / CLAIMS_COPY, [registered[1]])
             session.say(f"{counted(len(registered[0]), 'claim')} registered")
         code.write_copies(folder)
         session.say(f"sweep {spec.name} in {folder.resolve()}: {describe_size(spec)}")
@@ -170,7 +170,7 @@ def resume_sweep(
             if differing := list_differing_settings(spec, settings):
                 session.say(f"note: {', '.join(differing)}: as in this command and its file, not as in {SPEC_FILE}")
             spec = copy_settings(spec, settings)
-        session.notice.set(spec.notify)
+        session.notice.set_address(spec.notify)
         find_missing_resources(settings or spec).raise_any()
 
         # What is finished needs neither today's code nor a record of the resumption.

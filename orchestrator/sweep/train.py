@@ -97,7 +97,7 @@ def train_missing(
                 if late := copy_at_start(session.ledger):
                     session.say(f"warning: {late}")
                 page = RunningPage(session.folder) if name != "inline" else nullcontext()
-                with page, display.progress.showing(), session.interruption_recorded(state):
+                with page, display.progress.showing(), session.recording_interruption(state):
                     scheduler.run(driver)
                     driver.remove_stop_file()
                     limits = () if is_finished(spec, state) else driver.stopped_by

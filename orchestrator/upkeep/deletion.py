@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from orchestrator.addresses import address_of
-from orchestrator.claims.registration import KEPT
+from orchestrator.claims.registration import CLAIMS_COPY
 from orchestrator.code.code_record import CODE_FOLDER
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.interface.trainer import MEMBERS_FOLDER
@@ -33,7 +33,7 @@ from orchestrator.storage import ObjectStore
 from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.upkeep.listing import format_size
 
-_DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, KEPT, *TABLES, *OUTDATED)
+_DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, CLAIMS_COPY, *TABLES, *OUTDATED)
 _OF_ADDRESSES = (LEDGERS, DRIVERS, NUMBER_FILE)
 _WHOLE = {
     *FILES,

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.claims.questions import ask
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import by_seed, read_arms
+from orchestrator.claims.values import read_arms, reduce_configurations
 from orchestrator.claims.verdicts import Judgement
 from orchestrator.errors import UserError
 from tests.orchestrator.claims.conftest import NONE, PRE, Put, claim, is_pre
@@ -66,7 +66,7 @@ def test_seeds_that_only_some_configurations_of_an_arm_have_are_left_out(put: Pu
     curves = members.curves[(members.curves["config_id"] != first) | (members.curves["seed"] < 4)]
     arms = read_arms(asked.claim, SweepCurves(members.folder, state, curves, {}))
     assert (arms["pre"].seeds, arms["none"].seeds) == (4, 9)
-    assert by_seed(arms["pre"].values).tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3])
+    assert reduce_configurations(arms["pre"].values).tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3])
     assert ask(asked.claim, members, list(arms.values()), learned_only=False).n == 4
 
 
@@ -85,7 +85,7 @@ def test_configurations_that_are_no_pairs_are_refused(put: Put) -> None:
     }
     with pytest.raises(UserError, match=r"claim pre_norm: the configurations of pre and none cannot be paired"):
         put(lambda *_: 0.1, claim(arms=by_rate))
-    with pytest.raises(UserError, match="configurations of pre differ only in the arms' own keys"):
+    with pytest.raises(UserError, match="configurations of pre differ only in the keys that define arms"):
         put(lambda *_: 0.1, claim(arms={"pre": {"configurations": "all"}, "none": one_rate}))
 
 
@@ -100,7 +100,7 @@ def test_the_best_configuration_and_average_are_chosen_at_the_selection_lengths(
     arms = {"pre": {"where": {"model.norm": "pre"}, "average": ["raw", "ema"]}, "none": NONE}
     found = put(value, claim(arms=arms))["pre_norm"]
     (chosen,) = found.arms["pre"].config_ids
-    assert found.sweep.setting(chosen, "training.learning_rate") == 0.003
+    assert found.sweep.read_setting(chosen, "training.learning_rate") == 0.003
     assert found.arms["pre"].average == "ema"
     assert values_of(found, "pre") == [1.0 + (1.0 + elsewhere) * 1.5] * 9
     groups = found.sweep.groups
@@ -115,8 +115,8 @@ def test_a_configuration_that_failed_as_a_whole_is_never_the_best(put: Put, monk
     objective = members.objective.model_copy(update={"failed_seeds": "fail"})
     monkeypatch.setattr(members, "objective", objective)
     for names in (both := members.find_configurations({"model.norm": "pre"})), both[::-1]:
-        chosen = members.best_configuration(names, "raw")
-        assert members.setting(chosen, "training.learning_rate") != 0.001
+        chosen = members.choose_configuration(names, "raw")
+        assert members.read_setting(chosen, "training.learning_rate") != 0.001
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_configuration_and_average_are_the_best_by_the_objective(put: Put, monke
     found = members.objective.model_copy(update={"failed_seeds": policy, "reduce": reduce})
     monkeypatch.setattr(members, "objective", found)
     names = members.find_configurations({"model.norm": "pre"})
-    others = [name for name in names if members.setting(name, "training.learning_rate") != 0.003]
-    assert members.best_average(["raw", "ema"], others) == chosen
-    assert members.setting(members.best_configuration(names, "raw"), "training.learning_rate") != 0.003
+    others = [name for name in names if members.read_setting(name, "training.learning_rate") != 0.003]
+    assert members.choose_average(["raw", "ema"], others) == chosen
+    assert members.read_setting(members.choose_configuration(names, "raw"), "training.learning_rate") != 0.003
 
 
 @pytest.mark.parametrize(("evaluation", "expected"), [("last", 0.9), ("best", 0.2)])

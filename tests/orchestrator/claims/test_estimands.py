@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.claims.registration import deciding_values
+from orchestrator.claims.registration import read_deciding_values
 from orchestrator.errors import UserError
 from orchestrator.statistics.intervals import mean
 from search_spaces.grammar.claims import Claim
@@ -102,5 +102,5 @@ def test_new_keys_leave_the_digest_of_older_claims_alone() -> None:
     known = {"id", "says", "sweep", "question", "arms", "compare", "expect", "bound", "negligible", "within", "around"}
     known |= {"success", "key", "hold_others", "category", "metric", "average", "lengths", "reduce", "evaluation"}
     known |= {"learned", "control"}
-    assert set(deciding_values(Claim.model_validate(claim(note="Of two norms.")))) == known
-    assert set(deciding_values(Claim.model_validate(claim(statistic="mean")))) == known | {"statistic"}
+    assert set(read_deciding_values(Claim.model_validate(claim(note="Of two norms.")))) == known
+    assert set(read_deciding_values(Claim.model_validate(claim(statistic="mean")))) == known | {"statistic"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.claims.packed import pack_sweep, packed_path, read_packed
+from orchestrator.claims.packed import locate_packed, read_packed, write_packed
 from orchestrator.claims.verb import judge_claims
 from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.errors import DamagedCurves
@@ -62,7 +62,7 @@ def test_packing_again_gives_the_same_bytes(packed_claims: tuple[ClaimsFile, Pat
     members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
     claims = [one for one in file.claims if one.sweep == members.name]
     for name in ("first", "second"):
-        pack_sweep(members, claims, tmp_path / name)
+        write_packed(members, claims, tmp_path / name)
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
 
 
@@ -71,14 +71,14 @@ def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_pat
     file, storage = packed_claims
     members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
     path = tmp_path / "sweep.tar.xz"
-    pack_sweep(members, [one for one in file.claims if one.sweep == members.name], path)
+    write_packed(members, [one for one in file.claims if one.sweep == members.name], path)
     content = path.read_bytes()
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
     tarfile.open(tmp_path / "empty.tar.xz", "w:xz").close()
     empty = (tmp_path / "empty.tar.xz").read_bytes()
     path.write_bytes({"cut": content[:middle], "flipped": flipped, "empty": empty, "not an archive": b"none"}[damage])
-    with pytest.raises(DamagedCurves, match=re.escape(f"{path}: not a packed sweep")):
+    with pytest.raises(DamagedCurves, match=re.escape(f"{path}: damaged")):
         read_packed(path)
 
 
@@ -93,5 +93,7 @@ def test_a_committed_page_is_drawn_again_from_the_clone(
     drawn = tmp_path / page.name
     list(judge_claims(claims, tmp_path, drawn))
     assert drawn.read_text() == page.read_text()
-    packed = [path for name in load_claims(claims).sweeps if (path := packed_path(load_claims(claims), name)).exists()]
+    packed = [
+        path for name in load_claims(claims).sweeps if (path := locate_packed(load_claims(claims), name)).exists()
+    ]
     assert packed and all(path.stat().st_size <= 300_000 for path in packed)

@@ -175,7 +175,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_trained_or_
     notes = claims_file.with_name("notes.md")
     notes.write_text("mine")
     code, out, err = says(*ask, notes)
-    assert code == 2 and "was not written by lengthwise" in err and not out and notes.read_text() == "mine"
+    assert code == 2 and "lengthwise did not write it" in err and not out and notes.read_text() == "mine"
     write_claims(claims_file, CLAIMS, closing="![sums](drawn/sums.png)")
     code, out, err = says(*ask, claims_file.parent / "page.md")
     assert code == 2 and err.strip().endswith("closing: the picture drawn/sums.png does not exist") and not out, out

@@ -12,8 +12,8 @@ import yaml
 from rich.console import Console
 
 from orchestrator.claims import verb
-from orchestrator.claims.packed import packed_path, read_packed
-from orchestrator.claims.registration import changes_since, deciding_values, describe_registration
+from orchestrator.claims.packed import locate_packed, read_packed
+from orchestrator.claims.registration import describe_registration, list_changes, read_deciding_values
 from orchestrator.code.code_record import digest
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.state.state import SweepState
@@ -98,7 +98,10 @@ def test_a_claim_keeps_the_digest_that_ledgers_have_of_it() -> None:
     full = Claim.model_validate(
         claim(question="share", success={"least": 0.9}, compare=["pre"], lengths=[8], bound=0.4)
     )
-    assert digest(deciding_values(bare)) == "24a888d73cfe319d" and digest(deciding_values(full)) == "ad282d120859165e"
+    assert (
+        digest(read_deciding_values(bare)) == "24a888d73cfe319d"
+        and digest(read_deciding_values(full)) == "ad282d120859165e"
+    )
 
 
 def test_a_sweep_without_claims_has_none_registered(tiny: Path, run_inline: Callable[..., Path]) -> None:
@@ -211,16 +214,16 @@ def test_a_sweep_that_was_never_run_and_has_no_file_is_named(tiny: Path) -> None
 def test_a_sweep_that_was_extended_is_still_that_of_its_file(tiny: Path, run_inline: Callable[..., Path]) -> None:
     folder, file = run_inline(tiny), tiny.with_name("claims.yaml")
     assert extend_sweep(folder, Console(file=io.StringIO()), seeds="3").exit_code == 0
-    assert changes_since(SweepState.load(folder), load_claims(file)) == []
+    assert list_changes(SweepState.load(folder), load_claims(file)) == []
     text = page_of(file, folder.parent)
     assert "extended since" in text
     tiny.write_text(TINY.replace("seeds: 2", "seeds: 4"))
-    assert changes_since(SweepState.load(folder), load_claims(file)) == [("seeds", [0, 1, 2], [0, 1, 2, 3])]
+    assert list_changes(SweepState.load(folder), load_claims(file)) == [("seeds", [0, 1, 2], [0, 1, 2, 3])]
 
 
 def test_a_claim_about_seeds_that_a_page_had_shown_was_known_before() -> None:
     file = load_claims(Path(__file__).parents[3] / "search_spaces" / "threshold_attention" / "claims.yaml")
-    members = read_packed(packed_path(file, "lstm_control_cpu"))
+    members = read_packed(locate_packed(file, "lstm_control_cpu"))
     (asked,) = [one for one in file.claims if one.id == "lstm"]
     assert describe_registration(asked, members.state, members.registered).startswith("registered before")
     known = describe_registration(asked, members.state, members.registered, seen=5)

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from orchestrator.claims.askings import changed_keys
+from orchestrator.claims.askings import list_changed_keys
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.questions import Answer, ask, mean_answer
+from orchestrator.claims.questions import Answer, answer_mean, ask
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues
 from orchestrator.claims.verdicts import judge, read_sweeps, read_verdict, settle
@@ -27,7 +27,7 @@ def a_page(claims: Sequence[dict[str, object]]) -> ClaimsFile:
 
 
 def answered(asked: Claim, values: np.ndarray, reason: str = "") -> Judgement:
-    return Judgement(claim=asked, verdict="not tested", reason=reason, answer=mean_answer(values))
+    return Judgement(claim=asked, verdict="not tested", reason=reason, answer=answer_mean(values))
 
 
 def share_of_false_pages(draw_page: Callable[[np.random.Generator], list[Judgement]], pages: int) -> float:
@@ -81,12 +81,12 @@ def test_asking_until_it_comes_out_decides_no_more_pages_than_asking_once() -> N
 
     def draw_page(rng: np.random.Generator) -> list[Judgement]:
         drawn = rng.normal(size=(6, 36))
-        samples = [[mean_answer(one[:9])] for one in drawn]
+        samples = [[answer_mean(one[:9])] for one in drawn]
         for _ in range(3):
             found = {one.claim.id: one for one in ask_rows(samples)}
             for k, askings in enumerate(samples):
                 if found[f"c{k}_0"].verdict not in DECIDED:
-                    askings.append(mean_answer(drawn[k, : 9 * (len(askings) + 1)]))
+                    askings.append(answer_mean(drawn[k, : 9 * (len(askings) + 1)]))
         return ask_rows(samples)
 
     assert share_of_false_pages(draw_page, pages=40) <= 0.05
@@ -127,10 +127,10 @@ def test_a_setting_that_an_older_sweep_does_not_have_is_no_change(tmp_path: Path
     first, last = two_sweeps(tmp_path, two_of_three, FRESH)
     for configuration in first.sweep.state.configurations.values():
         del configuration.resolved["evaluation"]["axis"], configuration.resolved["training"]["optimizer"]
-    assert changed_keys(first, last) == []
+    assert list_changed_keys(first, last) == []
     for configuration in first.sweep.state.configurations.values():
         configuration.resolved["training"]["learning_rate"] = 0.5
-    assert changed_keys(first, last) == ["training.learning_rate"]
+    assert list_changed_keys(first, last) == ["training.learning_rate"]
 
 
 def test_a_seed_that_was_trained_twice_counts_once(tmp_path: Path) -> None:

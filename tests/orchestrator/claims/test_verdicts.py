@@ -175,7 +175,7 @@ def test_arms_that_name_what_is_not_there_are_refused(put: Put) -> None:
         ({"lengths": [5, 99]}, "total_variation is not measured at length 99; allowed: 1-9"),
         (no_such_arm({"model.norm": "both"}), "no configuration has model.norm: both; allowed: none, pre"),
         (no_such_arm({"model.nrm": "pre"}), "no configuration has the key model.nrm; did you mean model.norm?"),
-        (no_such_arm({"gibberish": 1}), "no configuration has the key gibberish; searched were: "),
+        (no_such_arm({"gibberish": 1}), "no configuration has the key gibberish; searched keys: "),
         (no_such_arm({"model.norm": "pre", "training.learning_rate": 1}), "learning_rate: 1; allowed: 0.001, 0.003"),
         ({"question": "trend", "compare": ["all"], "arms": {"all": {"configurations": "all"}}, "key": "model.width"},
          "model.width was not searched"),

@@ -26,7 +26,7 @@ from search_spaces import load_sweep
 def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(trained_sweep, tmp_path):
     file = tmp_path / "best.yaml"
     assert export(trained_sweep, best=file) == [f"wrote {file}", f"run it with: lengthwise run {file}"]
-    *_, good = validate_sweep(load_sweep(file), smoked=False)
+    *_, good = validate_sweep(load_sweep(file), with_smoke=False)
     assert good == "good; built 1 configuration"
     before, again = open_sweep(trained_sweep), run(file, storage=tmp_path / "again")
     assert again.best.config_id == before.best.config_id and again.best.score == before.best.score

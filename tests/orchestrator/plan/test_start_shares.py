@@ -52,7 +52,7 @@ def shares(sentences) -> list[float]:
     ],
 )
 def test_validate_plan_and_run_name_the_largest_share(overrides, expected, sweep, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_STEP", 0.0)
+    monkeypatch.setattr(module, "MAX_STEP_OPERATIONS", 0.0)
     warnings = build_sample(sweep(*overrides)).warnings
     assert shares(warnings) == ([] if expected is None else [pytest.approx(expected, rel=1e-2)])
     assert shares(forecast(sweep(*overrides), 2).warnings) == shares(warnings)

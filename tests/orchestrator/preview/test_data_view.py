@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from orchestrator.cli import main as cli
-from orchestrator.preview.data_view import example_lines, read_examples
+from orchestrator.preview.data_view import format_examples, read_examples
 from trainers.config.member import MemberConfig
 from trainers.random import Stream
 from trainers.settings import registry
@@ -84,19 +84,19 @@ def test_examples_are_the_first_rows_that_are_trained_on():
 def test_every_task_can_be_looked_at(name):
     found = read_examples(member({"name": name, **registry.lookup("task", name).trial_settings}), 3)
     assert len(found) == (1 if name == "ring_regression" else 3)  # nothing is drawn on the ring
-    lines = example_lines(found)
+    lines = format_examples(found)
     assert len(lines) == 2 + sum(len(rows) + 1 for rows in found)
     assert not [line for line in lines if line != line.rstrip()]
     assert all(isinstance(word, str) and word for rows in found for words in rows for word in words)
 
 
 def test_tokens_stand_above_their_targets():
-    assert example_lines([(["P", "7"], ["_", "9"])])[2:] == ["P7", "_9", ""]
-    assert example_lines([(["4", "17", "3"], ["17", "3", "0"])])[2:] == ["4  17 3", "17 3  0", ""]
-    assert example_lines([(["e6", "f6"], ["f4 d6", "--"])])[2:] == ["e6     f6", "f4 d6  --", ""]
-    assert example_lines([(["a", "bc"], ["d"])])[2:] == ["a bc", "d", ""]
-    assert example_lines([]) == []
-    lines = example_lines([(["P", "7"], ["_", "9"], ["0", "11"])], ["position ids"])
+    assert format_examples([(["P", "7"], ["_", "9"])])[2:] == ["P7", "_9", ""]
+    assert format_examples([(["4", "17", "3"], ["17", "3", "0"])])[2:] == ["4  17 3", "17 3  0", ""]
+    assert format_examples([(["e6", "f6"], ["f4 d6", "--"])])[2:] == ["e6     f6", "f4 d6  --", ""]
+    assert format_examples([(["a", "bc"], ["d"])])[2:] == ["a bc", "d", ""]
+    assert format_examples([]) == []
+    lines = format_examples([(["P", "7"], ["_", "9"], ["0", "11"])], ["position ids"])
     assert lines == [
         "the first training inputs, above their targets and position ids:",
         "",

@@ -33,12 +33,12 @@ def test_the_time_is_that_of_all_steps_side_by_side(monkeypatch: pytest.MonkeyPa
 def test_structures_that_are_not_measured_take_the_time_of_their_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.01])
     monkeypatch.setattr(module, "calibrate", lambda *_, **__: next(times))
-    monkeypatch.setattr(module, "MEASURED", 1)
+    monkeypatch.setattr(module, "MAX_MEASURED", 1)
     rows = plan()
     assert rows["packs"].endswith("(2 structures)") and " ms to " in rows["one step"]
 
 
-@pytest.mark.parametrize("limit", ["LARGEST_STEP", "MEMORY_SHARE"])
+@pytest.mark.parametrize("limit", ["MAX_STEP_OPERATIONS", "MAX_MEMORY_SHARE"])
 def test_a_step_too_large_for_this_machine_is_not_tried(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, limit, 0.0)
     monkeypatch.setattr(module, "calibrate", lambda *_, **__: pytest.fail("a step was tried"))

@@ -53,7 +53,7 @@ def test_a_finished_sweep_is_posted_once_and_its_address_is_recorded_nowhere(fil
     assert f"notified {shown}" in done.output and SECRET not in done.output
     assert SECRET.encode() not in everything_in(storage) and f"notify: {shown}".encode() in everything_in(storage)
     again = CliRunner().invoke(cli.app, ["resume", str(storage / "tiny")], catch_exceptions=False)
-    assert again.exit_code == 0 and "only the host of the address is recorded" in again.output
+    assert again.exit_code == 0 and "the ledger has only its host" in again.output
     again = CliRunner().invoke(cli.app, ["resume", str(storage / "tiny"), "--notify", address(server)])
     assert again.exit_code == 0 and len(server.heard) == 2
     more = ["extend", str(storage / "tiny"), "--seeds", "+1", "--notify", address(server)]
@@ -83,7 +83,7 @@ def test_what_is_no_address_is_refused_without_showing_it(file, given, monkeypat
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize(("answer", "said"), [(200, None), (404, "it answered 404"), (302, "it answered 302")])
+@pytest.mark.parametrize(("answer", "said"), [(200, None), (404, "HTTP status 404"), (302, "HTTP status 302")])
 def test_a_refusal_is_a_problem_in_words(server, answer, said):
     server.answer = answer
     userinfo = address(server, "/x").replace("//", "//ada:p%40ss@")
@@ -102,7 +102,7 @@ def test_servers_that_are_absent_or_hang_cost_seconds_only(small_sweep, capsys):
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}"
-        assert post_fields(url, {}, 0.3) in ("no answer in 0.3 s", "TimeoutError")
+        assert post_fields(url, {}, 0.3) in ("no response within 0.3 s", "TimeoutError")
         Notice(url.replace("127.0.0.1", "no such host")).send(small_sweep.folder, "complete", "", Console())
     said = capsys.readouterr().out
     assert said.startswith("warning: http://no such host") and SECRET not in said

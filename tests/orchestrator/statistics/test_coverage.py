@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.claims.questions import median_answer
+from orchestrator.claims.questions import answer_median
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.partial_effects import Slope, partial_effects
 from orchestrator.statistics.effects.rank_effects import Members, effects, score_units
@@ -112,9 +112,9 @@ def test_the_seeds_of_claims(n: int) -> None:
     chosen = order_statistic(n)
     assert chosen is not None
     for share, truth in ((0.3, 0.0), (0.8, 1.0)):
-        found = [median_answer((rng.random(n) < share).astype(float), truth) for _ in range(800)]
+        found = [answer_median((rng.random(n) < share).astype(float), truth) for _ in range(800)]
         within_three_points([one.low <= truth <= one.high for one in found], or_more=True)
-    found = [median_answer(rng.normal(size=n), 0.0) for _ in range(800)]
+    found = [answer_median(rng.normal(size=n), 0.0) for _ in range(800)]
     within_three_points([one.low <= 0 <= one.high for one in found], coverage(n, chosen))
     assert all((one.p > 0.05) == (one.low <= 0 <= one.high) for one in found), "the test is that of the interval"
 
