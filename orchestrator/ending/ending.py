@@ -64,7 +64,7 @@ class Session:
 
     @contextmanager
     def recording_interruption(self, state: SweepState) -> Iterator[None]:
-        """Record an interruption in the block at once: leaving Ray takes long, and SIGKILL may follow in three seconds."""
+        """Record an interruption of the block at once: Ray ends slowly, and SIGKILL may follow in three seconds."""
         try:
             yield
         except KeyboardInterrupt:

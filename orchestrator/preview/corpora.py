@@ -81,8 +81,8 @@ def prepare_corpus(name: str) -> str:
         except Exception as error:  # the libraries raise errors of any kind
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise LengthwiseError(
-                f"corpus {name!r}: cannot be read from {recipe.dataset}: {reason}; set HF_ENDPOINT to a mirror, or copy "
-                f"{path.name} from another machine into {path.parent}"
+                f"corpus {name!r}: cannot be read from {recipe.dataset}: {reason}; set HF_ENDPOINT to a mirror, "
+                f"or copy {path.name} from another machine to {path.parent}"
             ) from error
         splits = {split: _tokenize(tokenizer, (row["text"] for row in text[split])) for split in SPLITS}
 

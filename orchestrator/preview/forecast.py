@@ -201,8 +201,8 @@ def _measure_steps(
 ) -> dict[str, float] | None:
     """Return the seconds per step and member of each structure, evaluations included.
 
-    The MAX_MEASURED most expensive structures are measured, others are scaled by their operations. None if a step is too
-    large for this machine.
+    The MAX_MEASURED most expensive structures are measured, others are scaled by their operations. None if a step is
+    too large for this machine.
     """
     # Choose the structures with most operations.
     sizes = dict[str, int]()

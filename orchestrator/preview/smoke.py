@@ -62,8 +62,9 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
 def smoke(spec: SweepSpec) -> int:
     """Train each structure for one step and evaluate it once, uncompiled; return the number of structures.
 
-    Each is tried with up to MAX_SEEDS seeds. The structures are those of every grid point and of the draws that `validate`
-    builds. Raises SweepFileError for a sweep that cannot be built, SmokeFailed for the first structure that fails.
+    Each is tried with up to MAX_SEEDS seeds. The structures are those of every grid point and of the draws that
+    `validate` builds. Raises SweepFileError for a sweep that cannot be built, SmokeFailed for the first structure that
+    fails.
     """
     structures = set[str]()
     files = frozenset(str(source.root / name) for source in import_for(spec) for name in source.files)

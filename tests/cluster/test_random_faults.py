@@ -23,7 +23,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.with_ray.processes import find_processes, kill_processes
 from tests.command_line import CommandLine
 from tests.orchestrator.running.conftest import LongSweep
-from tests.orchestrator.running.deaths import holding, unfinished, with_words
+from tests.orchestrator.running.deaths import holding, with_words
 from tests.orchestrator.running.ledgers import records, wait_for
 from tests.ray_cluster import RayCluster
 
@@ -39,6 +39,12 @@ def draw_schedule(number: int) -> list[tuple[int, str]]:
     chance = random.Random(f"{SEED} {number}")
     moments = sorted(chance.sample(range(1, 11), chance.randint(2, 4)))  # of 12: the sweep cannot end before
     return [(moment, chance.choice(FAULTS)) for moment in moments]
+
+
+def list_unfinished_packs(folder: Path) -> list[str]:
+    """Return the ids of the packs that have not ended."""
+    packs = SweepState.load(folder).packs.values()
+    return [pack.pack_id for pack in packs if pack.status in ("planned", "running")]
 
 
 class FaultySweep:
@@ -80,7 +86,7 @@ class FaultySweep:
 
         def find() -> list[tuple[str, psutil.Process]]:
             workers = self._workers()
-            found = ((pack_id, holding(pack_id, workers)) for pack_id in unfinished(self.folder, but=""))
+            found = ((pack_id, holding(pack_id, workers)) for pack_id in list_unfinished_packs(self.folder))
             return [(pack_id, worker) for pack_id, worker in found if worker is not None]
 
         return self._chance.choice(wait_for(find, self.driver))

@@ -82,7 +82,7 @@ def test_a_text_of_which_nothing_is_known_is_refused(spec, tmp_path: Path) -> No
 def test_a_file_that_cannot_be_used_is_not_written_over(spec, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "small.tokens").write_text("mine")
-    with pytest.raises(UserError, match="move it away first"):
+    with pytest.raises(UserError, match="move it to another folder"):
         list(fetch_corpora(spec))
     assert (tmp_path / "data" / "small.tokens").read_text() == "mine"
 
