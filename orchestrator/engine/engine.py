@@ -293,6 +293,7 @@ def list_measurements(member: MemberConfig) -> Measurements:
         technical=tuple(technical_keys(member)),
         axis=member.evaluation.axis,
         start_shares=_find_start_shares(member),
+        task_module=type(task).__module__.partition(".")[0],
     )
 
 

@@ -24,7 +24,8 @@ class Measurements:
     `longest_trained` has the longest of each. The distribution of the first metric is the trained one. `technical` are
     dotted keys whose values do not change results, `headline` the base names of the metrics worth a chart, `axis` is
     the unit of lengths, such as depth or digits. `start_shares` has averages that still are largely their initial
-    weights: the share, and what would make it smaller.
+    weights: the share, and what would make it smaller. `task_module` is the top-level module of the task's class, which
+    draws training data and test inputs; "" if it is not recorded.
     """
 
     lengths: tuple[int, ...]
@@ -36,6 +37,7 @@ class Measurements:
     technical: tuple[str, ...]
     axis: str = "length"
     start_shares: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    task_module: str = ""
 
     def with_trained_lengths_of(self, recorded: Self) -> Self:
         """Return these measurements with the trained lengths of `recorded`."""
@@ -67,6 +69,7 @@ class Measurements:
             "technical": list(self.technical),
             **({} if self.axis == "length" else {"axis": self.axis}),
             **({"start_shares": {k: list(v) for k, v in self.start_shares.items()}} if self.start_shares else {}),
+            **({"task_module": self.task_module} if self.task_module else {}),
         }
 
     @classmethod
@@ -88,6 +91,7 @@ class Measurements:
             technical=tuple(fields.get("technical", ())),
             axis=fields.get("axis", "length"),
             start_shares={label: (share, how) for label, (share, how) in fields.get("start_shares", {}).items()},
+            task_module=fields.get("task_module", ""),
         )
 
 

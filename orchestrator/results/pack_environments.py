@@ -18,12 +18,14 @@ class RecordedConfiguration:
     """A configuration as recorded: its resolved sections, and the structural keys of its packs.
 
     `code` has the code of each seed's pack, `technical` are the dotted keys whose values do not change results.
+    `task_module` is the top-level module of the task, "" if it is not recorded.
     """
 
     resolved: Mapping[str, Any]
     structural_keys: frozenset[str]
     code: Mapping[int, Code] = field(default_factory=dict)
     technical: tuple[str, ...] = ()
+    task_module: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +118,13 @@ def record_configurations(state: SweepState) -> dict[str, RecordedConfiguration]
     for config_id, configuration in state.configurations.items():
         packs = {seed: member.pack_id for seed, member in configuration.members.items()}
         keys = {state.packs[pack_id].structural_key for pack_id in packs.values()} - {""}
+        measured = state.measured[configuration.measured]
         recorded[config_id] = RecordedConfiguration(
             resolved=configuration.resolved,
             structural_keys=frozenset(keys),
             code={seed: pack_code[pack_id] for seed, pack_id in packs.items()},
-            technical=tuple(state.measured[configuration.measured].get("technical", ())),
+            technical=tuple(measured.get("technical", ())),
+            task_module=measured.get("task_module", ""),
         )
     return recorded
 

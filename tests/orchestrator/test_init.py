@@ -1,6 +1,7 @@
 """`lengthwise init`: what it writes runs, and nothing is replaced."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.orchestrator.running.ledgers import sets
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "short", "members"), [
-    ((), (), 32),
+    ((), (), 64),
     (("--program",), ("seeds=1", "tracking.enabled=false"), 2),  # every member imports torch
 ], ids=["own", "program"])  # fmt: skip
 def test_a_new_study_runs_as_it_is(
@@ -30,6 +31,15 @@ def test_a_new_study_runs_as_it_is(
     curves = sweep.curves
     assert len(curves[["config_id", "seed"]].drop_duplicates()) == members
     assert curves[curves.metric == "accuracy"].value.max() > 0.9
+
+
+@pytest.mark.slow
+def test_the_examples_in_a_new_task_hold(tmp_path: Path, lengthwise: CommandLine) -> None:
+    lengthwise.succeeds("init", "first", cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "doctest", "-v", "my_task.py"], cwd=tmp_path / "first", text=True, capture_output=True
+    )
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--program",)], ids=["own", "program"])

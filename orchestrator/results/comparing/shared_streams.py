@@ -6,13 +6,14 @@ weights are the same only if the same code draws them in the same shapes, which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator import trainer
 from orchestrator.code.own_code import OwnCodeError
-from orchestrator.engine.shared_draws import DATA, INITIAL, WEIGHTS
+from orchestrator.engine.environment import MODULE
+from orchestrator.engine.shared_draws import DATA, INITIAL, INPUTS, WEIGHTS
 from orchestrator.errors import UntrustedCode
 from orchestrator.results.pack_environments import RecordedConfiguration, differing_code
 
@@ -63,7 +64,7 @@ def shared_streams(
 
     If the task or the model differs, the current classes are built after `import_code` to see whether the parameters
     are the same (as for another dropout rate). Data of different tasks are not compared: they are in
-    `causes` and `uncertain`, like everything that different code has drawn.
+    `causes` and `uncertain`, like everything that different code has drawn. Modules without the task draw only weights.
     """
     # List the streams, each with the differing keys that it depends on.
     differing = dict(differing_values(first.resolved, second.resolved))
@@ -74,11 +75,7 @@ def shared_streams(
         keys_by_stream = {
             stream: [key for key in keys if key.startswith(INITIAL)] for stream, keys in keys_by_stream.items()
         }
-    if (
-        DATA in keys_by_stream
-        and changing
-        and any(configuration.resolved.get("training", {}).get("curriculum") for configuration in (first, second))
-    ):
+    if DATA in keys_by_stream and changing and _has_curriculum(first, second):
         keys_by_stream[DATA].append("training.curriculum")
 
     # Equal declared parameters mean equal initial weights.
@@ -88,7 +85,11 @@ def shared_streams(
 
     # Different code counts as a difference, but may draw the same numbers.
     weights_known = same_weights is not None and not (same_weights and code)
-    causes = {stream: (*keys, *code) for stream, keys in keys_by_stream.items()}
+    unrelated = _list_unrelated_modules(first, second, code)
+    causes = {
+        stream: (*keys, *(key for key in code if key not in unrelated.get(stream, ())))
+        for stream, keys in keys_by_stream.items()
+    }
     return SharedStreams(
         common=tuple(stream for stream, keys in causes.items() if not keys),
         causes={stream: keys for stream, keys in causes.items() if keys},
@@ -97,6 +98,28 @@ def shared_streams(
         code=code,
         by_number="program" in first.resolved and "program" in second.resolved,
     )
+
+
+def _list_unrelated_modules(
+    first: RecordedConfiguration, second: RecordedConfiguration, code: Iterable[str]
+) -> dict[str, list[str]]:
+    """Return for training data and test inputs the parts of the code that do not draw them: modules without the task.
+
+    With a curriculum training data depend on everything that changes what a member learns.
+    """
+    if not first.task_module or first.task_module != second.task_module:
+        return {}
+    modules = [
+        key
+        for key in code
+        if key.startswith(MODULE) and key.removeprefix(MODULE).partition(".")[0] != first.task_module
+    ]
+    return {INPUTS: modules} if _has_curriculum(first, second) else {INPUTS: modules, DATA: modules}
+
+
+def _has_curriculum(*configurations: RecordedConfiguration) -> bool:
+    """Return whether one of the configurations trains with a curriculum."""
+    return any(configuration.resolved.get("training", {}).get("curriculum") for configuration in configurations)
 
 
 def are_paired(

@@ -288,6 +288,33 @@ def test_which_parts_of_the_code_differ(first, second, differing):
     assert sorted(differing_code({0: second, 1: second}, {2: first})) == differing  # other seeds
 
 
+@pytest.mark.parametrize(
+    ("task_modules", "curriculum", "common"),
+    [
+        (("my_task", "my_task"), None, (DATA, INPUTS)),
+        (("trainers", "trainers"), None, (DATA, INPUTS)),
+        (("my_task", "my_task"), {"name": "widen"}, (INPUTS,)),  # its stages depend on what the model has learned
+        (("my_model", "my_model"), None, ()),
+        (("my_task", "trainers"), None, ()),
+        (("", ""), None, ()),
+        (("my_task", ""), None, ()),
+    ],
+)
+def test_a_model_module_that_changed_draws_no_data(task_modules, curriculum, common):
+    resolved = {"task": {"name": "t"}, "training": {"batch_size": 8, "curriculum": curriculum}}
+    digests = {"engine": "e", "module my_task": "t"}
+    found = shared_streams(*(
+        RecordedConfiguration(
+            resolved=resolved,
+            structural_keys=frozenset(),
+            code={0: digests | {"module my_model.parts": digest}},
+            task_module=module,
+        )
+        for module, digest in zip(task_modules, "ab", strict=True)
+    ))  # fmt: skip
+    assert found.common == common and WEIGHTS in found.causes
+
+
 def test_two_sweeps_are_compared_and_other_seeds_are_no_pairs(tmp_path, synthetic_sweep):
     here = synthetic_sweep(tmp_path / "here", NORMS, 6, by_seed, spec=GRID)
     synthetic_sweep(tmp_path / "more", NORMS, 9, by_seed, spec=GRID)

@@ -7,6 +7,7 @@ from trainers import Batch, Task, register, setting
 class RunningMaximum(Task):
     """Random tokens in; out, at every position, the largest so far.
 
+    >>> import torch
     >>> RunningMaximum().batch_of(torch.tensor([[[1, 3, 2]]])).targets.tolist()
     [[[1, 3, 3]]]
     >>> RunningMaximum(train_length=3).trained_lengths
