@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from trainers.config.member import MemberConfig
-from trainers.errors import ConfigError, place_in_user_code
+from trainers.errors import ConfigError, locate_in_user_code
 from trainers.evaluation.evaluate import check_lengths, evaluate
 from trainers.optimization.optimizer import Optimizer
 from trainers.packs.batches import are_equal_batches
@@ -141,7 +141,7 @@ def _collect(problems: Iterable[str]) -> list[str]:
         raise
     except BaseException as error:  # also SystemExit, which would end the check without a word
         text = (str(error).strip().splitlines() or [""])[-1]
-        collected[f"raises {type(error).__name__}: {text}{place_in_user_code(error)}"] = None
+        collected[f"raises {type(error).__name__}: {text}{locate_in_user_code(error)}"] = None
     return list(collected)
 
 

@@ -1,10 +1,10 @@
-"""The errors of `trainers`, and `Problem`, one fault of a configuration.
+"""The errors of `trainers`, and `Problem`, a fault of a configuration.
 
 TrainerError
-├── ConfigError        a configuration that cannot be built: carries one `Problem` per fault
-├── PackError          members that cannot be trained as one stacked program
+├── ConfigError        a configuration that cannot be built: carries a `Problem` for each fault
+├── PackError          members that cannot be trained as a single stacked program
 ├── CheckpointError    a checkpoint that belongs to other members, does not fit the parameters, or cannot be written
-├── CorpusError        a text that is missing, has another hash, or cannot be read
+├── CorpusError        a text that is missing, does not match its recorded hash, or cannot be read
 └── WeightsError       weights that cannot be written or read, or that do not match their checksum
 """
 
@@ -22,7 +22,7 @@ class TrainerError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One fault of a configuration: the dotted key, the given value, the allowed values."""
+    """A fault of a configuration: its dotted key, the given value, the allowed values and the nearest valid name."""
 
     key: str
     message: str
@@ -51,12 +51,12 @@ class ConfigError(TrainerError, ValueError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the problems, so that an error from a worker process still has them."""
+        """Return the constructor and the problems for pickle; by default pickle would pass only the joined text."""
         return type(self), (self.problems,)
 
 
 class PackError(TrainerError, ValueError):
-    """Members that differ in more than member hyperparameters were given as one pack."""
+    """Members differ in more than member hyperparameters, so they cannot form a pack."""
 
 
 class CheckpointError(TrainerError):
@@ -64,14 +64,14 @@ class CheckpointError(TrainerError):
 
 
 class CorpusError(TrainerError):
-    """A corpus is missing, has another hash, or cannot be read; the message says what to do."""
+    """A corpus is missing, does not match its recorded hash, or cannot be read; the message says how to fix it."""
 
 
 class WeightsError(TrainerError):
     """Weights cannot be written or read, or do not match their checksum; the message names the file."""
 
 
-def place_in_user_code(error: BaseException, files: Collection[str] | None = None) -> str:
+def locate_in_user_code(error: BaseException, files: Collection[str] | None = None) -> str:
     """Return the last traceback line in the user's own code as " (FILE:LINE, FUNCTION)", "" if there is none.
 
     files: the user's files; by default all files outside of Python and of this package.
@@ -89,9 +89,12 @@ def _is_user_file(filename: str, files: Collection[str] | None) -> bool:
 ABBREVIATIONS = {"lr": "learning_rate", "wd": "weight_decay", "bs": "batch_size", "eps": "epsilon"}
 
 
-def nearest(name: Any, allowed: Iterable[str]) -> str | None:
+def find_nearest(name: Any, allowed: Iterable[str]) -> str | None:
     """Return the allowed name closest to `name`, or the name that it abbreviates; None if no name is close."""
+    # The full name of a known abbreviation.
     allowed = list(allowed)
     if (full_name := ABBREVIATIONS.get(str(name))) in allowed:
         return full_name
+
+    # Otherwise a name with similar letters.
     return next(iter(difflib.get_close_matches(str(name), allowed, n=1, cutoff=0.6)), None)

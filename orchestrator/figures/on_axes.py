@@ -14,7 +14,7 @@ from orchestrator.figures.drawing import escape_for_figure
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import counted, format_values, label
-from trainers.errors import nearest
+from trainers.errors import find_nearest
 
 Labels = Mapping[str, str]
 MANY, HIGHLIGHTED_OF_MANY = 8, 5  # up to MANY configurations are coloured, of more only the first
@@ -90,6 +90,6 @@ def choose_name(kind: str, name: str, allowed: Sequence[str] | Mapping[str, obje
     """Return `name` if it is allowed; otherwise raises UserError with the allowed names and the nearest one."""
     if name in allowed:
         return name
-    hint = nearest(name, allowed)
+    hint = find_nearest(name, allowed)
     meant = f"; did you mean {hint}?" if hint else ""
     raise UserError(f"there is no {kind} {name!r}; allowed: {', '.join(allowed) or 'none'}{meant}")

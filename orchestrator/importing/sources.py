@@ -20,7 +20,7 @@ from orchestrator.errors import UserError
 from orchestrator.importing.table import NO_LENGTH, VALUES, ImportedRows, make_plain, read_table
 from orchestrator.text.wording import counted
 from search_spaces.grammar.values import has_password, store_problem
-from trainers.errors import nearest
+from trainers.errors import find_nearest
 
 KINDS = ("mlflow", "wandb", "tune")
 GROUPS = ("length", "metric", "average", "seed", "step")
@@ -234,7 +234,7 @@ def _compile_pattern(naming: Naming) -> re.Pattern[str]:
     except re.error as error:
         raise UserError(f"--pattern {naming.pattern}: not a regular expression: {error}") from None
     if unknown := [name for name in pattern.groupindex if name not in GROUPS]:
-        hint = nearest(unknown[0], GROUPS)
+        hint = find_nearest(unknown[0], GROUPS)
         text = f"--pattern {naming.pattern}: unknown group {unknown[0]}; allowed: {', '.join(GROUPS)}"
         raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
     return pattern
@@ -243,7 +243,7 @@ def _compile_pattern(naming: Naming) -> re.Pattern[str]:
 def _require_step(source: str, name: str, columns: Collection[Any]) -> None:
     """Raise UserError if the column with the training step is missing."""
     if name not in columns:
-        hint = nearest(name, map(str, columns))
+        hint = find_nearest(name, map(str, columns))
         text = f"{source}: no column {name} with the training step; choose another by --step-column"
         raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from orchestrator.errors import UserError
 from search_spaces.grammar.values import LARGEST_SEED
-from trainers.errors import nearest
+from trainers.errors import find_nearest
 
 REQUIRED = ("seed", "step", "metric", "value")
 VALUES = (*REQUIRED, "length", "average", "loss")
@@ -179,7 +179,7 @@ def _choose_settings(
     for name in (*REQUIRED, *(columns or ())):
         if name not in known:
             missing = seed_column if name == "seed" else name
-            hint = nearest(name, known)
+            hint = find_nearest(name, known)
             text = f"{raw.source}: no column {missing}; its columns: {', '.join(map(str, raw.frame.columns))}"
             text += f"; did you mean {hint}?" if hint else ""
             option = {"seed": "--seed-column NAME", "step": "--step NUMBER for all rows"}.get(name)

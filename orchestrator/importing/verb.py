@@ -33,7 +33,7 @@ from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings
 from search_spaces.grammar.validate import build_spec
-from trainers.errors import nearest
+from trainers.errors import find_nearest
 
 DIRECTIONS = ("maximize", "minimize")
 UNTRAINED_NOTE = "no --trained: every length except the selection lengths counts as a test length"
@@ -62,7 +62,7 @@ def read_directions(options: Sequence[str]) -> dict[str, str]:
     for text in options:
         name, _, direction = text.rpartition(":") if ":" in text else (text, "", "")
         if not name or direction not in DIRECTIONS:
-            hint = nearest(direction, DIRECTIONS)
+            hint = find_nearest(direction, DIRECTIONS)
             allowed = " or ".join(f"{name or 'NAME'}:{direction}" for direction in DIRECTIONS)
             raise UserError(f"--metric {text}: allowed: {allowed}" + (f"; did you mean {name}:{hint}?" if hint else ""))
         directions[name] = direction

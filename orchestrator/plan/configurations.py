@@ -15,7 +15,7 @@ from orchestrator.trainer import trainer_of
 from search_spaces import Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
 from search_spaces.grammar.problems import within
-from trainers.errors import ConfigError, nearest
+from trainers.errors import ConfigError, find_nearest
 from trainers.files.data_folders import search_first
 from trainers.tasks.metrics import RecordedMetric
 
@@ -137,7 +137,7 @@ def find_unmeasured(
             f"is not a {kind}",
             given=name,
             allowed=", ".join(allowed),
-            nearest=nearest(name, allowed),
+            nearest=find_nearest(name, allowed),
         )
         for key, name, allowed, kind in measured
         if name not in allowed

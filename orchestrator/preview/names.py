@@ -16,7 +16,7 @@ from search_spaces.grammar.domains import KINDS as DOMAINS
 from search_spaces.grammar.shipped import shipped_sweeps
 from trainers.config.initial_weights import InitialWeights
 from trainers.config.member import EvaluationConfig, TrainingConfig
-from trainers.errors import nearest
+from trainers.errors import find_nearest
 from trainers.optimization.criterion import Stop
 from trainers.settings import registry
 from trainers.settings.descriptions import Description, as_yaml, describe, describe_class
@@ -48,7 +48,7 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     if kind == EXAMPLES:
         return [line for name, path in shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))]
     if kind is not None and kind not in (allowed := (*KINDS, ALL, "sweeps", EXAMPLES)):
-        hint = nearest(kind, allowed)
+        hint = find_nearest(kind, allowed)
         text = f"unknown kind {kind!r}; allowed: {', '.join(allowed)}"
         raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
     for module in imports:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainers.errors import Problem, nearest
+from trainers.errors import Problem, find_nearest
 
 ARGUMENTS = ("args", "args_no_hyphens", "args_no_boolean_flags")
 SINGLE = ("config_file", "seed", "steps", "checkpoints", "folder", "reports")
@@ -49,7 +49,7 @@ def find_unknown_placeholders(words: Iterable[str], config_keys: Iterable[str]) 
     for word in words:
         for name in sorted(_find_placeholders([word])):
             if name not in allowed:
-                meant = f"config.{name}" if f"config.{name}" in allowed else nearest(name, allowed)
+                meant = f"config.{name}" if f"config.{name}" in allowed else find_nearest(name, allowed)
                 problems.append(_make_problem(f"unknown placeholder ${{{name}}}", word, ", ".join(allowed), meant))
             elif name in ARGUMENTS and word != f"${{{name}}}":
                 problems.append(

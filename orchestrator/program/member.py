@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.interface.measurements import Measurements
 from orchestrator.program.command import find_unknown_placeholders, split_command
-from trainers.errors import Problem, nearest
+from trainers.errors import Problem, find_nearest
 from trainers.settings.fields import Settings, setting
 from trainers.settings.identity import digest, identity, structure
 from trainers.tasks.metrics import RecordedMetric
@@ -114,7 +114,7 @@ class ProgramEvaluation(Settings):
         for name, metric in self.metrics.items():
             direction = metric.get("direction") if isinstance(metric, Mapping) else metric
             if direction not in DIRECTIONS:
-                close, allowed = nearest(direction, DIRECTIONS), ", ".join(DIRECTIONS)
+                close, allowed = find_nearest(direction, DIRECTIONS), ", ".join(DIRECTIONS)
                 message = f"unknown direction {direction!r}"
                 yield Problem(key=f"metrics.{name}", given=metric, message=message, allowed=allowed, nearest=close)
             if isinstance(metric, Mapping):
@@ -155,7 +155,7 @@ class ProgramMember(Settings):
             key, known = trained["up_to"], [f"config.{key}" for key in dotted_keys(self.config)]
             message = f"{key} is no whole number from 1 in config"
             yield Problem(
-                key="evaluation.trained_lengths", given=dict(trained), message=message, nearest=nearest(key, known)
+                key="evaluation.trained_lengths", given=dict(trained), message=message, nearest=find_nearest(key, known)
             )
 
     @property
@@ -226,7 +226,7 @@ def dotted_keys(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 def _find_metric_problems(name: str, metric: Mapping[str, Any]) -> Iterable[Problem]:
     for key in metric.keys() - {"direction", "lengths"}:
-        close = nearest(key, ("direction", "lengths"))
+        close = find_nearest(key, ("direction", "lengths"))
         yield Problem(key=f"metrics.{name}.{key}", message="unknown key", allowed="direction, lengths", nearest=close)
     lengths = metric.get("lengths", [1])
     is_list = isinstance(lengths, list) and all(type(length) is int and length >= 0 for length in lengths)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.interface.trainer import WITHOUT_LAST
-from trainers.errors import nearest
+from trainers.errors import find_nearest
 
 _FIELDS = ("step", "average", "curves", "loss", "failed", "stopped")
 
@@ -275,7 +275,7 @@ def _parse_number(name: str, value: Any) -> float:
 
 def _check_name(kind: str, name: Any, allowed: Collection[str]) -> None:
     if name not in allowed:
-        meant = nearest(name, allowed)
+        meant = find_nearest(name, allowed)
         hint = f"; did you mean {meant!r}?" if meant else ""
         raise ValueError(f"unknown {kind} {name!r} in a report; allowed: {', '.join(allowed)}{hint}")
 

@@ -23,7 +23,7 @@ from orchestrator.program.member import ProgramEvaluation, ProgramMember, Progra
 from orchestrator.program.run import make_search_path, run_member
 from search_spaces.grammar.problems import PROGRAM_SECTIONS, lookup
 from trainers.config.slots import find_slot, single_problems
-from trainers.errors import ConfigError, Problem, nearest
+from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.tasks.metrics import RecordedMetric
 
 if TYPE_CHECKING:
@@ -188,7 +188,9 @@ def _find_missing_files(member: ProgramMember, root: Path) -> list[tuple[str, st
 def _describe_missing(name: str, root: Path) -> str:
     """Return that a file is missing, with the nearest name among the files beside it that end alike."""
     beside = (root / name).parent
-    close = nearest(Path(name).name, sorted(path.name for path in beside.glob("*") if path.suffix == Path(name).suffix))
+    close = find_nearest(
+        Path(name).name, sorted(path.name for path in beside.glob("*") if path.suffix == Path(name).suffix)
+    )
     hint = f"; did you mean {Path(name).with_name(close).as_posix()}?" if close else ""
     return f"there is no file {name} in {root}, the folder of the sweep file{hint}"
 
@@ -200,7 +202,7 @@ def _find_function_problems(function: str) -> list[tuple[str, str]]:
     if callable(names.get(name)):
         return []
     known = [other for other, value in names.items() if callable(value) and not other.startswith("_")]
-    close = nearest(name, known)
+    close = find_nearest(name, known)
     return [("program.function", f"{module} has no function {name}" + (f"; did you mean {close}?" if close else ""))]
 
 

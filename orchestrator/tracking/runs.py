@@ -8,7 +8,7 @@ from orchestrator.errors import UserError
 from orchestrator.tracking.address import sqlite_file
 from orchestrator.tracking.errors import raising_tracking_error
 from orchestrator.tracking.store import iterate_pages, open_client
-from trainers.errors import nearest
+from trainers.errors import find_nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ def read_runs(uri: str, experiment: str, is_wanted: Callable[[str], bool]) -> It
         client = open_client(uri)
         experiment_ids = {logged.name: logged.experiment_id for logged in iterate_pages(client.search_experiments)}
         if experiment not in experiment_ids:
-            hint = nearest(experiment, experiment_ids)
+            hint = find_nearest(experiment, experiment_ids)
             text = f"--experiment {experiment}: not in {uri}; allowed: {', '.join(experiment_ids) or 'none'}"
             raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from trainers.errors import Problem, nearest
+from trainers.errors import Problem, find_nearest
 from trainers.optimization.criterion import Criterion
 from trainers.optimization.curricula import Curriculum
 from trainers.settings import registry
@@ -85,10 +85,10 @@ def _name_problems(criterion: Criterion, task: Task, model: Model, averages: Col
         message = f"there is no metric {criterion.metric!r}"
         if criterion.metric in metrics:
             message = f"{criterion.metric} has no better direction, or is computed from several evaluations"
-        close, allowed = nearest(criterion.metric, known), ", ".join(known)
+        close, allowed = find_nearest(criterion.metric, known), ", ".join(known)
         yield Problem(key="metric", given=criterion.metric, message=message, allowed=allowed, nearest=close)
     labels = list(dict.fromkeys(["raw", *averages]))
     if criterion.average not in labels:
-        message, close = f"there is no average {criterion.average!r}", nearest(criterion.average, labels)
+        message, close = f"there is no average {criterion.average!r}", find_nearest(criterion.average, labels)
         allowed = ", ".join(labels)
         yield Problem(key="average", given=criterion.average, message=message, allowed=allowed, nearest=close)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from trainers.errors import CorpusError, Problem, WeightsError, nearest
+from trainers.errors import CorpusError, Problem, WeightsError, find_nearest
 from trainers.files.data_folders import data_folder
 from trainers.files.file_digest import file_digest
 from trainers.settings.fields import Settings, setting
@@ -173,7 +173,7 @@ class InitialWeights(Settings):
             average = self.average or _RAW
             labels = list(dict.fromkeys(name.partition("/")[0] for name in shapes))
             if average not in labels:
-                close = nearest(average, labels)
+                close = find_nearest(average, labels)
                 message = f"{path}: has no average {average!r}; allowed: {', '.join(labels)}"
                 raise _NoAverageError(message + (f"; did you mean {close}?" if close else ""))
             names = {name.partition("/")[2]: name for name in shapes if name.partition("/")[0] == average}
@@ -229,7 +229,7 @@ class _Fit:
         parts += [f"has {_list_names(self.unused)}, unknown to the model"] if self.unused else []
         shapes = [f"{name} of shape {stored}, not {wanted}" for name, (stored, wanted) in self.misshapen.items()]
         parts += [f"has {_list_names(shapes, _MAX_SHAPES)}"] if shapes else []
-        pairs = ((name, nearest(name, self.unused)) for name in self.missing)
+        pairs = ((name, find_nearest(name, self.unused)) for name in self.missing)
         close = next((f"; did you mean rename: {{{other}: {name}}}?" for name, other in pairs if other), "")
         return f"{self.source}: {'; '.join(parts)}; allowed: the model's names and shapes, or strict: false{close}"
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from trainers.config.member import MemberConfig
-from trainers.errors import ConfigError, Problem, nearest
+from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream
 from trainers.packs.pack import Pack
 from trainers.tasks.task import EvaluationBatch, Task
@@ -84,7 +84,7 @@ def _find_problem(member: MemberConfig, name: str, length: int) -> Problem | Non
         allowed = (
             ", ".join(map(repr, distributions)) if len(distributions) > 1 else "no name, since this task has only one"
         )
-        message, close = f"the task has no distribution {name!r}", nearest(name, distributions)
+        message, close = f"the task has no distribution {name!r}", find_nearest(name, distributions)
         return Problem(key="distribution", given=name, message=message, allowed=allowed, nearest=close)
     evaluated = [length for length in member.evaluated_lengths if length in distributions[name].lengths]
     if length not in evaluated:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from trainers.errors import Problem, nearest
+from trainers.errors import Problem, find_nearest
 from trainers.settings.fields import Settings
 from trainers.tasks import supervised
 from trainers.tasks.task import Task
@@ -47,7 +47,7 @@ class EvaluatedBatch:
     def recorded(self, name: str) -> tuple[Tensor, ...]:
         """Return the values, (M, ...) each, that the model recorded under a name. Raises ValueError if it has none."""
         if name not in self.values:
-            known, close = ", ".join(self.values) or "none", nearest(name, self.values)
+            known, close = ", ".join(self.values) or "none", find_nearest(name, self.values)
             hint = f"; did you mean {close}?" if close else ""
             raise ValueError(f"the model records no {name!r}; allowed: {known}{hint}")
         return tuple(self.values[name])

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from trainers.errors import place_in_user_code
+from trainers.errors import locate_in_user_code
 from trainers.models.keyed_dropout import DropoutDraws, WatchedDropout, use_dropout
 from trainers.positions.context import Recorder
 from trainers.tensors.batch import Batch
@@ -194,13 +194,13 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
             logits, recorded = _try_passes(module, tokens, stacked=True)
     except (Exception, SystemExit) as error:  # any error of the user's code
         if "randomness error mode" in str(error):
-            return Trial((_DRAWS + place_in_user_code(error),))
+            return Trial((_DRAWS + locate_in_user_code(error),))
         gap = _describe_gap(error)
     try:
         logits, recorded = (logits, recorded) if gap is None else _try_passes(module, tokens, stacked=False)
     except (Exception, SystemExit) as error:
         text = (str(error).strip().splitlines() or [""])[0]
-        return Trial((f"fails with {type(error).__name__}: {text}{place_in_user_code(error)}",))
+        return Trial((f"fails with {type(error).__name__}: {text}{locate_in_user_code(error)}",))
     if not torch.equal(before, torch.random.get_rng_state()):
         torch.random.set_rng_state(before)
         return Trial((_DRAWS,))
@@ -319,8 +319,8 @@ def _describe_gap(error: BaseException) -> str:
     """Return why vmap cannot run a module, with the line of the user's code."""
     text = (str(error).strip().splitlines() or [""])[0]
     if operator := re.search(r"aten::\w+", text):
-        return f"no vmap rule for {operator[0]}{place_in_user_code(error)}"
-    return f"torch.func.vmap cannot run it, {type(error).__name__}: {text}{place_in_user_code(error)}"
+        return f"no vmap rule for {operator[0]}{locate_in_user_code(error)}"
+    return f"torch.func.vmap cannot run it, {type(error).__name__}: {text}{locate_in_user_code(error)}"
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
-from trainers.errors import Problem, nearest
+from trainers.errors import Problem, find_nearest
 from trainers.models.keyed_dropout import replace_dropout
 from trainers.models.model import Model
 from trainers.models.vmap_trial import Trial, asked_names, call_members, try_module
@@ -83,7 +83,7 @@ class Vmapped(Model):
             message, allowed, close = f"the metric {name} {recorded.get(name)}", "(), (rows,) or (rows, length)", None
             if name not in recorded:
                 message, allowed = f"does not record its metric {name}", f"record({name!r}, value) in `forward`"
-                close = nearest(name, recorded)
+                close = find_nearest(name, recorded)
             elif recorded[name] is None:
                 continue
             yield Problem(key=key, given=getattr(self, key, None), message=message, allowed=allowed, nearest=close)

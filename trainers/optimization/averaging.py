@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainers.errors import Problem, nearest
+from trainers.errors import Problem, find_nearest
 from trainers.settings.fields import Settings, setting, settings_fields
 from trainers.settings.registry import register
 from trainers.tensors.parameters import ParameterLayout
@@ -254,7 +254,7 @@ class NormMatched(Bema):
             yield Problem(key="parameters", given=[], message="names no parameter", allowed=allowed)
         for name in self.parameters or () if names else ():
             if name not in names:
-                message, close = f"the model has no parameter {name}", nearest(name, names)
+                message, close = f"the model has no parameter {name}", find_nearest(name, names)
                 yield Problem(key="parameters", given=name, message=message, allowed=allowed, nearest=close)
 
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:

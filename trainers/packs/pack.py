@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.config.member import MemberConfig
-from trainers.errors import PackError, nearest
+from trainers.errors import PackError, find_nearest
 from trainers.files.checkpoint import Snapshot
 from trainers.files.stored_state import fit_state
 from trainers.optimization.averaging import Average
@@ -276,7 +276,7 @@ def average_weights(pack: Pack, state: State) -> dict[str, Tensor]:
 def read_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -> Tensor:
     """Return the weights (M, P) of a weight average. Raises ValueError for a label that the pack does not have."""
     if label not in pack.labels:
-        close = nearest(label, pack.labels)
+        close = find_nearest(label, pack.labels)
         hint = f"; did you mean {close}?" if close else ""
         raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.labels)}{hint}")
     index = pack.labels.index(label)

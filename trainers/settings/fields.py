@@ -14,7 +14,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
-from trainers.errors import ConfigError, Problem, nearest
+from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.settings.nested import build_nested, is_nested
 from trainers.settings.values import check_bounds, convert_value, describe_values, field_choices, suggest_value
 
@@ -205,7 +205,9 @@ def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -
     """Return problems of unknown keys, missing keys and single wrong values; of nested fields only if `nested`."""
     known = {item.name: item for item in settings_fields(cls)}
     problems = [
-        Problem(key=str(key), given=value, message="unknown key", allowed=", ".join(known), nearest=nearest(key, known))
+        Problem(
+            key=str(key), given=value, message="unknown key", allowed=", ".join(known), nearest=find_nearest(key, known)
+        )
         for key, value in data.items()
         if key not in known
     ]
@@ -261,7 +263,7 @@ def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Prob
         check_bounds(item.metadata, converted)
     except ValueError as error:
         choices = field_choices(item, type_hints(cls)[item.name])
-        close = nearest(value, [str(choice) for choice in choices]) if choices else None
+        close = find_nearest(value, [str(choice) for choice in choices]) if choices else None
         close = f"[{close}]" if close is not None and close == value else close  # a right value without its list
         close = close or suggest_value(type_hints(cls)[item.name], item.metadata, value)
         message, allowed = f"{value!r} {error}", allowed_values(cls, item)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar, cast, get_type_hints
 
-from trainers.errors import ConfigError, Problem, nearest
+from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.settings.contract import contract_problems
 
 KINDS = ("task", "metric", "model", "position", "optimizer", "loss", "average", "schedule", "curriculum")
@@ -75,7 +75,7 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
                     given=name,
                     message=f"no {kind} is called {name!r}",
                     allowed=allowed,
-                    nearest=nearest(name, known),
+                    nearest=find_nearest(name, known),
                 )
             ]
         )
@@ -114,7 +114,7 @@ def resolve(
     name = values.pop(name_key, default_name)
     if name is None:
         allowed = names(kind)
-        misspelt = next((key for key in values if nearest(key, [name_key]) and values[key] in allowed), None)
+        misspelt = next((key for key in values if find_nearest(key, [name_key]) and values[key] in allowed), None)
         if misspelt is not None:
             message, given = "unknown key", values[misspelt]
             raise ConfigError([Problem(key=misspelt, given=given, message=message, allowed=name_key, nearest=name_key)])

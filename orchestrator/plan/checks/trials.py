@@ -11,7 +11,7 @@ from orchestrator.text.consoles import make_console, say
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings
-from trainers.errors import place_in_user_code
+from trainers.errors import locate_in_user_code
 
 STRUCTURES, CONFIGURATIONS = 3, 50  # structures that are tried, among the first CONFIGURATIONS of a sweep
 SECONDS = 60.0  # of CPU time; what takes longer is tried as far as it goes
@@ -42,7 +42,7 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
                     problems |= dict.fromkeys(trainer.try_out(member, spec.folder))
         except TimeLimitExceeded as error:
             user_files = {str(source.root / name) for source in import_for(spec) for name in source.files}
-            where = place_in_user_code(error, user_files)
+            where = locate_in_user_code(error, user_files)
             reason = "it is slow, or a loop in it does not end; the rest was not tried"
             say(make_console(stderr=True), f"note: {trial}: {error}{where}: {reason}")
     for key, message in problems:

@@ -15,7 +15,7 @@ from orchestrator.record.state.parts import ConfigurationState, PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.storage import fetch_file
 from orchestrator.text.wording import label, spans
-from trainers.errors import WeightsError, nearest
+from trainers.errors import WeightsError, find_nearest
 from trainers.evaluation.results import WeightsFile
 from trainers.evaluation.weights import Array, StoredWeights, member_prefix
 from trainers.files.atomic_file import final_name
@@ -61,7 +61,7 @@ def open_weights(state: SweepState, configuration: ConfigurationState, seed: int
         raise UserError(_explain_missing(state, configuration, seed))
     try:
         if average not in (labels := file.weights("raw").averages):
-            close = nearest(average, labels)
+            close = find_nearest(average, labels)
             message = f"there is no average {average!r}; allowed: {', '.join(labels)}"
             raise UserError(message + (f"; did you mean {close}?" if close else ""))
         return file.weights(average)

@@ -4,7 +4,7 @@ from orchestrator.errors import UserError
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import label
-from trainers.errors import nearest
+from trainers.errors import find_nearest
 
 SHORTEST = 4  # characters of a config_id that may stand for it
 
@@ -31,7 +31,7 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
         raise UserError(f"{state.folder}: {text} is the start of several configurations: {which}")
 
     # none: what is allowed
-    hint = nearest(text, state.configurations)
+    hint = find_nearest(text, state.configurations)
     last = max(state.draws, default=-1)
     allowed = f"allowed: {label(0)} to {label(last)}, a config_id, or the start of one" if last >= 0 else "it has none"
     problem = f"{state.folder}: there is no configuration {text}; {allowed}"

@@ -7,7 +7,7 @@ from orchestrator.errors import UserError
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Question, Side, make_question
 from orchestrator.results.scoring.length_groups import parse_lengths
 from orchestrator.text.wording import spans
-from trainers.errors import nearest
+from trainers.errors import find_nearest
 
 REQUESTED = "asked"  # recorded in tables
 Pair = tuple[Side, Side]
@@ -66,5 +66,5 @@ def _choose_common(kind: str, requested: str | None, judged: str, allowed: Seque
         raise UserError(f"not comparable: the configurations have no common {kind}: {lists}")
     if requested is None:
         raise UserError(f"--{kind}: not every configuration has {judged}, the default; allowed: {', '.join(common)}")
-    hint = nearest(name, common)
+    hint = find_nearest(name, common)
     raise UserError(f"--{kind} {name}: allowed: {', '.join(common)}{f'; did you mean {hint}?' if hint else ''}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from trainers.errors import Problem, nearest
+from trainers.errors import Problem, find_nearest
 from trainers.optimization.optimizer import Update
 from trainers.optimization.optimizers.adamw import AdamW
 from trainers.settings.fields import setting
@@ -64,7 +64,7 @@ class Muon(AdamW):
         allowed = f"null, or names of matrices, such as {', '.join(names[:8])}"
         unknown = [name for name in self.matrices or () if known and name not in names]
         for name in unknown:
-            message, close = f"the model has no matrix {name}", nearest(name, names)
+            message, close = f"the model has no matrix {name}", find_nearest(name, names)
             yield Problem(key="matrices", given=name, message=message, allowed=allowed, nearest=close)
         if known and not unknown and not any(map(self.is_muon_parameter, known)):
             yield Problem(key="matrices", given=self.matrices, message="Muon would have no matrix", allowed=allowed)

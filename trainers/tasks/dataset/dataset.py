@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
-from trainers.errors import ConfigError, CorpusError, Problem, nearest
+from trainers.errors import ConfigError, CorpusError, Problem, find_nearest
 from trainers.files.data_folders import DATA_VARIABLE, search_folders
 from trainers.files.file_digest import file_digest
 from trainers.random import Stream
@@ -104,7 +104,7 @@ class Dataset(Task):
             key, path = next((key, most / path) for key, path in self.files.items() if not (most / path).exists())
             siblings = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
             message = f"there is no file {path}; paths begin at the sweep file or in {DATA_VARIABLE}"
-            raise ConfigError([replace(self._problem(key, message), nearest=nearest(path.name, siblings))])
+            raise ConfigError([replace(self._problem(key, message), nearest=find_nearest(path.name, siblings))])
 
         # The first of them with the pinned hash.
         chosen = next((folder for folder in complete if self.sha256 in (None, self._digest(folder))), None)

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.errors import ConfigError, Problem, nearest
+from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.tasks.dataset.readers import Cells, Ragged, open_columns
 from trainers.tasks.supervised import IGNORED
 
@@ -101,7 +101,7 @@ def _read_cells(folder: Path, key: str, file: str, form: RowFormat) -> dict[str,
         columns = open_columns(folder / file)
         for role, name in roles.items():
             if name not in columns:
-                close, message = nearest(name, columns), f"{name!r} is not a column of {file}"
+                close, message = find_nearest(name, columns), f"{name!r} is not a column of {file}"
                 raise ConfigError([
                     Problem(key=role, given=name, message=message, allowed=", ".join(columns), nearest=close)
                 ])  # fmt: skip

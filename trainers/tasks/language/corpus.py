@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.errors import CorpusError, nearest
+from trainers.errors import CorpusError, find_nearest
 from trainers.files.atomic_file import write_atomic
 from trainers.files.data_folders import DATA_VARIABLE, data_folder
 from trainers.files.file_digest import file_digest
@@ -73,7 +73,7 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
         prepared = sorted(
             {path.stem for folder in folders for end in ("tokens", "txt") for path in folder.glob(f"*.{end}")}
         )
-        close = nearest(name, prepared)
+        close = find_nearest(name, prepared)
         raise CorpusError(
             f"corpus {name!r}: there is no {folders[0] / name}.tokens; allowed: {', '.join(prepared)}"
             + (f"; did you mean {close}?" if close else "")
