@@ -22,7 +22,7 @@ from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.equal_failures import EqualFailures
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, print_last
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import command, describe_deaths
+from orchestrator.text.wording import command, counted, describe_deaths
 from orchestrator.tracking.publisher import Attempt, Publisher
 from search_spaces import SweepSpec
 
@@ -187,7 +187,8 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     # Write the end record first, because the report reads it.
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
-    deaths = describe_deaths(state.deaths, session.folder)
+    crashed = sum(len(state.packs[pack_id].members) for pack_id, _ in state.deaths)
+    deaths = describe_deaths(state.deaths, f"{crashed} of {counted(len(state.members), 'seed')}", session.folder)
     from orchestrator.report.files import present_report  # imports pandas and scipy
 
     present_report(session.folder, session.console)

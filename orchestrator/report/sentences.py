@@ -38,6 +38,7 @@ from orchestrator.text.wording import (
 MOST_SHOWN = 3  # hyperparameters with a clear effect, configurations of a confirmation
 MOST_NAMED = 5  # configurations that are better at the test lengths
 FEWEST_ORDERED = 3  # configurations whose order has a correlation
+FEWEST_FOR_HALVES = 5  # distinct values; fewer are named one by one
 CONFOUNDED = "hyperparameters change along with one another, and none can be judged by itself"
 STATES = {"complete": "finished", "failed": "finished without a result", "running": "running", STOPPED: STOPPED}
 FAILED_SEEDS = {
@@ -122,7 +123,9 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     reach, longest = row.generalization_length, max(row.groups.test)
     if reach >= longest:
         return f"{at_test} Its median is {describe_threshold(result)} at every length up to {longest}."
-    return f"{at_test} Its median is {describe_threshold(result)} up to length {reach}, and no longer at {longest}."
+    band = result.bands[row.config_id, *result.objective_curve]
+    at_longest = three_digits(band.median[list(band.lengths).index(longest)], result.infinity_text)
+    return f"{at_test} Its median is {describe_threshold(result)} up to length {reach}, and {at_longest} at {longest}."
 
 
 def _all_tied(result: Summary, score: float, count: int) -> str:
@@ -162,11 +165,11 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
         return f"Nothing can be said about what mattered{why or ': no effect has an interval'}."
 
     # Name the best of several values that differ clearly from the first.
-    sign, clear = -1.0 if result.objective.direction == "minimize" else 1.0, dict[str, str]()
+    sign, clear = -1.0 if result.objective.direction == "minimize" else 1.0, dict[str, tuple[str, str]]()
     gains = {id(line): sign * line.difference.difference if line.difference else 0.0 for line in lines}
     for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
-        if number := _clear(result, line):
-            clear.setdefault(names[line.effect.key], number)
+        if effect := _describe_clear(result, line, names[line.effect.key]):
+            clear.setdefault(names[line.effect.key], effect)
 
     # Clear effects, then inconclusive ones.
     rest = [name for name in names.values() if name not in clear]
@@ -175,7 +178,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
     keys, with_sizes = {name: key for key, name in names.items()}, sizes or len(clear) == 1
     shown = first_few(
         [
-            f"{name} ({clear[name]}{_describe_halves(result, keys[name]) if with_sizes else ''})"
+            f"{clear[name][0]} ({_describe_halves(result, keys[name]) if with_sizes else ''}{clear[name][1]})"
             for name in names.values()
             if name in clear
         ],
@@ -199,8 +202,8 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
     return f"{confirmed.sentence}; {first_few(scores, MOST_SHOWN)}."
 
 
-def _clear(result: Summary, line: EffectLine) -> str:
-    """Return the direction of an effect with its interval; empty unless the interval excludes 0."""
+def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
+    """Return an effect as text, "higher dropout is worse", and its size; None unless its interval excludes 0."""
     rises = "worse" if result.objective.direction == "minimize" else "better"
     falls = "better" if rises == "worse" else "worse"
     if line.difference:
@@ -213,9 +216,10 @@ def _clear(result: Summary, line: EffectLine) -> str:
         better, measure, value = line.value or "higher", "rank correlation", line.effect.correlation
         low, high = line.effect.low, line.effect.high
     if low <= 0 <= high or math.isnan(low):
-        return ""
+        return None
     than = f" than {line.difference.against}" if line.difference else ""
-    return f"{better} is {rises if value > 0 else falls}{than}, {measure} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
+    subject = f"{better} {name}" if better == "higher" else f"{name} {better}"
+    return f"{subject} is {rises if value > 0 else falls}{than}", f"{measure} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
 
 
 def _describe_halves(result: Summary, key: str) -> str:
@@ -225,7 +229,7 @@ def _describe_halves(result: Summary, key: str) -> str:
         for row in result.rows
         if row.complete and row.score is not None and key in row.values
     ]
-    if not is_numeric([value for value, _ in scores]):
+    if not is_numeric([value for value, _ in scores]) or len({value for value, _ in scores}) < FEWEST_FOR_HALVES:
         return ""
     middle = statistics.median(value for value, _ in scores)
     halves = [
@@ -234,7 +238,7 @@ def _describe_halves(result: Summary, key: str) -> str:
     if not all(halves):
         return ""
     low, high = (three_digits(statistics.median(half), result.infinity_text) for half in halves)
-    return f"; median score {low} below {compact_value(middle)} and {high} above"
+    return f"median score {low} below {compact_value(middle)}, {high} above; "
 
 
 def columns_sentence(result: Summary, *, quartiles: bool) -> str:

@@ -110,25 +110,23 @@ class Screen:
         # The first note, and the path of the page.
         if result.notes:
             first_note = f"{counted(len(result.notes), 'note')} on the page, the first: {result.notes[0]}"
-            yield Text(textwrap.shorten(first_note, width, placeholder=" ..."), "dim")
+            yield Text("\n".join(textwrap.wrap(first_note, width, max_lines=2, placeholder=" ...")), "dim")
         yield Text(f"Page: {result.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 
 
 def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> Cells:
     """Return the columns of the table of `rows` that fit.
 
-    The config_id is left out first, then the quartiles, then values.
+    The config_id is always left out; if needed the quartiles, then values.
     """
     names, values = make_cells(rows, identity_columns(result)), make_cells(rows, value_columns(result))
+    del names[CONFIG_ID]
     hidden = {"form"} if result.has_unequal_seeds else {"seeds", "form"}
     is_shown = result.objective.reduce == "mean" and result.objective.seeds == "median"
     hidden |= {"score"} if is_shown else set()  # it is the median at the selection lengths
     hidden |= set() if result.seeds_failed else {"failed"}
     columns = [column for column in result_columns(result) if column.heading not in hidden]
     results = make_cells(rows, columns, result.infinity_text)
-    if fits(names | values | results):
-        return names | values | results
-    del names[CONFIG_ID]
     if not fits(names | values | results):
         results = {name: [cell.partition(" [")[0] for cell in column] for name, column in results.items()}
     shown: Cells = {}

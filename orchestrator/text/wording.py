@@ -150,17 +150,17 @@ def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subj
     return dict(sorted(groups.values(), key=lambda group: -len(group[1])))
 
 
-def describe_deaths(deaths: Sequence[tuple[str, str]], folder: Path) -> str:
-    """Return how many packs died, their most frequent errors, and what to do; empty without deaths.
+def describe_deaths(deaths: Sequence[tuple[str, str]], crashed: str, folder: Path) -> str:
+    """Return how many seeds crashed, the most frequent errors, and what to do; empty without deaths.
 
-    `deaths` are pairs of pack_id and error.
+    `deaths` are pairs of pack_id and error, `crashed` is the number of seeds in their packs: "2 of 6 seeds".
     """
     if not deaths:
         return ""
     groups = group_errors((error, pack_id) for pack_id, error in deaths)
     texts = [f"{error} ({len(alike)} alike)" if len(alike) > 1 else error for error, alike in groups.items()]
     texts[MOST_ERRORS:] = [f"{len(texts) - MOST_ERRORS} other errors"] if len(texts) > MOST_ERRORS else []
-    return f"{counted(len(deaths), 'pack')} died: {'; '.join(texts)}; {retry_advice(folder)}"
+    return f"{crashed} crashed: {'; '.join(texts)}; {retry_advice(folder)}"
 
 
 def retry_advice(folder: Path) -> str:

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 from orchestrator.errors import UserError
+from orchestrator.record.ledger.folders import find_default_storage
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.redaction import URI_VARIABLE, strip_password
 from orchestrator.text.wording import command
@@ -90,6 +91,9 @@ def artifact_folder(storage: Path, uri: str = "") -> Path:
 def server_command(uri: str, storage: Path) -> str:
     """Return the command that starts an MLflow server on a store."""
     # `lengthwise ui` serves SQLite files and opens servers; other databases need MLflow's command.
+    if uri == default_uri(storage):
+        is_default = storage.resolve() == find_default_storage().resolve() and not os.environ.get(URI_VARIABLE)
+        return "lengthwise ui" if is_default else command("ui --storage", storage)
     if sqlite_file(uri) or not is_database(uri):
         return f"lengthwise ui --tracking-uri {shlex.quote(uri)}"
     artifacts = str(artifact_folder(storage))

@@ -173,7 +173,7 @@ class MlflowExperiment:
         """Return links to pages of the server, or the command that starts a server."""
         if is_server(self.uri):
             return make_sweep_links(self.uri, self.experiment_id, parent_id)
-        return (("MLflow pages of this sweep", server_command(self.uri, self.storage)),)
+        return (("MLflow", server_command(self.uri, self.storage)),)
 
     def _send(self, run_id: str, metrics: Sequence[Metric], params: Sequence[Param], tags: Sequence[RunTag]) -> None:
         """Send values in as few requests as MLflow's limits allow."""

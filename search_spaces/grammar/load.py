@@ -272,7 +272,9 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
     try:
         # Paths that are not readable files, other kinds of files, and files that are too large.
         if path.is_dir():
-            findings.add("", f"is a directory; give a {kind}", place=here)
+            inside = path / "sweep.yaml"
+            nearest = str(inside) if kind == "sweep file" and inside.is_file() else None
+            findings.add("", f"is a directory; give a {kind}", nearest=nearest, place=here)
         elif not path.exists():
             allowed = "a file, or a name that `lengthwise list examples` shows" if kind == "sweep file" else None
             findings.add("", "there is no such file", allowed=allowed, nearest=_nearest_file(path), place=here)

@@ -134,8 +134,9 @@ def _failures(result: Summary) -> Iterator[str]:
     ]
     cells = {name: [line[name] for line in lines[:MOST_FAILURES]] for name in (lines[0] if lines else ())}
     note = [f"{len(lines) - MOST_FAILURES} more reasons are in the ledger."] if len(lines) > MOST_FAILURES else []
-    deaths = counted(len(result.state.deaths), "pack")
-    died = [f"{deaths} died; {retry_advice(result.folder)}"] if result.state.deaths else []
+    state = result.state
+    crashed = counted(sum(len(state.packs[pack_id].members) for pack_id, _ in state.deaths), "seed")
+    died = [f"{crashed} crashed; {retry_advice(result.folder)}"] if state.deaths else []
     section = Section(heading="What failed", cells=cells, paragraphs=died, notes=note)
     yield f"<section id=what-failed>{_section(section)}</section>"
 

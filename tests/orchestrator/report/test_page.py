@@ -17,6 +17,7 @@ from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import columns_sentence, describe_best
 from orchestrator.results.summarise import summarise
+from orchestrator.text.wording import three_digits
 
 
 def data_of(page):
@@ -117,7 +118,7 @@ def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, p
     page, _ = write_report(state.folder)
     shown = " ".join(" ".join(page_of(page).text).split())
     assert "3 failed (1 diverged, 2 crashed" in shown and "not finite at step 60" in shown
-    assert "1 pack died" in shown and "worker died" in shown and "What failed" in shown
+    assert "crashed; " in shown and "worker died" in shown and "What failed" in shown
     assert "#2 seed 1" in shown and "#1 seeds 0-1" in shown  # seeds that failed alike have one line
     whole, _ = write_report(synthetic_sweep(tmp_path / "whole", values, 2, simple_curve).folder)
     assert "What failed" not in " ".join(page_of(whole).text) and ", none failed" in " ".join(page_of(whole).text)
@@ -174,8 +175,12 @@ def test_best_has_its_reach_beside_the_longest_length(small_sweep):
     first, longest = result.rows[0], max(result.rows[0].groups.test)
     for reach, last in ((7, longest), (longest, longest)):
         shown = replace(result, rows=(replace(first, generalization_length=reach), *result.rows[1:]))
-        numbers = [int(number) for number in re.findall(r"\b\d+\b", describe_best(shown).rpartition("median is at")[2])]
-        assert numbers[-2:] == [reach, last] if reach < longest else numbers[-1:] == [last]
+        words = describe_best(shown).rpartition("median is at")[2]
+        assert words.endswith(f" at {last}." if reach < longest else f" up to {last}.")
+        if reach < longest:  # the median at the longest length
+            band = result.bands[first.config_id, *result.objective_curve]
+            value = three_digits(band.median[band.lengths.index(longest)], result.infinity_text)
+            assert f"up to length {reach}, and {value} at" in words
     assert "median is at" not in describe_best(
         replace(result, objective=result.objective.model_copy(update={"threshold": None}))
     )

@@ -309,7 +309,7 @@ def test_the_variable_of_mlflow_counts_where_neither_file_nor_option_names_an_ad
 
     lengthwise.environment["MLFLOW_TRACKING_URI"] = "sqlite:///shell.db"
     done = lengthwise.succeeds(*run, cwd=tmp_path)
-    assert shell in done.stdout.split("MLflow pages of this sweep:")[1]
+    assert shell in done.stdout.split("MLflow:")[1]
     assert (runs_at(shell), runs_at(default_uri(storage))) == (4, 0)
     folder = storage / "trained"
     assert f"{shell}: " in lengthwise.succeeds("publish", folder, cwd=storage).stdout
