@@ -8,7 +8,7 @@ from orchestrator.errors import UserError
 
 
 def to_json(key: str, value: Any) -> str:
-    """Return a value as JSON, which is also YAML; raises UserError, with `key`, for other than plain data."""
+    """Return a value as JSON, which is also YAML; raises UserError, with `key`, unless it is plain data."""
     try:
         return json.dumps(value, default=_as_plain, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:

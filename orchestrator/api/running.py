@@ -37,28 +37,35 @@ def run(
     Raises SweepFileError for a file, dictionary or overrides that cannot be run here, SweepExists or SpecChanged if the
     folder already holds a sweep, LedgerError if the folder cannot be written.
     """
+    # Check the sweep.
     folder = find_storage(storage) if storage is not None else find_default_storage()
-    spec = _spec(file, [f"{key}={to_json(key, value)}" for key, value in overrides.items()], name, imports, folder)
+    spec = _load_spec(file, [f"{key}={to_json(key, value)}" for key, value in overrides.items()], name, imports, folder)
     console = console or make_console()
     for note in spec.notes:
         say(console, f"note: {note}")
-    from orchestrator.sweep.sweep import run_sweep  # brings the schedulers
+
+    # Run it.
+    from orchestrator.sweep.sweep import run_sweep  # imports the schedulers
 
     return Sweep(run_sweep(spec, folder, console).folder)
 
 
-def _spec(
+def _load_spec(
     file: str | Path | Mapping[str, Any],
     overrides: Sequence[str],
     name: str | None,
     imports: Sequence[str],
     storage: Path,
 ) -> SweepSpec:
+    """Return the checked specification of a sweep file or dictionary."""
+    # Read the file by the grammar.
     if isinstance(file, Mapping):
         reading = read_sections(json.loads(to_json(DICTIONARY, file)), DICTIONARY, overrides, name, imports)
     else:
         reading = read_sweep(find_sweep_file(file), overrides, name, imports)
-    from orchestrator.plan.checks.soundness import check_reading  # brings the registries
+
+    # Check what the grammar cannot: names, bounds and files.
+    from orchestrator.plan.checks.soundness import check_reading  # imports the registries
     from orchestrator.record.kept.code import use_recorded_files
     from orchestrator.sweep.initial_weights import find_initial_weights
 

@@ -1,4 +1,4 @@
-"""A sweep as a Python object: results as tables, figures on matplotlib axes."""
+"""Represent a sweep as a Python object: results as tables, figures on matplotlib axes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from trainers.evaluation.attention_weights import InputAttention
 
-SIZE = (8.0, 4.6)  # inches, of new figures
+FIGURE_SIZE = (8.0, 4.6)  # inches
 
 
 def open_sweep(path: str | Path, *, trust: bool = False) -> Sweep:
@@ -45,7 +45,7 @@ def open_sweep(path: str | Path, *, trust: bool = False) -> Sweep:
 
 
 class Sweep:
-    """A sweep as its ledger was when this object was made; `refresh` reads it again.
+    """A sweep as its ledger was when this object was made; `refresh` reads the ledger again.
 
     Tables are computed at first use, from `state` and `summary`. They raise DamagedCurves for a file of curves that is
     missing or differs from its checksum.
@@ -56,7 +56,7 @@ class Sweep:
         self.state = SweepState.load(folder)
 
     def refresh(self) -> Self:
-        """Read the ledger again, such as of a running sweep; return this sweep."""
+        """Read the ledger of a running sweep again; return this sweep."""
         state = SweepState.load(self.folder)
         self.__dict__ = {"folder": self.folder, "state": state}  # without cached results
         return self
@@ -86,7 +86,7 @@ class Sweep:
         """
         from orchestrator.report.tables.configurations import configuration_lines
 
-        return _table(configuration_lines(self.summary))
+        return _make_table(configuration_lines(self.summary))
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -107,7 +107,7 @@ class Sweep:
         """
         from orchestrator.report.csv_tables import effect_lines
 
-        return _table(effect_lines(self.summary))
+        return _make_table(effect_lines(self.summary))
 
     @cached_property
     def race(self) -> pd.DataFrame:
@@ -117,7 +117,7 @@ class Sweep:
         """
         from orchestrator.report.tables.race import race_lines
 
-        return _table(race_lines(self.summary))
+        return _make_table(race_lines(self.summary))
 
     @property
     def best(self) -> Row:
@@ -138,7 +138,7 @@ class Sweep:
         """
         from orchestrator.figures.on_axes import plot_curves
 
-        return plot_curves(self.summary, _axes(ax), metric=metric, average=average)
+        return plot_curves(self.summary, _choose_axes(ax), metric=metric, average=average)
 
     def plot_effect(self, key: str, ax: Axes | None = None) -> Axes:
         """Draw the score of every configuration against a searched key such as "model.dropout"; return the axes.
@@ -147,12 +147,12 @@ class Sweep:
         """
         from orchestrator.figures.on_axes import plot_effect
 
-        return plot_effect(self.summary, key, _axes(ax))
+        return plot_effect(self.summary, key, _choose_axes(ax))
 
-    def compare(self, a: int | str, b: int | str, **asked: Any) -> pd.DataFrame:
+    def compare(self, a: int | str, b: int | str, **question: Any) -> pd.DataFrame:
         """Compare two configurations over their seeds: a row for each group of lengths, as in seed_comparisons.csv.
 
-        Configurations are named by number or config_id, those of another sweep by "FOLDER/NUMBER". `metric`, `average`
+        Configurations are given by number or config_id, those of another sweep as "FOLDER/NUMBER". `metric`, `average`
         and `lengths`, such as [5, 8], are those of `compare_named`. The columns `difference`, `low`, `high`, `level`
         and `p` are the result, `n` is the number of pairs or seeds, `first_failed` and `second_failed` are the numbers
         of failed seeds. Raises UserError for a configuration that does not exist or has not ended.
@@ -160,9 +160,11 @@ class Sweep:
         from orchestrator.report.tables.seed_comparisons import comparison_lines
         from orchestrator.results.comparing.named_comparison import compare_named
 
-        return _table(comparison_lines(compare_named(self.folder, str(a), str(b), **_with_lengths(asked)).comparisons))
+        return _make_table(
+            comparison_lines(compare_named(self.folder, str(a), str(b), **_join_lengths(question)).comparisons)
+        )
 
-    def compare_with(self, other: Sweep | str | Path, **asked: Any) -> pd.DataFrame:
+    def compare_with(self, other: Sweep | str | Path, **question: Any) -> pd.DataFrame:
         """Compare this sweep with another one over their common configurations; differences are this - other.
 
         `family` is the kind of a row: a matched configuration at a group of lengths, all of these together, or a
@@ -174,7 +176,9 @@ class Sweep:
         from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 
         sweep = other if isinstance(other, Sweep) else open_sweep(other)
-        return _table(sweep_comparison_lines([compare_sweeps(self.summary, sweep.summary, **_with_lengths(asked))]))
+        return _make_table(
+            sweep_comparison_lines([compare_sweeps(self.summary, sweep.summary, **_join_lengths(question))])
+        )
 
     def evaluate(
         self,
@@ -192,11 +196,14 @@ class Sweep:
         from orchestrator.report.tables.later_evaluations import later_lines
         from orchestrator.upkeep.later_evaluation import evaluate_later
 
+        # Numpy values are allowed, so everything passes as JSON.
         settings = [f"{key}={to_json(key, value)}" for key, value in task.items()]
-        asked = json.loads(to_json("lengths and samples", {"lengths": lengths, "samples": samples}))
-        keys = evaluate_later(self.folder, configurations, **asked, task=settings)
+        sizes = json.loads(to_json("lengths and samples", {"lengths": lengths, "samples": samples}))
+        keys = evaluate_later(self.folder, configurations, **sizes, task=settings)
+
+        # Return the new curves alone.
         self.refresh()
-        return _table(later_lines(later for later in self.summary.later_evaluations if later.key in keys))
+        return _make_table(later_lines(later for later in self.summary.later_evaluations if later.key in keys))
 
     def attention(
         self,
@@ -218,8 +225,9 @@ class Sweep:
         from orchestrator.results.attention import read_attention
 
         average = self.summary.objective.average if average is None else average
-        asked: dict[str, Any] = {"length": length, "distribution": distribution, "row": row, "average": average}
-        return read_attention(self.state, configuration, seed, **asked)
+        return read_attention(
+            self.state, configuration, seed, length=length, distribution=distribution, row=row, average=average
+        )
 
     def report(self) -> Path:
         """Write report.html and its tables; return the path of the page."""
@@ -235,14 +243,15 @@ class Sweep:
         """Train the missing members; return this sweep with the new results. Raises what `resume_sweep` raises."""
         from orchestrator.sweep.sweep import resume_sweep
 
-        shown_on = console or make_console()
-        resume_sweep(self.folder, shown_on, retry_failed=retry_failed, accept_code_change=accept_code_change)
+        console = console or make_console()
+        resume_sweep(self.folder, console, retry_failed=retry_failed, accept_code_change=accept_code_change)
         return self.refresh()
 
     def __repr__(self) -> str:
         return f"{self.name}, in {self.folder}: {self._describe_status()}"
 
     def _describe_status(self) -> str:
+        """Return the status of the sweep and its numbers of configurations and seeds as text."""
         result = self.summary
         return (
             f"{result.status}, {result.configurations_finished} of {result.planned} configurations done, "
@@ -255,37 +264,42 @@ class Sweep:
 
         text = f"<p><b>{escape(self.name)}</b>: {escape(self._describe_status())}</p>"
         has_curves = any(key[1:] == self.summary.objective_curve for key in self.summary.bands)
-        return text + (_image(self.summary) if has_curves else "")
+        return text + (_draw_image(self.summary) if has_curves else "")
 
 
-def _with_lengths(asked: dict[str, Any]) -> dict[str, Any]:
+def _join_lengths(question: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a comparison with `lengths` as text: "5,8" for [5, 8]."""
-    lengths = asked.get("lengths")
-    return asked if lengths is None or isinstance(lengths, str) else {**asked, "lengths": ",".join(map(str, lengths))}
+    lengths = question.get("lengths")
+    return (
+        question
+        if lengths is None or isinstance(lengths, str)
+        else {**question, "lengths": ",".join(map(str, lengths))}
+    )
 
 
-def _table(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:
+def _make_table(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return the lines of a CSV table as a data frame; empty cells are None, or NaN in columns of numbers."""
     import pandas as pd
 
     return pd.DataFrame([{name: None if value == "" else value for name, value in line.items()} for line in lines])
 
 
-def _image(result: Summary) -> str:
+def _draw_image(result: Summary) -> str:
+    """Return the median curves as an HTML image."""
     from matplotlib.figure import Figure
 
     from orchestrator.figures.on_axes import plot_curves
 
-    figure, content = Figure(figsize=SIZE, layout="constrained"), io.BytesIO()
+    figure, content = Figure(figsize=FIGURE_SIZE, layout="constrained"), io.BytesIO()
     plot_curves(result, figure.subplots())
     figure.savefig(content, format="png", dpi=100)
     return f'<img alt="median curves" src="data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}">'
 
 
-def _axes(axes: Axes | None) -> Axes:
+def _choose_axes(axes: Axes | None) -> Axes:
     """Return the axes of the caller, or new axes, which a notebook shows automatically."""
     if axes is not None:
         return axes
     from matplotlib import pyplot
 
-    return pyplot.subplots(figsize=SIZE, layout="constrained")[1]
+    return pyplot.subplots(figsize=FIGURE_SIZE, layout="constrained")[1]

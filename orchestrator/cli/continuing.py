@@ -1,4 +1,4 @@
-"""The verbs that train more of an existing sweep: resume, extend, confirm."""
+"""Define the verbs that train more of an existing sweep: resume, extend, confirm."""
 
 from functools import partial
 from typing import Annotated
@@ -69,7 +69,7 @@ def extend(
 
     Trains what was added. --set may also change space, resources ...
     """
-    # More steps make a new sweep.
+    # With more steps, make a new sweep.
     if steps is not None:
         if seeds is not None or configurations is not None or accept_code_change:
             raise UserError("--steps: not allowed with --seeds, --configurations or --accept-code-change")
@@ -86,7 +86,7 @@ def extend(
         outcome = extend_steps(folder, console, plan, max_seconds=options.parse_duration(max_time))
         raise typer.Exit(outcome.exit_code)
 
-    # Everything else is added to the sweep itself.
+    # Add everything else to the sweep itself.
     if name is not None:
         raise UserError("--name: only allowed with --steps, which makes a new sweep")
     refuse_running(folder)
@@ -110,9 +110,10 @@ def extend(
 def confirm(
     folder: options.SweepFolder,
     top: Annotated[
-        int | None, typer.Option(help="How many configurations, the best by the sweep's objective; by default 3.")
+        int | None,
+        typer.Option(help="The number of configurations, best first by the sweep's objective; by default 3."),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="How many fresh seeds, or which: 100-109 or 100,103.")] = "10",
+    seeds: Annotated[str, typer.Option(help="The number of fresh seeds, or the seeds: 100-109 or 100,103.")] = "10",
     configuration: options.Configurations = None,
     name: Annotated[str | None, typer.Option(help="Name of the confirmation; by default <sweep>-confirm.")] = None,
     allow_unfinished: Annotated[bool, typer.Option(help="Confirm a sweep that is not finished.")] = False,

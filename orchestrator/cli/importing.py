@@ -1,4 +1,4 @@
-"""The verb `import`, which makes a sweep of existing results."""
+"""Define the verb `import`, which makes a sweep of existing results."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,7 @@ console = make_console()
 
 
 class Missing(StrEnum):
-    """How members without a value at the last step count."""
+    """The treatment of members without a value at the last step."""
 
     failed = "failed"
     absent = "absent"
@@ -38,9 +38,9 @@ def import_results(
         typer.Option("--from", metavar="mlflow:URI|wandb:PATH|tune:FOLDER", help="Another tool's results, not TABLE."),
     ] = None,
     lengths: Annotated[str | None, typer.Option(help="Selection lengths, such as 20 or 5,8-10.")] = None,
-    trained: Annotated[str | None, typer.Option(help="Lengths that were trained on, such as 1-10.")] = None,
+    trained: Annotated[str | None, typer.Option(help="Trained lengths, such as 1-10.")] = None,
     axis: Annotated[
-        str | None, typer.Option(help="What lengths count, such as depth or digits (evaluation.axis).")
+        str | None, typer.Option(help="The unit of lengths, such as depth or digits (evaluation.axis).")
     ] = None,
     average: Annotated[str | None, typer.Option(help="The judged weight average, if there are several.")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns with settings: lr,width; by default all others.")] = None,
@@ -51,10 +51,10 @@ def import_results(
         Missing | None, typer.Option(help="Members without a value at the last step: failed seeds, or left out.")
     ] = None,
     pattern: Annotated[
-        str | None, typer.Option(help="With --from: which names are metrics: 'acc/len_(?P<length>\\d+)'.")
+        str | None, typer.Option(help="With --from: a pattern for names of metrics: 'acc/len_(?P<length>\\d+)'.")
     ] = None,
     experiment: Annotated[str | None, typer.Option(help="With mlflow: the experiment.")] = None,
-    study: Annotated[str | None, typer.Option(help="The study it belongs to; by default its name.")] = None,
+    study: Annotated[str | None, typer.Option(help="The study of the sweep; by default its name.")] = None,
     storage: options.Storage = None,
 ) -> None:
     """Make a sweep of existing results: a tidy table, or runs of MLflow, W&B or Ray Tune.
@@ -63,9 +63,9 @@ def import_results(
 
     The table has the columns seed, step, metric, length and value, perhaps average and loss; others are settings.
     """
-    # Read the rows of the table or of the other tool.
+    # Read the rows from the table or from the other tool.
     if (table is None) == (source is None):
-        raise UserError("give either TABLE or --from")
+        raise UserError("allowed: either TABLE or --from")
     from orchestrator.importing.verb import ImportOptions, import_rows, read_directions, read_rows
 
     directions = read_directions(metric)
@@ -102,6 +102,7 @@ def import_results(
 
 
 def _read_lengths(option: str, text: str | None) -> tuple[int, ...] | None:
+    """Return the lengths of an option, sorted; None without it. Raises UserError for other texts."""
     if text is None:
         return None
     if not (numbers := read_numbers(text)) or min(numbers) < 1:

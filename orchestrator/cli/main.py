@@ -1,8 +1,8 @@
-"""The command line: verbs on sweep files and sweep directories. Imports little, so that `--help` is quick.
+"""Define the command line: verbs on sweep files and sweep directories. Imports little, so that `--help` is quick.
 
-This module has `list` and the verbs on sweep files; `importing` has `import`, `continuing` the verbs that train more of
-a sweep, `results` and `upkeep` those that read or maintain existing sweeps. orchestrator/README.md explains the exit
-codes.
+This module has `list` and the verbs on sweep files; `importing` has `import`, `continuing` has the verbs that train
+more of a sweep, `results` and `upkeep` have the verbs that read or maintain existing sweeps. orchestrator/README.md
+explains the exit codes.
 """
 
 import os
@@ -33,21 +33,22 @@ DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
 
 class _Verbs(TyperGroup):
-    """Shows flags in the help without typer's type <bool>."""
+    """A group of commands whose help shows flags without typer's type <bool>."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the global options."""
-        return _without_types(super().get_params(ctx))
+        return _hide_flag_types(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the verb of this name; None if it does not exist."""
         verb = super().get_command(ctx, cmd_name)
         if verb is not None:
-            _without_types(verb.get_params(ctx))
+            _hide_flag_types(verb.get_params(ctx))
         return verb
 
 
-def _without_types(parameters: list[Any]) -> list[Any]:
+def _hide_flag_types(parameters: list[Any]) -> list[Any]:
+    """Remove the type of flags from their help, and return all parameters."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
@@ -59,8 +60,9 @@ console, errors = make_console(), make_console(stderr=True)
 _say, _complain = partial(say, console), partial(say, errors)
 
 
-def _print_versions(asked: bool) -> None:
-    if asked:
+def _print_versions(is_requested: bool) -> None:
+    """Print versions and exit, if --version was given."""
+    if is_requested:
         typer.echo(", ".join([*(f"{name} {version(name)}" for name in PACKAGES), f"Python {python_version()}"]))
         raise typer.Exit
 
@@ -77,7 +79,7 @@ def declare_global_options(
 
 @app.command(rich_help_panel=options.BEGIN)
 def init(
-    target: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made if missing.")] = Path(),
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="The folder for the files; made if missing.")] = Path(),
     program: Annotated[
         bool, typer.Option("--program", help="Write a training script instead of a task and a model.")
     ] = False,
@@ -106,8 +108,9 @@ def list_names(
 ) -> None:
     """List sweeps, or the names and keys of sweep files.
 
-    By default: what can be listed.
+    By default it lists the kinds of names.
     """
+    # List the sweeps of a storage folder, or names of a kind.
     if kind == "sweeps":
         if imports:
             raise UserError("--import: not allowed with `lengthwise list sweeps`")
@@ -138,6 +141,7 @@ def validate(
     from orchestrator.claims.registration import register
     from orchestrator.preview.smoke import validate_sweep
 
+    # Check each file; an invalid one does not stop the others.
     codes = {0}
     for file in files:
         try:
@@ -148,8 +152,10 @@ def validate(
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
                 raise
             _complain(error.full_text if isinstance(error, SweepFileError) else f"{file}: {error}")
-            codes.add(_exit_code(error))
+            codes.add(_choose_exit_code(error))
             continue
+
+        # Print the result of a valid file.
         for warning in warnings:
             _say(warning)
         _say(f"{file}: {verdict}")
@@ -175,9 +181,12 @@ def plan(
     from orchestrator.claims.registration import register
     from orchestrator.preview.forecast import forecast
 
+    # Check the sweep and its claims, and estimate its cost.
     spec = _load(file, overrides, name, imports, storage)
     plan = forecast(spec, workers, measured=measure)
     register(spec)
+
+    # Print the forecast.
     _say(f"{spec.name} would be stored in {address_or_path((storage or find_default_storage()) / spec.name)}")
     _say(align_rows(plan.rows))
     for warning in plan.warnings:
@@ -189,7 +198,7 @@ def data(
     file: options.SweepFile,
     overrides: options.Overrides = None,
     imports: options.Imports = None,
-    examples: Annotated[int, typer.Option(min=1, help="How many training inputs to show.")] = 5,
+    examples: Annotated[int, typer.Option(min=1, help="The number of training inputs to show.")] = 5,
     fetch: Annotated[bool, typer.Option("--fetch", help="First prepare missing texts.")] = False,
 ) -> None:
     """Show the first inputs that a sweep trains on.
@@ -228,22 +237,21 @@ def run(
     reading = read_sweep(file, replaced, name, imports or ())
     storage = storage or find_default_storage()
 
-    # Refuse a folder that holds another sweep before torch is imported.
+    # Refuse a folder that holds another sweep before torch is imported; only the task knows a metric with a dot.
     early = None if reading.findings.problems else reading.spec
-    # A metric with a dot is only known to its task.
     if early is not None and not resume_begun and "." not in early.objective.metric:
         from orchestrator.sweep.specification import refuse_existing
 
-        with suppress(SpecChanged):  # raised again below, after the file is checked
+        with suppress(SpecChanged):  # raised again after the file is checked
             refuse_existing(early, storage / early.name)
 
     # Start child processes, which import while this process checks the file.
-    with ExitStack() as opens:
+    with ExitStack() as exit_stack:
         children = None
-        if early is not None and not (storage / early.name).exists():  # else the sweep is refused or resumed
+        if early is not None and not (storage / early.name).exists():  # otherwise the sweep is refused or resumed
             children = SweepChildren(early.resources.scheduler, tracking=early.tracking.enabled)
-            opens.enter_context(children)
-        spec = _checked(reading, storage)
+            exit_stack.enter_context(children)
+        spec = _check_reading(reading, storage)
         from orchestrator.running.schedulers.choice import refuse_workers
 
         refuse_workers(spec.resources.scheduler, workers)
@@ -279,10 +287,10 @@ def main() -> None:
     code = 0
     try:
         app()
-    except SystemExit as ended:  # every verb ends with it
-        if ended.__context__ is not None and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
-            _complain("interrupted")  # typer turns it into an exit
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except SystemExit as end:  # every verb ends with it, and typer turns Ctrl-C into it
+        if end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt):
+            _complain("interrupted")
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException as error:  # the user's code may raise anything
         if os.environ.get(DEBUG_VARIABLE):
             sys.stderr.write(make_printable("".join(traceback.format_exception(error))))
@@ -293,13 +301,16 @@ def main() -> None:
         elif isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
             _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
         else:
-            _complain(f"internal error: {type(error).__name__}: {error}\n{DEBUG_VARIABLE}=1 shows the traceback")
-        code = _exit_code(error)
+            _complain(f"internal error: {type(error).__name__}: {error}\nto see the traceback, set {DEBUG_VARIABLE}=1")
+        code = _choose_exit_code(error)
+
+    # An output that could not be written is a failure, too.
     sys.stdout.flush()
     sys.exit(code or int(LenientOutput.lost))
 
 
-def _exit_code(error: BaseException) -> int:
+def _choose_exit_code(error: BaseException) -> int:
+    """Return the exit code for an error: its own, 2 for an invalid sweep file, else 1."""
     return error.exit_code if isinstance(error, LengthwiseError) else 2 if isinstance(error, SweepFileError) else 1
 
 
@@ -310,12 +321,16 @@ def _load(
     imports: list[str] | None = None,
     storage: Path | None = None,
 ) -> Any:
-    return _checked(read_sweep(file, overrides or (), name, imports or ()), storage)
+    """Return the checked specification of a sweep file with overrides."""
+    return _check_reading(read_sweep(file, overrides or (), name, imports or ()), storage)
 
 
-def _checked(reading: Reading, storage: Path | None = None) -> Any:
+def _check_reading(reading: Reading, storage: Path | None = None) -> Any:
+    """Return the checked specification and print its notes. Raises SweepFileError with every problem of the file."""
     if reading.spec is None:
         reading.checked_spec()
+
+    # Check what the grammar cannot: names, bounds and files, with the code that an existing sweep recorded.
     from orchestrator.plan.checks.soundness import check_reading
     from orchestrator.record.kept.code import use_recorded_files
     from orchestrator.sweep.initial_weights import find_initial_weights

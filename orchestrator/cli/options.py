@@ -1,4 +1,4 @@
-"""Define arguments and options of the command line that verbs share or that have long help texts."""
+"""Define arguments and options that several verbs share or that have long help texts."""
 
 import os
 import re
@@ -26,7 +26,7 @@ from search_spaces.grammar.values import (
     store_problem,
 )
 
-# The panels of the help.
+# Panels of the help
 BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = PANELS = ("begin", "look", "continue", "export", "maintenance")
 
 
@@ -44,11 +44,14 @@ def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
     """
     from orchestrator.mirror.fetch import find_sweep
 
+    # Refuse a path that contradicts --storage.
     storage, path = ctx.params.get("storage"), resolve_place(sweep)
     if storage and not is_bare_name(sweep) and path.absolute().parent.resolve() != find_default_storage().resolve():
         raise UserError(
-            f"{sweep}: not in --storage {storage}; leave out --storage, or give a name such as {path.resolve().name}"
+            f"{sweep}: not in --storage {storage}; leave out --storage, or give the name {path.resolve().name}"
         )
+
+    # Find the sweep, and trust its code if requested.
     folder = find_sweep(sweep)
     if ctx.params.get("trust"):
         from orchestrator.code.trust import trust_sweep
@@ -59,14 +62,14 @@ def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
 
 
 def parse_store(uri: str) -> str:
-    """Return an MLflow address as an absolute one; "" is the default. Raises UserError for an invalid address."""
+    """Return an MLflow address with an absolute path; "" is the default store. Raises UserError for an invalid one."""
     if uri and (problem := store_problem(uri)):
         raise UserError(f"--tracking-uri {uri!r} {problem}; allowed: {STORES}")
     return make_store_absolute(uri)
 
 
 def _check_notify(address: str) -> str:
-    """Return a webhook address; "" is none. Raises UserError, without showing it, for an invalid address."""
+    """Return a webhook address; "" means none. Raises UserError for an invalid address, without showing it."""
     if address and not is_web_address(address):
         raise UserError(f"--notify: is not an http or https address; allowed: {WEB_ADDRESSES}")
     return address
@@ -99,7 +102,7 @@ OptionalSweepFolder = Annotated[
         metavar="DIR",
         help="A sweep directory, its address, or its name in the storage folder; by default all sweeps there.",
         parser=str,
-        callback=lambda ctx, named: None if named is None else _find_sweep(ctx, named),
+        callback=lambda ctx, sweep: None if sweep is None else _find_sweep(ctx, sweep),
     ),
 ]
 InStorage = Annotated[
@@ -137,7 +140,7 @@ Notify = Annotated[
     typer.Option(
         metavar="URL",
         parser=_check_notify,
-        help="Webhook, also of Slack, that gets a JSON POST when the sweep ends or is stopped.",
+        help="Webhook, such as Slack's, that gets a JSON POST when the sweep ends or is stopped.",
     ),
 ]
 Name = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the sweep instead of the one in the file.")]
@@ -186,7 +189,7 @@ Compared = Annotated[
     list[str],
     typer.Argument(
         metavar="A B | SWEEP",
-        help="Two configurations by number or config_id, of another sweep as FOLDER/CONFIGURATION. Or other sweeps.",
+        help="Two configurations by number or config_id (in another sweep: FOLDER/CONFIGURATION), or other sweeps.",
     ),
 ]
 Smoke = Annotated[

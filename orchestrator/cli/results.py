@@ -1,4 +1,4 @@
-"""The verbs that read existing sweeps: state, results, ledger, MLflow."""
+"""Define the verbs that read existing sweeps: state, results, ledger, MLflow."""
 
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ def status(
 
     Without DIR: a line for every sweep of the storage folder.
     """
+    # Without a folder, list all sweeps.
     if folder is None:
         if trace or follow:
             raise UserError(f"{'--trace' if trace else '--follow'}: needs DIR, the folder or name of a sweep")
@@ -36,8 +37,10 @@ def status(
 
         _say("\n".join(list_sweeps(find_default_storage())))
         return
+
+    # Read the sweep, or follow it until it ends.
     from orchestrator.record.state.state import SweepState
-    from orchestrator.running.watching.follow import follow_sweep as follow_sweep
+    from orchestrator.running.watching.follow import follow_sweep
     from orchestrator.running.watching.leading_curve import make_leading_curve_rows, make_undefined_rows
     from orchestrator.running.watching.meter import make_status_rows, make_trace_lines
 
@@ -46,6 +49,8 @@ def status(
     except KeyboardInterrupt:
         _say(f"no longer followed; the sweep continues: {command('status', folder)} --follow")
         raise typer.Exit(INTERRUPTED) from None
+
+    # Print its state.
     rows = [*make_status_rows(state), *make_leading_curve_rows(state), *make_undefined_rows(state)]
     _say("\n".join([align_rows(rows), *(make_trace_lines(state) if trace else ())]))
 
@@ -89,8 +94,8 @@ def compare(
     """
     from orchestrator.report.comparisons import compare_and_show
 
-    asked = {"metric": metric, "average": average, "lengths": lengths}
-    for line in compare_and_show(folder, others, console, csv, figure, **asked, force=force):
+    question = {"metric": metric, "average": average, "lengths": lengths}
+    for line in compare_and_show(folder, others, console, csv, figure, **question, force=force):
         _say(line)
 
 
@@ -114,6 +119,7 @@ def claims(
     from orchestrator.claims.verb import judge_claims, run_missing
     from orchestrator.mirror.fetch import fetch_storage
 
+    # Run missing sweeps if requested, then judge.
     storage = storage or find_default_storage()
     fetch_storage(storage)
     if run and (code := run_missing(file, storage, _say, page)):
@@ -132,12 +138,15 @@ def publish(
     from orchestrator.tracking.publish import publish as publish_sweep
     from orchestrator.tracking.publish import record_address
 
-    with make_console(stderr=True).status("publishing ...") as shown:
+    # Publish, and show the progress on a terminal.
+    with make_console(stderr=True).status("publishing ...") as status_line:
         published = publish_sweep(
             folder,
             tracking_uri,
-            on_progress=lambda done, total: shown.update(f"publishing: {done} of {total} configurations sent"),
+            on_progress=lambda done, total: status_line.update(f"publishing: {done} of {total} configurations sent"),
         )
+
+    # Record where the results are, and print links to them.
     record_address(folder, published.uri)
     _say(f"{published.uri}: {published.completed} configurations published; {published.points} new points sent")
     for name, link in published.links:
@@ -173,6 +182,7 @@ def ui(
     """Open MLflow on the store of the storage folder and print links to the charts of every sweep."""
     from orchestrator.mirror.fetch import fetch_storage
 
+    # Choose the store: option, environment variable, or the file in the storage folder.
     storage = storage or find_default_storage()
     fetch_storage(storage)
     if tracking_uri is None:
@@ -181,6 +191,8 @@ def ui(
         tracking_uri = read_uri_variable()
     if not tracking_uri:
         check_storage(storage)
+
+    # Serve it until the user ends it.
     _say("starting MLflow ...")
     from orchestrator.tracking.ui import serve
 

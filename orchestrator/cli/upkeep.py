@@ -1,4 +1,4 @@
-"""The verbs that export results, maintain a sweep folder, or print data for jobs and editors."""
+"""Define the verbs that export results, maintain a sweep folder, or print data for jobs and editors."""
 
 import sys
 from functools import partial
@@ -10,6 +10,7 @@ import typer
 from orchestrator.cli import options
 from orchestrator.errors import UserError
 from orchestrator.text.consoles import make_console, say
+from orchestrator.text.wording import counted
 
 app = typer.Typer()
 console = make_console()
@@ -29,7 +30,7 @@ def export(
         str | None, typer.Option(metavar="pdf|svg|png", help="Median curves and effects, for papers.")
     ] = None,
     curves: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Every curve of every seed.")] = None,
-    to: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where figures go; made if missing.")] = None,
+    to: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The folder for figures; made if missing.")] = None,
     size: Annotated[str | None, typer.Option(help="Of figures, in inches; by default 3.3x2.4.")] = None,
     labels: Annotated[
         Path | None, typer.Option(metavar="FILE.yaml", help="Your names of metrics, keys and configurations.")
@@ -56,7 +57,7 @@ def replay(
 ) -> None:
     """Train one member again in this process.
 
-    Says whether its curves agree bit for bit; exit code 1 if they do not.
+    Compares its curves bit for bit; exit code 1 if they differ.
     """
     from orchestrator.upkeep.replay import replay_member
 
@@ -89,10 +90,11 @@ def evaluate(
     from orchestrator.results.scoring.length_groups import parse_lengths
     from orchestrator.upkeep.later_evaluation import evaluate_later
 
+    # Evaluate, then write the report with the new curves.
     allowed = "different whole numbers, such as 40,60-65"
-    chosen = None if lengths is None else parse_lengths(lengths, None, allowed)
+    requested_lengths = None if lengths is None else parse_lengths(lengths, None, allowed)
     with make_console(stderr=True).status("evaluating ..."):
-        keys = evaluate_later(folder, configurations, lengths=chosen, samples=samples, task=task or ())
+        keys = evaluate_later(folder, configurations, lengths=requested_lengths, samples=samples, task=task or ())
         present_report(folder, console, quiet=True)
     show_later_evaluations(folder, keys, console)
 
@@ -129,25 +131,25 @@ def delete(
     say(console, planned.sentence)
     if not yes:
         if not sys.stdin.isatty():
-            raise UserError(
-                f"{folder}: nothing was deleted, because there is no terminal to ask; --yes deletes without asking"
-            )
+            raise UserError(f"{folder}: nothing deleted: no terminal to ask on; use --yes to delete without a question")
         if not typer.confirm("Delete them?" if checkpoints else "Delete it?"):
-            raise UserError(f"{folder}: nothing was deleted")
+            raise UserError(f"{folder}: nothing deleted")
 
-    # Delete runs in MLflow first, because their addresses are in the ledger.
+    # Delete MLflow runs before the ledger, which has their addresses.
     deleted = dict[str, int]()
 
-    def delete_its_runs() -> None:
+    def delete_mlflow_runs() -> None:
         if not mlflow or planned.copies:
             return
         from orchestrator.tracking.publish import delete_runs
 
         deleted.update(delete_runs(folder, tracking_uri))
         for uri, count in deleted.items():
-            say(console, f"{uri}: {count} runs moved to MLflow's bin")
+            say(console, f"{uri}: {counted(count, 'run')} deleted")
 
-    delete_sweep(planned, delete_its_runs)
+    delete_sweep(planned, delete_mlflow_runs)
+
+    # Say what was deleted, and which runs stay.
     remaining = [uri for uri in planned.published_at if uri not in deleted]
     files = "the checkpoints of " if checkpoints else ""
     say(
@@ -159,7 +161,7 @@ def delete(
 
 @app.command(rich_help_panel=options.MAINTENANCE)
 def schema(
-    kind: Annotated[Literal["sweep", "claims"], typer.Argument(help="Of which files: sweep or claims.")] = "sweep",
+    kind: Annotated[Literal["sweep", "claims"], typer.Argument(help="The kind of files: sweep or claims.")] = "sweep",
 ) -> None:
     """Print the JSON Schema of sweep files or claims files, for editors."""
     from search_spaces import claims_schema, schema_text

@@ -14,7 +14,7 @@ from search_spaces.grammar.values import MAX_BYTES, MAX_CHARACTERS
 COPIED_SECTIONS = ("objective", "resources", "tracking")
 
 
-def best_file(state: SweepState, result: Summary) -> str:
+def make_best_file(state: SweepState, result: Summary) -> str:
     """Return the sweep file of the configuration ranked first, with every value and its seeds.
 
     It trains the same members as the sweep, even if defaults have changed since. Raises UserError if no configuration
@@ -24,22 +24,22 @@ def best_file(state: SweepState, result: Summary) -> str:
     if row is None:
         raise UserError(f"--best: {state.folder}: no configuration has a score yet")
 
-    # Its member as this version trains it.
+    # Rebuild its member as this version trains it.
     refuse_imported(state)
     import_recorded(state)
     configuration = state.configurations[row.config_id]
     refuse_corrected([configuration], f"{label(row.number)} of {state.folder} cannot be exported")
     member = rebuild_member(configuration).to_dict()
 
-    # The sweep file, which is parsed to be sure that it can be run.
+    # Write the sweep file, and parse it to be sure that it can be run.
     score = f"score {three_digits(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
     ranked = f"ranked 1 of {result.configurations_finished} by {result.score_label}"
     spec = {
-        "name": _shortened(state.name, "-best"),
+        "name": _shorten_name(state.name, "-best"),
         "study": state.study,
         "description": f"Configuration {label(row.number)} ({row.config_id}) of {state.name}, {ranked}: {score}.",
         **{key: state.spec[key] for key in ("imports",) if key in state.spec},
-        **{section: _without_revision(member[section]) for section in sections_of(state.spec)},
+        **{section: _remove_revisions(member[section]) for section in sections_of(state.spec)},
         "seeds": list(row.seeds),
         **{key: state.spec[key] for key in COPIED_SECTIONS},
     }
@@ -48,14 +48,14 @@ def best_file(state: SweepState, result: Summary) -> str:
     return text
 
 
-def _shortened(name: str, ending: str) -> str:
-    """Return a name with an ending, shortened to the maximal length of a name."""
-    in_bytes = name.encode()[: MAX_BYTES - len(ending)].decode(errors="ignore")
-    return in_bytes[: MAX_CHARACTERS - len(ending)] + ending
+def _shorten_name(name: str, ending: str) -> str:
+    """Return a name with an ending, cut so that both fit the maximal length of a name."""
+    shortened = name.encode()[: MAX_BYTES - len(ending)].decode(errors="ignore")
+    return shortened[: MAX_CHARACTERS - len(ending)] + ending
 
 
-def _without_revision(section: object) -> object:
-    """Return a section without the revisions of its classes, which are no keys of sweep files."""
+def _remove_revisions(section: object) -> object:
+    """Return a section without the revisions of its classes, which sweep files do not have."""
     if isinstance(section, dict):
-        return {key: _without_revision(value) for key, value in section.items() if key != "revision"}
-    return [_without_revision(item) for item in section] if isinstance(section, list | tuple) else section
+        return {key: _remove_revisions(value) for key, value in section.items() if key != "revision"}
+    return [_remove_revisions(item) for item in section] if isinstance(section, list | tuple) else section

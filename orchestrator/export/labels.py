@@ -10,35 +10,38 @@ from search_spaces.grammar.load import read_text
 from search_spaces.grammar.parse import read_yaml
 from search_spaces.grammar.problems import Findings
 
-WORDS = ("length", "score", "trained", "selection", "test", "seeds")
+RENAMED_WORDS = ("length", "score", "trained", "selection", "test", "seeds")
 
 
 def read_labels(path: Path, result: Summary) -> dict[str, str]:
-    """Return the texts of a labels file by the name that they replace: metrics, searched keys, "#3", and WORDS.
+    """Return the texts of a labels file by the name that they replace: metrics, searched keys, "#3", and RENAMED_WORDS.
 
     Raises SweepFileError, with line and allowed keys, for unknown keys.
     """
     findings = Findings(str(path))
-    written = read_text(path, findings, "YAML file of labels")
+    # Read the file.
+    content = read_text(path, findings, "YAML file of labels")
     findings.raise_any()
-    labels = read_yaml(written, findings)
+    labels = read_yaml(content, findings)
     findings.raise_any()
-    known = [*result.metrics, *result.searched, *(label(row.number) for row in result.rows), *WORDS]
+
+    # Check its keys and texts.
+    known = [*result.metrics, *result.searched, *(label(row.number) for row in result.rows), *RENAMED_WORDS]
     if not isinstance(labels, dict):
         findings.add("", 'is not a mapping of names to texts, such as "#3": pre-norm', given=labels)
     else:
         for key, text in labels.items():
             if key not in known:
-                allowed = f'{", ".join([*result.searched, *WORDS])}, a metric, or a configuration such as "#0"'
+                allowed = f'{", ".join([*result.searched, *RENAMED_WORDS])}, a metric, or a configuration such as "#0"'
                 findings.add(key, "is not in this sweep", allowed=allowed, nearest=nearest_name(key, known))
             elif not isinstance(text, str):
-                more = {} if text is ABSENT else {"given": text}
-                findings.add(key, "is not a text; write it in quotes", **more)
+                given = {} if text is ABSENT else {"given": text}
+                findings.add(key, "is not a text; write it in quotes", **given)
     findings.raise_any()
     return dict(labels)
 
 
-def named_rows(result: Summary, labels: Mapping[str, str]) -> list[Row]:
+def select_labelled_rows(result: Summary, labels: Mapping[str, str]) -> list[Row]:
     """Return the configurations that have a label, in the order of the labels."""
     rows = {label(row.number): row for row in result.rows}
     return [rows[key] for key in labels if key in rows]

@@ -4,49 +4,49 @@ import math
 import re
 from collections.abc import Mapping
 
-from orchestrator.export.labels import named_rows
+from orchestrator.export.labels import select_labelled_rows
 from orchestrator.results.outcomes import searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import compact_value, label, short_keys, spans, three_digits
 
-_ESCAPED = {
+_LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}"},
     **{">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "∞": r"$\infty$"},
 }
 
 
-def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
+def make_latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     """Return a `tabular` of configurations: values, medians with quartiles over seeds, failed seeds.
 
     The rows are the configurations that have a label, in that order, or else all by score. `labels` also renames
     searched keys, configurations ("#3") and the columns trained, selection, test and seeds. The document needs
     \\usepackage{booktabs}.
     """
-    # Columns: searched values, groups of lengths, and counts of seeds.
+    # Choose the columns: searched values, groups of lengths, and counts of seeds.
     keys = [key for key in result.searched if any(key in row.values for row in result.rows)]
-    short = short_keys(keys)
+    short_names = short_keys(keys)
     groups = [name for name in ("trained", "selection", "test") if any(getattr(row, name) for row in result.rows)]
-    head = ["", *(labels.get(key, short[key]) for key in keys), *(labels.get(name, name) for name in groups)]
-    head.append(labels.get("seeds", "seeds failed"))
+    header = ["", *(labels.get(key, short_names[key]) for key in keys), *(labels.get(name, name) for name in groups)]
+    header.append(labels.get("seeds", "seeds failed"))
 
-    # A line for each configuration.
+    # Write a line for each configuration.
     lines = []
-    for row in named_rows(result, labels) or result.rows:
+    for row in select_labelled_rows(result, labels) or result.rows:
         values = [compact_value(searched_value(result, row, key, "")) for key in keys]
         text = labels.get(label(row.number), label(row.number))
         cells = [escape(cell) for cell in (text, *values)]
         if cells[0].startswith(("[", "*")):
-            cells[0] = f"{{}}{cells[0]}"  # else the \\ before it would take the cell as an argument
-        cells += [_quartiles(getattr(row, name)) for name in groups]
+            cells[0] = f"{{}}{cells[0]}"  # otherwise the \\ before it would take the cell as an argument
+        cells += [_format_quartiles(getattr(row, name)) for name in groups]
         unfinished = "unfinished" if row.pruned_at is None else row.why_unranked
         cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.complete else f", {unfinished}"))
         lines.append(" & ".join(cells) + r" \\")
 
-    # Comments on the contents, then the table.
-    about = [
+    # Write comments on the contents, then the table.
+    comments = [
         "% Needs \\usepackage{booktabs} in the preamble.",
         f"% Sweep {result.name}: {' '.join(result.score_label.split())}; ranked by the selection lengths.",
         f"% Median over seeds [quartiles]; selection lengths {spans(result.objective.lengths)}, "
@@ -55,25 +55,30 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
         f"{result.seeds_run} seeds ran, {result.seeds_failed} failed ({result.objective.failed_seeds}).",
     ]
     body = [rf"\begin{{tabular}}{{l{'l' * len(keys)}{'r' * len(groups)}r}}", r"\toprule"]
-    body += [" & ".join(map(escape, head)) + r" \\", r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
-    return "\n".join([*about, *body, ""])
+    body += [" & ".join(map(escape, header)) + r" \\", r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
+    return "\n".join([*comments, *body, ""])
 
 
 def escape(text: str) -> str:
     """Return text as LaTeX prints it: escape("50 % of x_1") -> "50 \\% of x\\_1"."""
-    escaped = "".join(_ESCAPED.get(character, character) for character in remove_controls(text))
-    return re.sub("-(?=-)", "-{}", escaped)  # two of them would be a dash
+    escaped = "".join(_LATEX.get(character, character) for character in remove_controls(text))
+    return re.sub("-(?=-)", "-{}", escaped)  # LaTeX would print -- as a dash
 
 
-def _quartiles(quartiles: Quartiles | None) -> str:
+def _format_quartiles(quartiles: Quartiles | None) -> str:
+    """Return a median with its quartiles as LaTeX; "--" for None."""
     if quartiles is None:
         return "--"
-    median, low, high = (_number(value) for value in (quartiles.median, quartiles.q25, quartiles.q75))
+    median, low, high = (_format_number(value) for value in (quartiles.median, quartiles.q25, quartiles.q75))
     return f"{median} [{low}, {high}]"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
+    """Return a number with three digits as LaTeX; "--" for NaN."""
     text = three_digits(value, "∞")
     mantissa, exponent, power = text.partition("e")
-    number = rf"${mantissa} \cdot 10^{{{int(power)}}}$" if exponent else f"${text}$"
-    return "--" if math.isnan(value) else rf"${'-' if value < 0 else ''}\infty$" if math.isinf(value) else number
+    if math.isnan(value):
+        return "--"
+    if math.isinf(value):
+        return rf"${'-' if value < 0 else ''}\infty$"
+    return rf"${mantissa} \cdot 10^{{{int(power)}}}$" if exponent else f"${text}$"

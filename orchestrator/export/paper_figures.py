@@ -12,18 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orchestrator.errors import UserError
-from orchestrator.export.labels import named_rows
+from orchestrator.export.labels import select_labelled_rows
 from orchestrator.figures.drawing import file_name
 from orchestrator.figures.on_axes import plot_curves, plot_effect
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import spans
 
 FORMATS = ("pdf", "svg", "png")
-SIZE = (3.3, 2.4)  # inches: one column of a two-column page
-SMALLEST, LARGEST = 1.0, 40.0
-CHARACTERS_PER_INCH, LABEL_CHARACTERS_PER_INCH = 22, 15  # in legends and in axis labels, on average
+DEFAULT_SIZE = (3.3, 2.4)  # inches: one column of a two-column page
+MIN_INCHES, MAX_INCHES = 1.0, 40.0  # of a side
+CHARACTERS_PER_INCH, LABEL_CHARACTERS_PER_INCH = 22, 15  # average in legends and in axis labels
 STYLE = {
-    "pdf.fonttype": 42,  # TrueType, which journals ask for; 3 is matplotlib's own
+    "pdf.fonttype": 42,  # TrueType, which journals require; matplotlib's default is Type 3
     "svg.fonttype": "path",
     "svg.hashsalt": "lengthwise",
     "font.size": 8,
@@ -34,23 +34,23 @@ STYLE = {
     "ytick.labelsize": 7,
     "savefig.dpi": 300,
 }
-_WITHOUT_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
+_METADATA = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
 
 
 def parse_size(text: str) -> tuple[float, float]:
     """Return width and height in inches: parse_size("3.3x2.4") -> (3.3, 2.4). Raises UserError for anything else."""
     try:
         width, height = map(float, text.lower().split("x"))
-        if all(math.isfinite(side) and SMALLEST <= side <= LARGEST for side in (width, height)):
+        if all(math.isfinite(side) and MIN_INCHES <= side <= MAX_INCHES for side in (width, height)):
             return width, height
     except ValueError:
         pass
     raise UserError(
-        f"--size {text}: allowed: WIDTHxHEIGHT in inches, each {SMALLEST:g} to {LARGEST:g}, such as 3.3x2.4"
+        f"--size {text}: allowed: WIDTHxHEIGHT in inches, each {MIN_INCHES:g} to {MAX_INCHES:g}, such as 3.3x2.4"
     )
 
 
-def paper_figures(
+def draw_paper_figures(
     result: Summary, kind: str, folder: Path, size: tuple[float, float], labels: Mapping[str, str]
 ) -> dict[Path, bytes]:
     """Return the bytes of the figures by path below `folder`: median curves, and the effect of every searched key.
@@ -61,32 +61,38 @@ def paper_figures(
     if kind not in FORMATS:
         raise UserError(f"--figures {kind}: allowed: {', '.join(FORMATS)}")
     with mpl.rc_context(STYLE):
+        # Draw the median curves.
         figure, axes = _make_figure(size)
-        plot_curves(result, axes, rows=named_rows(result, labels), labels=labels, distinct_in_grey=True)
+        plot_curves(result, axes, rows=select_labelled_rows(result, labels), labels=labels, distinct_in_grey=True)
         _move_legend_out(axes, figure)
         files = {folder / f"{result.name}-curves.{kind}": _render(figure, kind)}
+
+        # Draw the effect of each searched key with at least two scores.
         for key in result.searched:
             if sum(key in row.values and row.score is not None for row in result.rows) > 1:
                 figure, axes = _make_figure(size)
                 plot_effect(result, key, axes, labels=labels)
                 axes.yaxis.label.set_fontsize(8)
-                axes.set_title("", loc="left")  # its text belongs into the caption
+                axes.set_title("", loc="left")  # the caption has this text
                 files[folder / f"{result.name}-{file_name(key)}.{kind}"] = _render(figure, kind)
     return files
 
 
-def caption(result: Summary, labels: Mapping[str, str]) -> str:
-    """Return facts for the caption of the curves of configurations that have a label, or of all."""
-    rows = named_rows(result, labels) or result.rows
+def write_caption(result: Summary, labels: Mapping[str, str]) -> str:
+    """Return sentences for the caption of the curves of the labelled configurations, or of all."""
+    # Count the seeds of the drawn configurations, and of all.
+    rows = select_labelled_rows(result, labels) or result.rows
     ran, failed = sum(row.seeds_run for row in rows), sum(row.seeds_failed for row in rows)
-    of_all = ""
+    totals = ""
     if len(rows) < len(result.rows):
-        of_all = f"; of all {len(result.rows)} configurations {result.seeds_run} and {result.seeds_failed}"
+        totals = f"; of all {len(result.rows)} configurations {result.seeds_run} and {result.seeds_failed}"
+
+    # Write the sentences.
     test = f"; lengths {spans(result.test_lengths)} were used for neither" if result.test_lengths else ""
     seeds = replace(result, rows=tuple(rows)).seeds_in_words
     return (
         f"Lines: median over {seeds}; bands: quartiles; thin lines: single seeds "
-        f"({ran} ran, {failed} failed{of_all}). Shaded: trained lengths; hatched: lengths "
+        f"({ran} ran, {failed} failed{totals}). Shaded: trained lengths; hatched: lengths "
         f"{spans(result.objective.lengths)}, by which configurations are ranked{test}."
     )
 
@@ -96,22 +102,24 @@ def _move_legend_out(axes: Axes, figure: Figure) -> None:
     legend = axes.get_legend()
     assert legend is not None
     texts = [text.get_text() for text in legend.get_texts()]
-    wide = figure.get_figwidth() * CHARACTERS_PER_INCH
-    columns = max(1, min(len(texts), int(wide / (max(map(len, texts)) + 8))))
+    line_characters = figure.get_figwidth() * CHARACTERS_PER_INCH
+    columns = max(1, min(len(texts), int(line_characters / (max(map(len, texts)) + 8))))
     handles = [handle for handle in legend.legend_handles if handle is not None]
     legend.remove()
     figure.legend(handles, texts, loc="outside lower center", ncols=columns, frameon=False, borderpad=0.1)
 
 
 def _make_figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
+    """Return a new figure with one pair of axes."""
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots()
 
 
 def _render(figure: Figure, kind: str) -> bytes:
+    """Return the bytes of a figure, without a date, after wrapping its axis labels."""
     content = io.BytesIO()
     width, height = figure.get_size_inches()
     for label, side in ((figure.axes[0].xaxis.label, width), (figure.axes[0].yaxis.label, 0.75 * height)):
         label.set_text(textwrap.fill(label.get_text(), max(8, int(side * LABEL_CHARACTERS_PER_INCH))))
-    figure.savefig(content, format=kind, metadata=_WITHOUT_DATE[kind])
+    figure.savefig(content, format=kind, metadata=_METADATA[kind])
     return content.getvalue()

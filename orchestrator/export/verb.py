@@ -34,8 +34,7 @@ def export(
     """
     # Refuse options that do not fit together.
     if not any((best, weights, latex, figures, curves)):
-        every = "--best, --weights, --latex, --figures, --curves"
-        raise UserError(f"nothing to export; allowed: one or more of {every}")
+        raise UserError("nothing to export; allowed: one or more of --best, --weights, --latex, --figures, --curves")
     if size and not figures:
         raise UserError("--size: only allowed with --figures")
     if to and not figures:
@@ -49,7 +48,7 @@ def export(
     ):
         check_ending(option, path, ending)
 
-    # Make everything in memory first: `files` has the content of each path.
+    # Make everything before anything is written: `files` has a function that returns the content of each path.
     state = SweepState.load(folder)
     result = summarise(state)
     files: dict[Path, Callable[[], bytes]] = {}
@@ -62,45 +61,49 @@ def export(
         lines.extend([f"wrote {path}", *notes])
 
     # Make each requested kind of file, with lines on its use.
-    own_names = {}
+    label_texts = {}
     if labels:
         from orchestrator.export.labels import read_labels
 
-        own_names = read_labels(labels, result)
+        label_texts = read_labels(labels, result)
     if best:
-        from orchestrator.export.best import best_file
+        from orchestrator.export.best import make_best_file
 
         modules = state.spec.get("imports")
         module_note = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
-        add(best, best_file(state, result), *module_note, f"run it with: {command('run', best)}")
-        for name, content in read_program(state).items():  # an equal file stays
+        add(best, make_best_file(state, result), *module_note, f"run it with: {command('run', best)}")
+        for name, content in read_program(state).items():  # an equal file is not replaced
             if not (target := best.parent / name).is_file() or target.read_bytes() != content:
                 add(target, content)
     if latex:
-        from orchestrator.export.latex import latex_table
+        from orchestrator.export.latex import make_latex_table
 
-        add(latex, latex_table(result, own_names), "put it into a table of a document with \\usepackage{booktabs}")
+        add(
+            latex,
+            make_latex_table(result, label_texts),
+            "include it in a table of a document with \\usepackage{booktabs}",
+        )
     if figures:
-        from orchestrator.export.paper_figures import SIZE, caption, paper_figures, parse_size
+        from orchestrator.export.paper_figures import DEFAULT_SIZE, draw_paper_figures, parse_size, write_caption
 
-        inches = parse_size(size) if size else SIZE
-        for path, content in paper_figures(result, figures, to or Path(), inches, own_names).items():
+        inches = parse_size(size) if size else DEFAULT_SIZE
+        for path, content in draw_paper_figures(result, figures, to or Path(), inches, label_texts).items():
             add(path, content)
-        lines.append(f"for the caption: {caption(result, own_names)}")
+        lines.append(f"for the caption: {write_caption(result, label_texts)}")
     if curves:
         add(curves, read_curves(state).to_csv(index=False))
     if weights:
-        from orchestrator.export.weights import LOADER, weights_files
+        from orchestrator.export.weights import LOADER, collect_weights_files
 
-        tensor_files = weights_files(state, weights)
+        tensor_files = collect_weights_files(state, weights)
         files |= tensor_files
         paths += tensor_files
-        lines += [f"wrote {counted(len(tensor_files), 'file')} of weights to {weights}; this loads one in plain torch:"]
+        lines += [f"wrote {counted(len(tensor_files), 'file')} of weights to {weights}; to load one in plain torch:"]
         lines += LOADER.format(path=str(next(iter(tensor_files)))).splitlines()
 
-    # Write them all, unless one of them exists.
-    below_best = {parent for path in paths for parent in path.parents if best and best.parent in parent.parents}
-    check_targets(paths, force=force, new_folders=(weights, to, *below_best))
+    # Write all files, unless one of them exists.
+    new_parents = {parent for path in paths for parent in path.parents if best and best.parent in parent.parents}
+    check_targets(paths, force=force, new_folders=(weights, to, *new_parents))
     for path, read in files.items():
         with refuse_unwritable(path):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,31 +16,32 @@ weights = {{name.removeprefix("raw/"): tensor for name, tensor in tensors.items(
 print({{name: tuple(tensor.shape) for name, tensor in weights.items()}})"""
 
 
-def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], bytes]]:
+def collect_weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], bytes]]:
     """Return functions that read the kept weights of every member, by their new path below `folder`.
 
     Files are named `configuration-<number>-seed-<seed>.safetensors`, tensors `<average>/<parameter>`. Raises UserError
     if the sweep has kept no weights, DamagedWeights for a file that differs from its checksum.
     """
-    files_of_state = list_kept_weights(state)
-    if not files_of_state:
+    # Give the reason if there are none.
+    kept_files = list_kept_weights(state)
+    if not kept_files:
         members = [
             member for configuration in state.configurations.values() for member in configuration.members.values()
         ]
-        why = "resources.keep_weights: true in the sweep file keeps them"
+        reason = "set resources.keep_weights: true in the sweep file"
         if members and all(member.status == "failed" for member in members):
-            why = "all its seeds failed"
-        raise UserError(f"--weights: {state.folder}: no weights were kept; {why}")
+            reason = "all its seeds failed"
+        raise UserError(f"--weights: {state.folder}: no weights were kept; {reason}")
 
     # Check the tensors of every file.
     files: dict[Path, Callable[[], bytes]] = {}
     for (config_id, seed), stored in sorted(
-        files_of_state.items(), key=lambda item: (state.configurations[item[0][0]].number, item[0])
+        kept_files.items(), key=lambda item: (state.configurations[item[0][0]].number, item[0])
     ):
         name = f"configuration-{state.configurations[config_id].number}-seed-{seed}.safetensors"
         try:
             for average in stored.weights("raw").averages:
-                dict(stored.weights(average))  # reads every tensor and checks its digest
+                dict(stored.weights(average))  # reads each tensor and checks its digest
         except WeightsError as error:
             raise DamagedWeights(str(error)) from error
         files[folder / name] = stored.path.read_bytes

@@ -21,7 +21,7 @@ from orchestrator.importing.folder import ImportedSweepWriter
 from orchestrator.importing.members import ImportedMembers, Missing, group_members
 from orchestrator.importing.sources import KINDS, Naming, read_source
 from orchestrator.importing.table import ImportedRows, Results, check_rows, read_table
-from orchestrator.interface.measurements import measurement_fields
+from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger
 from orchestrator.record.state.lineage import IMPORTED
@@ -279,7 +279,7 @@ def _make_configuration_fields(
         sections = _make_sections(results, members, options, number)
         trainer = trainer_of(sections)
         member = trainer.build(sections, recorded=True)
-        measured = measurement_fields(trainer.measured(member), measured_ids)
+        measured = make_measurement_fields(trainer.measured(member), measured_ids)
         measured_ids.add(measured["measured"])
 
         # Every configuration is a draw of its own, like those of a listed sweep.

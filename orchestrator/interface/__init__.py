@@ -1,1 +1,1 @@
-"""The interface to trainers: their methods, and the measurements of members."""
+"""Define the interface to trainers: their methods, and the measurements of members."""

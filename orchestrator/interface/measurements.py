@@ -1,4 +1,4 @@
-"""The measurements of a configuration as the ledger records them; readers need no class of its task or model.
+"""Store the measurements of a configuration in the ledger, so that reading it needs no task or model class.
 
 The record of a configuration names its measurements by digest, under `measured`. The first record with a new digest
 also has them in full, under `measured_in_full`.
@@ -23,9 +23,9 @@ class Measurements:
     `trained` has the trained lengths of each distribution, evaluated or not, empty in ledgers of 1.0.0;
     `longest_trained` has the longest of each. The distribution of the first metric is the trained one. `technical` are
     dotted keys whose values do not change results, `headline` the base names of the metrics worth a chart, `axis` is
-    the unit of lengths, such as depth or digits. `start_shares` has averages that still are largely their initial
-    weights: the share, and what would make it smaller. `task_module` is the top-level module of the task's class, which
-    draws training data and test inputs; "" if it is not recorded.
+    the unit of lengths, such as depth or digits. `start_shares` has, for averages that are still mostly their initial
+    weights, that share and a remedy. `task_module` is the top-level module of the task's class, which draws training
+    data and test inputs; "" if it is not recorded.
     """
 
     lengths: tuple[int, ...]
@@ -39,26 +39,32 @@ class Measurements:
     start_shares: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     task_module: str = ""
 
-    def with_trained_lengths_of(self, recorded: Self) -> Self:
+    def replace_trained_lengths(self, recorded: Self) -> Self:
         """Return these measurements with the trained lengths of `recorded`."""
-        known = {name: {*lengths} for name, lengths in recorded.trained.items()}
+        # Collect the trained lengths of each distribution; ledgers of 1.0.0 have them at the metrics alone.
+        trained = {name: {*lengths} for name, lengths in recorded.trained.items()}
         for metric in recorded.metrics.values():
-            known.setdefault(metric.distribution, set()).update(metric.trained_lengths)
+            trained.setdefault(metric.distribution, set()).update(metric.trained_lengths)
+
+        # Give each metric those that it is evaluated at.
         metrics = {
             name: replace(
                 metric,
-                trained_lengths=tuple(sorted(known.get(metric.distribution, set()).intersection(metric.lengths))),
+                trained_lengths=tuple(sorted(trained.get(metric.distribution, set()).intersection(metric.lengths))),
             )
             for name, metric in self.metrics.items()
         }
         return replace(self, metrics=metrics, longest_trained=recorded.longest_trained, trained=recorded.trained)
 
-    def recorded(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """Return the measurements as ledger fields; metrics with the same distribution and lengths are grouped."""
+        # Group the metrics by test set.
         sets = []
-        for (distribution, lengths, trained), group in itertools.groupby(self.metrics.items(), _set_of):
-            of_set = {"distribution": distribution, "lengths": list(lengths), "trained_lengths": list(trained)}
-            sets.append({**of_set, "metrics": {name: [metric.base, metric.direction] for name, metric in group}})
+        for (distribution, lengths, trained), group in itertools.groupby(self.metrics.items(), _test_set_key):
+            test_set = {"distribution": distribution, "lengths": list(lengths), "trained_lengths": list(trained)}
+            sets.append({**test_set, "metrics": {name: [metric.base, metric.direction] for name, metric in group}})
+
+        # Leave out values that older versions did not record, if they are the defaults.
         return {
             "lengths": list(self.lengths),
             "averages": list(self.averages),
@@ -74,46 +80,51 @@ class Measurements:
 
     @classmethod
     def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the measurements from the fields that `recorded` returned."""
+        """Return the measurements from the fields that `to_fields` returned."""
         return cls(
             lengths=tuple(fields["lengths"]),
             averages=tuple(fields["averages"]),
             metrics={
                 name: RecordedMetric(
-                    base, of_set["distribution"], way, tuple(of_set["lengths"]), tuple(of_set["trained_lengths"])
+                    base,
+                    test_set["distribution"],
+                    direction,
+                    tuple(test_set["lengths"]),
+                    tuple(test_set["trained_lengths"]),
                 )
-                for of_set in fields["sets"]
-                for name, (base, way) in of_set["metrics"].items()
+                for test_set in fields["sets"]
+                for name, (base, direction) in test_set["metrics"].items()
             },
             longest_trained=dict(fields["longest_trained"]),
             headline=tuple(fields["headline"]),
             trained={name: tuple(lengths) for name, lengths in fields.get("trained", {}).items()},
             technical=tuple(fields.get("technical", ())),
             axis=fields.get("axis", "length"),
-            start_shares={label: (share, how) for label, (share, how) in fields.get("start_shares", {}).items()},
+            start_shares={label: (share, remedy) for label, (share, remedy) in fields.get("start_shares", {}).items()},
             task_module=fields.get("task_module", ""),
         )
 
 
-def _set_of(item: tuple[str, RecordedMetric]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+def _test_set_key(item: tuple[str, RecordedMetric]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """Return the distribution, lengths and trained lengths that metrics of a test set share."""
     metric = item[1]
     return metric.distribution, metric.lengths, metric.trained_lengths
 
 
-def measurement_fields(measured: Measurements, known: Iterable[str]) -> dict[str, Any]:
+def make_measurement_fields(measured: Measurements, known: Iterable[str]) -> dict[str, Any]:
     """Return the fields of a configuration's record with its measurements, in full unless the digest is `known`."""
-    recorded = measured.recorded()
-    name = hashlib.sha256(json.dumps(recorded).encode()).hexdigest()[:12]
-    return {"measured": name} | ({} if name in known else {"measured_in_full": {name: recorded}})
+    fields = measured.to_fields()
+    digest = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:12]
+    return {"measured": digest} | ({} if digest in known else {"measured_in_full": {digest: fields}})
 
 
 def read_measurements(in_full: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, Measurements]:
     """Return the measurements of each configuration by config_id; `digests` maps config_ids to keys of `in_full`."""
     by_digest = {digest: Measurements.from_recorded(fields) for digest, fields in in_full.items()}
-    return {name: by_digest[digest] for name, digest in digests.items()}
+    return {config_id: by_digest[digest] for config_id, digest in digests.items()}
 
 
-def partial_metric_lengths(recorded: Iterable[Mapping[str, Any]]) -> dict[str, set[int]]:
+def find_partial_metric_lengths(recorded: Iterable[Mapping[str, Any]]) -> dict[str, set[int]]:
     """Return the lengths of each recorded metric that is measured only at some of the evaluated lengths."""
     lengths: dict[str, set[int]] = {}
     for fields in recorded:

@@ -1,4 +1,4 @@
-"""The interface between the orchestrator and the trainers of members.
+"""Define the interface between the orchestrator and the trainers of members.
 
 A trainer builds members from the sections of a sweep file, describes their measurements and cost, and trains packs of
 them. `orchestrator.trainer` chooses between the two trainers.
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from trainers.evaluation.results import Evaluation, Progress
 
 
-WITHOUT_LAST = "its last report"  # in the error of a program that exits before its last report
-MEMBERS_FOLDER = "members"  # with reports, logs and checkpoints of programs
+LAST_REPORT = "its last report"  # words of the error if a program exits before its last report
+MEMBERS_FOLDER = "members"  # has the reports, logs and checkpoints of programs
 
 
 class Member(Protocol):
-    """One configuration with one seed; a frozen dataclass with the fields of its sections and `seed`."""
+    """A configuration with a seed; a frozen dataclass with the fields of its sections and `seed`."""
 
     @property
     def config_id(self) -> str: ...  # noqa: D102
@@ -40,7 +40,7 @@ class Member(Protocol):
 
 
 class Reporter(Protocol):
-    """Receives the reports of a pack; an exception raised here ends the pack."""
+    """A receiver of the reports of a pack; an exception raised in its methods ends the pack."""
 
     def report(self, evaluation: Evaluation) -> bool | None:
         """Record an evaluation; True asks the trainer to save its state and return."""
@@ -80,12 +80,12 @@ class PackCost:
 
 
 class Trainer(Protocol):
-    """Builds, describes and trains members."""
+    """A class that builds, describes and trains members."""
 
     sections: tuple[str, ...]
-    is_local: bool  # by default packs run in processes of this machine, also on its GPUs
-    inline_curves: bool  # small curves are written to the ledger, because there are too many packs for a file each
-    equal_failures: int | None  # a sweep stops if its first packs, this many, fail with the same error
+    is_local: bool  # whether packs run by default in processes of this machine, also on its GPUs
+    inline_curves: bool  # whether small curves are written to the ledger, because packs are too many for files
+    equal_failures: int | None  # the number of first packs that end the sweep if all fail with the same error
 
     def build(self, sections: Mapping[str, Any], *, recorded: bool) -> Any:
         """Return the member of seed 0 with these sections. Raises ConfigError with dotted keys."""
@@ -100,7 +100,7 @@ class Trainer(Protocol):
         """Return the metrics, lengths and averages that a member reports."""
 
     def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
-        """Return what an objective may name; None if the sections cannot be built far enough."""
+        """Return the names that an objective may use; None if the sections do not declare enough of them."""
 
     def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
         """Return the problems of single values, each under its dotted key."""
@@ -112,7 +112,7 @@ class Trainer(Protocol):
         """Return problems of data or scripts that are missing on this machine, under dotted keys."""
 
     def start_problems(self, member: Any, seeds: Collection[int]) -> list[Problem]:
-        """Return why members of this configuration cannot start here with these seeds, under dotted keys."""
+        """Return the problems, under dotted keys, that keep members with these seeds from starting on this machine."""
 
     def try_out(self, member: Any, folder: Path | None) -> list[tuple[str, str]]:
         """Run the user's code briefly; return its problems as (dotted key, message).
@@ -121,7 +121,7 @@ class Trainer(Protocol):
         """
 
     def sources(self, members: Iterable[Any], folder: Path | None) -> list[Source]:
-        """Return files of the user's, other than the modules of `imports`, that the sweep copies."""
+        """Return the user's files that the sweep copies, except the modules of `imports`."""
 
     def warnings(self, members: Iterable[Any], folder: Path | None) -> list[tuple[str, str]]:
         """Return warnings about settings that are allowed but seldom intended, as (dotted key, message)."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.interface.trainer import WITHOUT_LAST
+from orchestrator.interface.trainer import LAST_REPORT
 from trainers.errors import find_nearest
 
 _FIELDS = ("step", "average", "curves", "loss", "failed", "stopped")
@@ -180,7 +180,7 @@ class MergedReports:
         if not self.last_step:
             return "report() of lengthwise.member() or a line in ${reports}"
         why = f"; {self._describe_lacking(self.last_step)}" if self._is_open(self.last_step) else ""
-        return f"{WITHOUT_LAST}: step {self.declared.next_due(self.completed)} was due{why}"
+        return f"{LAST_REPORT}: step {self.declared.next_due(self.completed)} was due{why}"
 
     def _add(self, report: Report) -> list[ReportedStep]:
         step, average, last = report.step, report.average, self.last_step

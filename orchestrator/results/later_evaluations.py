@@ -84,7 +84,7 @@ def _read_evaluation(state: SweepState, fields: Mapping[str, Any], objective: Ob
     """Return the later evaluation that a record describes, with the bands of its curves."""
     # The measured quantities, with the trained lengths of the configuration.
     trained = Measurements.from_recorded(state.measured[state.configurations[fields["config_id"]].measured])
-    measured = Measurements.from_recorded(fields["measured"]).with_trained_lengths_of(trained)
+    measured = Measurements.from_recorded(fields["measured"]).replace_trained_lengths(trained)
 
     # The curves, at the recorded lengths of each metric.
     curves = read_part(state.folder, fields["file"], fields["sha256"]).to_pandas()

@@ -81,7 +81,9 @@ class PackEnvironments:
             warnings.append(f"packs were trained with different code ({first_few(changed)})")
         if keys := self.differing:
             count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
-            warnings.append(f"packs ran in {counted(count, 'environment')}, which differ in {first_few(keys, most=8)}")
+            warnings.append(
+                f"packs ran in {counted(count, 'environment')}, which differ in {first_few(keys, maximum=8)}"
+            )
         return [f"{sentence}; for the packs see Provenance in report.html" for sentence in warnings]
 
 
@@ -201,7 +203,7 @@ def _describe_folder(folder: Mapping[str, Any]) -> str:
     if diff := folder["diff"]:
         sentence += f", diff in {diff['file']}" if diff["file"] else f", diff not kept ({diff['bytes']} bytes)"
     if folder["files"]:
-        sentence += f", imported files: {first_few(list(folder['files']), most=8)}"
+        sentence += f", imported files: {first_few(list(folder['files']), maximum=8)}"
     if folder["not_copied"]:
         sentence += f", not copied (too large, or named like credentials): {first_few(folder['not_copied'])}"
     return sentence

@@ -1,4 +1,4 @@
-"""Make consoles that never crop a line: as wide as the terminal, or WIDTH_OF_FILES wide in a file or pipe.
+"""Make consoles that never crop a line: as wide as the terminal, or FILE_WIDTH wide in a file or pipe.
 
 Names and messages in a ledger may come from another user, so consoles print no control characters from texts.
 """
@@ -16,7 +16,7 @@ from orchestrator.text.redaction import remove_controls
 from search_spaces.grammar.values import mask_passwords
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
-WIDTH_OF_FILES = 160  # characters, of tables in logs and pipes
+FILE_WIDTH = 160  # characters of a table in a log or pipe
 
 
 class UncroppedConsole(Console):
@@ -37,7 +37,7 @@ def make_console(*, stderr: bool = False) -> Console:
     """Return a console on stdout or stderr."""
     stream = sys.stderr if stderr else sys.stdout
     is_terminal = stream is not None and stream.isatty()  # None if the shell has closed it
-    return UncroppedConsole(stderr=stderr, width=None if is_terminal else WIDTH_OF_FILES)
+    return UncroppedConsole(stderr=stderr, width=None if is_terminal else FILE_WIDTH)
 
 
 class LenientOutput(io.FileIO):
@@ -53,12 +53,13 @@ class LenientOutput(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
+            # Redirect the descriptor, also for child processes; a full disk is reported once.
             null = os.open(os.devnull, os.O_RDWR)
             os.dup2(null, self.fileno())
             os.close(null)
             if self.fileno() == 1 and not isinstance(error, BrokenPipeError):
                 LenientOutput.lost = True
-                sys.stderr.write(f"standard output cannot be written: {error.strerror}; the rest of it is dropped\n")
+                sys.stderr.write(f"standard output cannot be written: {error.strerror}; further output is dropped\n")
             return len(data)
 
 
@@ -68,19 +69,22 @@ def make_streams_lenient() -> None:
     Redirects closed standard streams (`>&-`) to /dev/null: otherwise the next opened file gets their descriptor, and
     libraries print into it. Python child processes inherit the replacement of characters.
     """
+    # Replace closed streams.
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
             setattr(sys, name, open(descriptor, "r" if descriptor == 0 else "w", closefd=False))  # noqa: SIM115
+
+    # Wrap the output streams, unless the caller has replaced them.
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if type(stream) is io.TextIOWrapper:  # not if the caller has replaced the stream
+        if type(stream) is io.TextIOWrapper:
             buffer = io.BufferedWriter(LenientOutput(stream.fileno(), "w", closefd=False))
-            buffering, through = stream.line_buffering, stream.write_through
-            replacing = io.TextIOWrapper(buffer, stream.encoding, "replace", None, buffering, through)
-            setattr(sys, name, replacing)
+            line_buffering, write_through = stream.line_buffering, stream.write_through
+            lenient_stream = io.TextIOWrapper(buffer, stream.encoding, "replace", None, line_buffering, write_through)
+            setattr(sys, name, lenient_stream)
             os.environ[ENCODING_VARIABLE] = os.environ.get(ENCODING_VARIABLE, "").partition(":")[0] + ":replace"
 
 
@@ -91,5 +95,5 @@ def align_rows(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a text without markup, colours and added line breaks."""
+    """Print a text without markup, colours or added line breaks."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)

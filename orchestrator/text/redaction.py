@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from search_spaces.grammar.values import MASK, mask_passwords
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
-_MESSAGES = ("error", "message", "trace")  # fields of a record that are redacted
+_MESSAGE_FIELDS = ("error", "message", "trace")  # fields of a record that are redacted
 _CONTROLS = dict.fromkeys({*range(0x20), 0x7F, *range(0x80, 0xA0)} - {ord("\n"), ord("\t")})  # C0, DEL and C1
 
 
@@ -65,22 +65,24 @@ def redact_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def redact_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a ledger record with messages and webhooks redacted; values, names and paths stay."""
-    recorded = {
-        key: mask_passwords(value) if key in _MESSAGES and isinstance(value, str) else value
+    redacted = {
+        key: mask_passwords(value) if key in _MESSAGE_FIELDS and isinstance(value, str) else value
         for key, value in fields.items()
     }
-    return {**recorded, "spec": redact_spec(fields["spec"])} if isinstance(fields.get("spec"), Mapping) else recorded
+    return {**redacted, "spec": redact_spec(fields["spec"])} if isinstance(fields.get("spec"), Mapping) else redacted
 
 
 def mask_log_records() -> None:
-    """Make the log records of this process and their tracebacks make_printable."""
+    """Make the log records of this process, and their tracebacks, safe to print (`make_printable`)."""
     logging.setLogRecordFactory(_PrintableRecord)
 
 
 class _PrintableRecord(logging.LogRecord):
+    """A log record whose message and traceback are safe to print."""
+
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        if self.exc_info and self.exc_info[1] is not None:  # formatters take this text unchanged
+        if self.exc_info and self.exc_info[1] is not None:  # formatters print this text unchanged
             self.exc_text = make_printable("".join(traceback.format_exception(self.exc_info[1]))).rstrip("\n")
 
     def getMessage(self) -> str:  # noqa: N802 - the name is logging's

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from orchestrator.addresses import address_of
 
-MOST_ERRORS = 3  # different errors in a sentence
+MAX_ERRORS = 3  # different errors in a sentence
 NOT_REACHED = "not reached"  # infinity, for a metric that counts steps to a threshold
-MOST_NUMBERS = 100_000  # in a range of a command
+MAX_RANGE_NUMBERS = 100_000  # in a range on the command line
 ABBREVIATIONS = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12}\b|\d+(?:[.,]\d+)*")  # with memory addresses and config_ids
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12}\b|\d+(?:[.,]\d+)*")  # also memory addresses and config_ids
 
 _Subject = TypeVar("_Subject")
 
@@ -30,30 +30,35 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
     short_keys(["training.learning_rate", "training.averages.ema.decay"]) -> {..: "lr", ..: "ema.decay"}
     short_keys(["model.name", "model.position.name"]) -> {..: "model", ..: "position"}
     """
-    short = {}
-    shorter = {key: key.removesuffix(".name") for key in keys}
-    keys = list(shorter.values())
-    for dotted, key in shorter.items():
-        parts = key.split(".")
-        least = 2 if "averages" in parts else 1
-        tails = [".".join(parts[-n:]) for n in range(min(least, len(parts)), len(parts) + 1)]
-        alone = [tail for tail in tails if not any(other != key and f".{other}".endswith(f".{tail}") for other in keys)]
-        tail = alone[0] if alone else key
-        short[dotted] = ABBREVIATIONS.get(tail, tail)
-    return short
+    short_names = {}
+    stems = {key: key.removesuffix(".name") for key in keys}
+    for key, stem in stems.items():
+        # Collect the tails, from short to long; those of an average include its name.
+        parts = stem.split(".")
+        shortest = min(2 if "averages" in parts else 1, len(parts))
+        tails = [".".join(parts[-n:]) for n in range(shortest, len(parts) + 1)]
+
+        # Take the first tail that no other key ends with.
+        others = [f".{other}" for other in stems.values() if other != stem]
+        unique = [tail for tail in tails if not any(other.endswith(f".{tail}") for other in others)]
+        tail = unique[0] if unique else stem
+        short_names[key] = ABBREVIATIONS.get(tail, tail)
+    return short_names
 
 
-def first_few(names: Sequence[str], most: int = 3) -> str:
-    """Return the first `most` names as a text, or all of them instead of "and 1 more".
+def first_few(names: Sequence[str], maximum: int = 3) -> str:
+    """Return the first names as a text, at most `maximum`, or all of them instead of "and 1 more".
 
     first_few(["a", "b", "c"], 2) -> "a, b, c"; first_few(["a", "b", "c", "d"], 2) -> "a, b and 2 more"
     """
-    return ", ".join(names) if len(names) <= most + 1 else f"{', '.join(names[:most])} and {len(names) - most} more"
+    if len(names) <= maximum + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:maximum])} and {len(names) - maximum} more"
 
 
-def differing_keys(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the sorted keys whose values differ between two tables or that only one table has."""
-    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+def differing_keys(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Return the sorted keys whose values differ between two mappings or that only one of them has."""
+    return sorted(name for name in {*first, *second} if first.get(name) != second.get(name))
 
 
 def compact_value(value: Any) -> str:
@@ -64,16 +69,17 @@ def compact_value(value: Any) -> str:
     compact_value({"source": "pretrained #3", "file": "...", "sha256": "...", "strict": False}) ->
     "pretrained #3 (strict false)"
     """
-    # A named part: its name, then its options in brackets.
+    # A named part is its name, then its options in parentheses.
     if isinstance(value, Mapping):
         name_key = next((key for key in ("name", "source") if key in value), None)
-        shown = {key: item for key, item in value.items() if key != name_key}
-        if name_key == "source":  # starting weights, whose other options are seldom given
-            shown = {
-                key: item for key, item in shown.items() if key not in ("file", "sha256") and item not in (None, True)
-            }
-        rest = ", ".join(f"{key} {compact_value(item)}" for key, item in shown.items())
-        return " ".join([*([str(value[name_key])] if name_key else []), *([f"({rest})"] if rest else [])]) or "{}"
+        options = {key: item for key, item in value.items() if key != name_key}
+        if name_key == "source":  # initial weights; their file and default options are left out
+            hidden = ("file", "sha256")
+            options = {key: item for key, item in options.items() if key not in hidden and item not in (None, True)}
+        listing = ", ".join(f"{key} {compact_value(item)}" for key, item in options.items())
+        return " ".join([*([str(value[name_key])] if name_key else []), *([f"({listing})"] if listing else [])]) or "{}"
+
+    # Lists, constants and texts.
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(compact_value, value))}]"
     if isinstance(value, bool) or value is None:
@@ -81,7 +87,7 @@ def compact_value(value: Any) -> str:
     if not isinstance(value, float):
         return " ".join(str(value).split())
 
-    # Just below 1 the distance to 1 has three digits.
+    # Just below 1 show enough digits to know the distance to 1 within five percent.
     if 0.9 < value < 1:
         digits = next(
             n
@@ -89,6 +95,8 @@ def compact_value(value: Any) -> str:
             if n == 16 or (round(value, n) < 1 and abs(round(value, n) - value) <= 0.05 * (1 - value))
         )
         return str(round(value, digits))
+
+    # Other numbers have three digits.
     text = f"{value:.3g}"
     return text.replace("e-0", "e-").replace("e+0", "e")
 
@@ -122,9 +130,9 @@ def duration(seconds: float) -> str:
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds} s"
-    minutes, rest = divmod(seconds, 60)
+    minutes, remainder = divmod(seconds, 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
+        return f"{minutes} min {remainder:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
@@ -151,19 +159,19 @@ def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subj
 
 
 def describe_deaths(deaths: Sequence[tuple[str, str]], crashed: str, folder: Path) -> str:
-    """Return how many seeds crashed, the most frequent errors, and what to do; empty without deaths.
+    """Return the number of seeds that crashed, their most frequent errors, and a remedy; empty without deaths.
 
     `deaths` are pairs of pack_id and error, `crashed` is the number of seeds in their packs: "2 of 6 seeds".
     """
     if not deaths:
         return ""
     groups = group_errors((error, pack_id) for pack_id, error in deaths)
-    texts = [f"{error} ({len(alike)} alike)" if len(alike) > 1 else error for error, alike in groups.items()]
-    texts[MOST_ERRORS:] = [f"{len(texts) - MOST_ERRORS} other errors"] if len(texts) > MOST_ERRORS else []
-    return f"{crashed} crashed: {'; '.join(texts)}; {retry_advice(folder)}"
+    texts = [f"{error} ({len(packs)} alike)" if len(packs) > 1 else error for error, packs in groups.items()]
+    texts[MAX_ERRORS:] = [f"{len(texts) - MAX_ERRORS} other errors"] if len(texts) > MAX_ERRORS else []
+    return f"{crashed} crashed: {'; '.join(texts)}; {advise_retry(folder)}"
 
 
-def retry_advice(folder: Path) -> str:
+def advise_retry(folder: Path) -> str:
     """Return the commands that show why packs died and that retry them."""
     return f"details: {command('status', folder)} --trace; retry them: {command('resume', folder)} --retry-failed"
 
@@ -187,13 +195,13 @@ def lengths_in_words(numbers: Sequence[int], kind: str = "") -> str:
 def read_numbers(text: str) -> tuple[int, ...]:
     """Return the whole numbers of a list with ranges, in order: read_numbers("1-3, 7") -> (1, 2, 3, 7).
 
-    Empty for any other text, for repeated numbers, and for a range of more than MOST_NUMBERS.
+    Empty for any other text, for repeated numbers, and for a range of more than MAX_RANGE_NUMBERS.
     """
     numbers: list[int] = []
     for part in filter(None, map(str.strip, text.split(","))):
         match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
-        if not 0 <= last - first < MOST_NUMBERS:
+        if not 0 <= last - first < MAX_RANGE_NUMBERS:
             return ()
         numbers += range(first, last + 1)
     return tuple(numbers) if len(set(numbers)) == len(numbers) else ()

@@ -171,8 +171,8 @@ def _make_request(
         "step": first.training.steps,
         "averages": list(averages_kept(first)),
         "measured": _list_measurements(first)
-        .with_trained_lengths_of(Measurements.from_recorded(state.measured[configuration.measured]))
-        .recorded(),
+        .replace_trained_lengths(Measurements.from_recorded(state.measured[configuration.measured]))
+        .to_fields(),
     }
     return EvaluationRequest(configuration=configuration, members=members, kept=kept, fields=fields)
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from orchestrator.engine.engine import list_measurements
 from orchestrator.figures import drawing
-from orchestrator.interface.measurements import measurement_fields
+from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.record.kept.curves import read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
@@ -24,7 +24,7 @@ from orchestrator.results.scoring.objective import recorded_objective, score_con
 from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.sweep.sweep import run_sweep
-from orchestrator.text.consoles import WIDTH_OF_FILES, UncroppedConsole
+from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
 from search_spaces import dump_yaml, parse_sweep
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation
@@ -122,7 +122,7 @@ def build_sweep(
             pack_id, steps = f"pack{number:04d}", resolved["training"]["steps"]
             ledger.append(
                 "configuration", number=number, config_id=lead.config_id, values=dict(values), resolved=resolved,
-                duplicate_of=None, **measurement_fields(list_measurements(lead), ()),
+                duplicate_of=None, **make_measurement_fields(list_measurements(lead), ()),
             )  # fmt: skip
             ledger.append("pack", pack_id=pack_id, structural_key=lead.structural_key, members=pairs, steps=steps)
             every = resolved["evaluation"]["every"]
@@ -323,7 +323,7 @@ def short_text():
     """What a sweep prints at its end on a terminal of a width, or to a log where none is given."""
 
     def text(result, width=None):
-        look = {"width": width or WIDTH_OF_FILES, "force_terminal": width is not None, "color_system": None}
+        look = {"width": width or FILE_WIDTH, "force_terminal": width is not None, "color_system": None}
         return printed(Screen(result), UncroppedConsole(file=io.StringIO(), **look))
 
     return text

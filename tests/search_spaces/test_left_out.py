@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import search_spaces
-from orchestrator.api.running import _spec
+from orchestrator.api.running import _load_spec
 from orchestrator.plan.checks.soundness import build_sample
 from search_spaces import SweepFileError, load_sweep
 from tests.sweep_files import load_checked
@@ -44,7 +44,7 @@ def test_identity_is_that_of_a_file_that_says_them(written, averages, average):
 def test_a_dictionary_may_leave_them_out_too(tmp_path):
     sections = load_sweep(Path(search_spaces.__file__).parent / "quickstart.yaml").resolved()
     del sections["objective"]["direction"]
-    assert _spec(sections, [], None, [], tmp_path).objective.direction == "minimize"
+    assert _load_spec(sections, [], None, [], tmp_path).objective.direction == "minimize"
 
 
 def test_what_is_ambiguous_is_missing(written):

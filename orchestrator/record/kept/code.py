@@ -86,7 +86,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
     if versions := version_change(state.codes):
         notes.append("this sweep was last trained with lengthwise {}; it resumes with {}".format(*versions))
     if state.codes and (changes := changed_code(state.codes[-1])):
-        change = first_few(changes, most=10)
+        change = first_few(changes, maximum=10)
         notes.append(f"{change}; training continues with the code as it is now")
         problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {accept}"]
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from orchestrator.addresses import address_of
 from orchestrator.errors import DamagedCurves, LedgerError, refuse_unwritable
-from orchestrator.interface.measurements import partial_metric_lengths
+from orchestrator.interface.measurements import find_partial_metric_lengths
 from orchestrator.record.kept.curve_tables import COLUMNS, make_schema, make_table, make_table_of_rows
 from orchestrator.record.kept.inline_curves import (
     SHAPE,
@@ -198,7 +198,7 @@ def _make_tables(state: SweepState, waiting: Mapping[Any, Any]) -> list[Any]:
 
 def _drop_unmeasured_rows(state: SweepState, digests: Collection[str], table: Any) -> Any:
     """Return the rows at lengths that their metric has: a pack reports NaN at the others, and no seed failed there."""
-    lengths_of = partial_metric_lengths(state.measured[digest] for digest in digests)
+    lengths_of = find_partial_metric_lengths(state.measured[digest] for digest in digests)
     if not lengths_of:
         return table
     metric, length = table.column("metric").combine_chunks(), table.column("length").to_numpy()

@@ -26,13 +26,13 @@ from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import (
+    advise_retry,
     command,
     counted,
     first_few,
     format_values,
     group_errors,
     label,
-    retry_advice,
     spans,
 )
 
@@ -136,7 +136,7 @@ def _failures(result: Summary) -> Iterator[str]:
     note = [f"{len(lines) - MOST_FAILURES} more reasons are in the ledger."] if len(lines) > MOST_FAILURES else []
     state = result.state
     crashed = counted(sum(len(state.packs[pack_id].members) for pack_id, _ in state.deaths), "seed")
-    died = [f"{crashed} crashed; {retry_advice(result.folder)}"] if state.deaths else []
+    died = [f"{crashed} crashed; {advise_retry(result.folder)}"] if state.deaths else []
     section = Section(heading="What failed", cells=cells, paragraphs=died, notes=note)
     yield f"<section id=what-failed>{_section(section)}</section>"
 

@@ -21,7 +21,7 @@ def provenance_section(result: Summary) -> Section:
     texts |= {f"code {name}": code_sentence(code) for name, code in environments.codes.items()}
     for fields in result.state.modules:
         where = "installed" if fields["installed"] else copy_folder(fields["sha256"])
-        texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), most=8)} ({where})"
+        texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), maximum=8)} ({where})"
 
     # The largest groups of packs, beginning with the keys in which groups differ.
     groups, differing = environments.groups, environments.differing

@@ -1,7 +1,7 @@
 """Stops a sweep whose first packs all fail with the same error, as with a program that never works."""
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.interface.trainer import WITHOUT_LAST
+from orchestrator.interface.trainer import LAST_REPORT
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import command, group_errors
 
@@ -22,7 +22,7 @@ def refuse_equal_failures(state: SweepState, most: int | None) -> None:
     ended = [pack for pack in packs if pack.has_ended]
     if most is None or len(ended) < min(most, len(packs)):
         return
-    ended_early = all(WITHOUT_LAST in (pack.error or "") for pack in ended)
+    ended_early = all(LAST_REPORT in (pack.error or "") for pack in ended)
     if not ended_early and any(pack.evaluations for pack in packs):
         return
 

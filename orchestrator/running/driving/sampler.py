@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator.interface.measurements import measurement_fields
+from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.packing.packs import Waiting
@@ -51,7 +51,7 @@ class ConfigurationSampler:
         known, records = set(self._state.measured), list[dict[str, Any]]()
         for configuration in new:
             draw = self._draw_indices.get(configuration.number, configuration.number // grid)
-            measured = measurement_fields(trainer.measured(configuration.member(self._spec.seeds[0])), known)
+            measured = make_measurement_fields(trainer.measured(configuration.member(self._spec.seeds[0])), known)
             known.add(measured["measured"])
             records.append(
                 {

@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator.claims.verdicts import Judgement, judge, read_sweeps
 from orchestrator.engine.engine import list_measurements
-from orchestrator.interface.measurements import measurement_fields
+from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.curves import write_part
@@ -48,7 +48,7 @@ def pretended_sweep(
     with Ledger.create(folder, {**first, "provenance": {}}) as ledger:
         for one in sorted(configurations.values(), key=lambda one: one.number):
             members = [one.member(seed) for seed in spec.seeds]
-            fields = measurement_fields(list_measurements(members[0]), known)
+            fields = make_measurement_fields(list_measurements(members[0]), known)
             known.add(fields["measured"])
             ledger.append(
                 "configuration", number=one.number, config_id=one.config_id, values=one.values,

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from orchestrator import open_sweep, run
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.export.best import best_file
+from orchestrator.export.best import make_best_file
 from orchestrator.export.verb import export
 from orchestrator.preview.smoke import validate_sweep
 from orchestrator.record.kept.curves import write_curves
@@ -40,7 +40,7 @@ def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(train
 )
 def test_the_name_of_the_best_configuration_is_one_that_a_sweep_may_have(small_sweep, name, kept):
     small_sweep.name = name
-    assert yaml.safe_load(best_file(small_sweep, summarise(small_sweep)))["name"] == f"{name[:kept]}-best"
+    assert yaml.safe_load(make_best_file(small_sweep, summarise(small_sweep)))["name"] == f"{name[:kept]}-best"
 
 
 def test_nothing_is_best_while_nothing_has_a_score(tmp_path, synthetic_sweep, simple_curve):
@@ -71,7 +71,7 @@ def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, t
 
 
 def test_damaged_or_missing_weights_are_refused(trained_sweep, small_sweep, tmp_path, synthetic_sweep, simple_curve):
-    with pytest.raises(UserError, match=r"no weights were kept; resources\.keep_weights: true"):
+    with pytest.raises(UserError, match=r"no weights were kept; set resources\.keep_weights: true"):
         export(small_sweep.folder, weights=tmp_path / "weights")
     failed = synthetic_sweep(tmp_path / "failed", [{}], 2, simple_curve, failed={(0, 0): 60, (0, 1): 60})
     with pytest.raises(UserError, match=r"no weights were kept; all its seeds failed$"):

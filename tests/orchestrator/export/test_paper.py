@@ -8,9 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from orchestrator.errors import UserError
-from orchestrator.export.labels import named_rows, read_labels
-from orchestrator.export.latex import escape, latex_table
-from orchestrator.export.paper_figures import paper_figures
+from orchestrator.export.labels import read_labels, select_labelled_rows
+from orchestrator.export.latex import escape, make_latex_table
+from orchestrator.export.paper_figures import draw_paper_figures
 from orchestrator.export.verb import export
 from orchestrator.figures.on_axes import plot_curves, plot_effect
 from orchestrator.results.summarise import summarise
@@ -29,7 +29,7 @@ def body(text: str) -> list[list[str]]:
 
 
 def test_the_latex_table_has_the_numbers_of_the_report(result):
-    text = latex_table(result, {})
+    text = make_latex_table(result, {})
     rows = body(text)
     assert len(rows) == len(result.rows)
     for cells, row in zip(rows, result.rows, strict=True):
@@ -47,7 +47,7 @@ def test_the_latex_table_compiles(result, tmp_path):
     program = shutil.which("pdflatex") or shutil.which("tectonic")
     if program is None:
         pytest.skip("neither pdflatex nor tectonic is installed")
-    table = latex_table(result, {"#0": "50 % of {x_1} & \\more^2 ~ #", "#1": '[a] "b"--c'})
+    table = make_latex_table(result, {"#0": "50 % of {x_1} & \\more^2 ~ #", "#1": '[a] "b"--c'})
     text = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n" + table + "\\end{document}\n"
     (tmp_path / "t.tex").write_text(text)
     done = subprocess.run([program, "t.tex"], cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -55,7 +55,7 @@ def test_the_latex_table_compiles(result, tmp_path):
 
 
 def test_a_label_is_no_argument_of_the_row_before_it(result):
-    lines = latex_table(result, {"#0": "[ours]", "#1": "*best"}).splitlines()
+    lines = make_latex_table(result, {"#0": "[ours]", "#1": "*best"}).splitlines()
     assert sum(line.startswith(("{}[ours] & ", "{}*best & ")) for line in lines) == 2
     assert not any(line.lstrip().startswith(("[", "*")) for line in lines)
 
@@ -68,7 +68,7 @@ def test_texts_are_escaped():
 
 @pytest.mark.slow
 def test_pdf_figures_have_the_asked_size_and_embedded_truetype_fonts(result, tmp_path):
-    files = paper_figures(result, "pdf", tmp_path, (3.3, 2.4), {})
+    files = draw_paper_figures(result, "pdf", tmp_path, (3.3, 2.4), {})
     assert [path.name for path in files] == [
         "small-curves.pdf",
         "small-model.norm.pdf",
@@ -79,7 +79,7 @@ def test_pdf_figures_have_the_asked_size_and_embedded_truetype_fonts(result, tmp
         box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", content)
         assert box and [float(side) for side in box.groups()] == pytest.approx([3.3 * 72, 2.4 * 72], abs=0.1)
         assert b"/FontFile2" in content and b"/Type3" not in content
-    assert files == paper_figures(result, "pdf", tmp_path, (3.3, 2.4), {})
+    assert files == draw_paper_figures(result, "pdf", tmp_path, (3.3, 2.4), {})
 
 
 def test_labels_name_and_choose_configurations(result, tmp_path):
@@ -87,11 +87,11 @@ def test_labels_name_and_choose_configurations(result, tmp_path):
     file.write_text('"#4": Pre-norm\n"#1": No norm\nlength: Input length\ntotal_variation: Error\n')
     labels = read_labels(file, result)
     axes = Figure().subplots()
-    plot_curves(result, axes, rows=named_rows(result, labels), labels=labels)
+    plot_curves(result, axes, rows=select_labelled_rows(result, labels), labels=labels)
     texts = [text.get_text() for text in axes.get_legend().get_texts()]
     assert texts == ["Pre-norm", "No norm (1 of 3 seeds failed)"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("Input length", "Error, median over seeds")
-    assert [row[0] for row in body(latex_table(result, labels))] == ["Pre-norm", "No norm"]
+    assert [row[0] for row in body(make_latex_table(result, labels))] == ["Pre-norm", "No norm"]
     (key, *_) = result.searched
     plot_effect(result, key, effect := Figure().subplots(), labels={"total_variation": "Error", key: "Own key"})
     assert (effect.get_xlabel(), effect.get_ylabel()) == ("Own key", "score: mean Error at lengths 6-7")

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from orchestrator.errors import DamagedLedger
-from orchestrator.interface.measurements import Measurements, measurement_fields
+from orchestrator.interface.measurements import Measurements, make_measurement_fields
 from orchestrator.record.kept.curves import INLINE_VALUES, read_curves, record_curves, write_curves
 from orchestrator.record.kept.inline_curves import make_inline_fields
 from orchestrator.record.ledger.ledger import Ledger
@@ -38,7 +38,7 @@ def measured(lengths: tuple[int, ...]) -> dict[str, Any]:
         "kl": RecordedMetric("kl", "", "minimize", LENGTHS, (3,)),
         "acc": RecordedMetric("acc", "", "maximize", lengths, (3,)),
     }
-    return measurement_fields(
+    return make_measurement_fields(
         Measurements(
             lengths=LENGTHS, averages=AVERAGES, metrics=metrics, longest_trained={}, headline=(), trained={},
             technical=(),

@@ -15,7 +15,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.report.files import present_report, write_report
 from orchestrator.report.sentences import answers
 from orchestrator.results.summarise import summarise
-from orchestrator.text.consoles import WIDTH_OF_FILES, UncroppedConsole
+from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
 
 
 def test_the_table_has_the_numbers_of_the_summary(small_sweep):
@@ -89,7 +89,7 @@ def test_equal_scores_have_one_sentence_instead_of_effects(tmp_path, synthetic_s
 def test_a_log_gets_whole_lines_and_a_terminal_whole_paths(small_sweep):
     printed = {}
     for terminal in (False, True):
-        width = 80 if terminal else WIDTH_OF_FILES
+        width = 80 if terminal else FILE_WIDTH
         console = UncroppedConsole(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
         present_report(small_sweep.folder, console)
         printed[terminal] = console.file.getvalue().splitlines()

@@ -21,7 +21,7 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
     listed = lengthwise("list", "sweeps", "--storage", tmp_path)
     assert [line.split()[0] for line in listed.stdout.splitlines()] == ["name", "finished", "grid"]
     refused = lengthwise("delete", tmp_path / "grid")
-    assert refused.returncode == 2 and "--yes deletes without asking" in refused.stderr and (tmp_path / "grid").exists()
+    assert refused.returncode == 2 and "use --yes to delete" in refused.stderr and (tmp_path / "grid").exists()
     one = ("delete", tmp_path / "grid", "--yes")
     for option in (("--mlflow",), ("--tracking-uri", "sqlite:///a.db"), ("--tracking-uri", "")):
         lengthwise.refuses(*one, "--checkpoints", *option, said=f"--checkpoints: not allowed with {option[0]}")
@@ -44,7 +44,7 @@ def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, m
     done = lengthwise.succeeds("delete", shutil.copytree(folder, tmp_path / "copied"), "--yes", "--mlflow")
     assert not asked and "the copy grid and the MLflow runs stay" in done.stdout
     done = lengthwise.succeeds("delete", folder, "--yes", "--mlflow")
-    assert asked == [(folder, None)] and "a: 1 runs moved to MLflow's bin" in done.stdout
+    assert asked == [(folder, None)] and "a: 1 run deleted" in done.stdout
 
 
 @pytest.mark.slow

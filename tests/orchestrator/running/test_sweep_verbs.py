@@ -67,7 +67,7 @@ def test_with_storage_a_name_is_that_of_a_sweep_in_it_and_of_no_folder_here(stor
 def test_storage_beside_a_path_or_an_address_is_refused(stored, beside, verb, named):
     refused = CliRunner().invoke(cli.app, [verb, named.format(stored.name), "--storage", "../here/none"])
     assert isinstance(refused.exception, UserError)
-    said = f"leave out --storage, or give a name such as {stored.name}"
+    said = f"leave out --storage, or give the name {stored.name}"
     assert said in str(refused.exception)
 
 

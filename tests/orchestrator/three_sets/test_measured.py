@@ -12,7 +12,7 @@ from rich.console import Console
 from orchestrator.code import own_code
 from orchestrator.engine.engine import list_measurements
 from orchestrator.errors import DamagedLedger
-from orchestrator.interface.measurements import Measurements, measurement_fields
+from orchestrator.interface.measurements import Measurements, make_measurement_fields
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
@@ -58,7 +58,7 @@ def of(task: dict) -> Measurements:
 @pytest.mark.parametrize("task", SHIPPED.values(), ids=SHIPPED)
 def test_what_is_recorded_is_read_back_equal(task):
     known = of(task)
-    assert Measurements.from_recorded(json.loads(json.dumps(known.recorded()))) == known
+    assert Measurements.from_recorded(json.loads(json.dumps(known.to_fields()))) == known
     assert known.metrics and known.headline
 
 
@@ -69,8 +69,8 @@ def test_it_is_written_once_whatever_the_number_of_configurations(ran):
     assert [list(record.fields.get("measured_in_full", {})) for record in records] == [[name], [], [], []]
     state = SweepState.load(folder)
     member = load_and_build(folder)
-    assert state.measured == {name: list_measurements(member).recorded()}
-    more = [measurement_fields(list_measurements(member), state.measured) for _ in range(1000)]
+    assert state.measured == {name: list_measurements(member).to_fields()}
+    more = [make_measurement_fields(list_measurements(member), state.measured) for _ in range(1000)]
     assert len(json.dumps(more)) < 0.1 * sum(len(json.dumps(record.fields)) for record in records) / 4 * 1000
 
 
