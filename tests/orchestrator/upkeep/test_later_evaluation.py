@@ -274,7 +274,7 @@ def test_missing_and_damaged_weights_are_named(trained_sweep, damage):
     ("changes", "message"),
     [
         ({"file": "../curves.parquet"}, "is not a plain path inside the sweep folder"),
-        ({"config_id": "abcdef012345"}, "of an unknown configuration: abcdef012345"),
+        ({"config_id": "abcdef012345"}, "of an unknown configuration abcdef012345"),
     ],
 )
 def test_a_record_made_by_somebody_else_is_refused(trained_sweep, changes, message):
