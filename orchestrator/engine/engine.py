@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 # Smaller packs would reach their first evaluation sooner but take longer in all: on a CPU 12 members of the quickstart
 # train a fifth fewer member-steps per second than 24.
 LARGEST_PACK_CPU, LARGEST_PACK_GPU = 64, 1024
-LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: temporary memory of draws and evaluations
+MIN_MEMBER_BYTES_GPU = 8 * 2**20  # temporary memory of draws and evaluations, also of the smallest member
 # The fixed time of a step, as the operations that fit into it: 2 ms on a CPU; on an H100 half a millisecond, in which a
 # captured step trains 150 members of a small model (benchmark W1 with 1 to 256 members).
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
-EVALUATED = 0.1  # cost of an evaluated row over that of a trained one: it has no gradient, and much of it is shared
-LARGEST_MEMBER = 64 * 2**30  # bytes; several times what a small transformer takes
-LARGEST_COPY = 64 * 2**20  # bytes of files of data that a sweep keeps copies of
+EVALUATED_ROW_COST = 0.1  # of an evaluated row, in trained rows: it has no gradient, and its batches are shared
+MAX_MEMBER_BYTES = 64 * 2**30  # several times the memory of a small transformer
+MAX_COPY_BYTES = 64 * 2**20  # of the files of data that a sweep copies
 
 
 class Engine:
-    """Trains members of one structural key as one stacked program. See `orchestrator.trainer.Trainer`."""
+    """A trainer that runs members of one structural key as one stacked program; see `orchestrator.trainer.Trainer`."""
 
     sections: tuple[str, ...] = ENGINE_SECTIONS
     is_local = False
@@ -63,7 +63,7 @@ class Engine:
     # Sections and members ---------------------------------------------------------------------------------------------
 
     def build(self, sections: Mapping[str, Any], *, recorded: bool) -> MemberConfig:
-        """Return the member of seed 0. Raises ConfigError."""
+        """Return the member of these sections with seed 0. Raises ConfigError."""
         return MemberConfig.from_dict({**sections, "seed": 0}, recorded=recorded).pin_data()
 
     def rebuild(self, resolved: Mapping[str, Any], seed: int) -> MemberConfig:
@@ -71,7 +71,7 @@ class Engine:
         return recorded_member(resolved, seed)
 
     def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
-        """Return a sentence for each class whose results a bug fix has changed since."""
+        """Return a sentence for each class whose results a later bug fix changed."""
         return corrections(resolved)
 
     def measured(self, member: MemberConfig) -> Measurements:
@@ -80,10 +80,13 @@ class Engine:
 
     def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the declarations of task, model and averages; None if the task cannot be built."""
+        # A task that cannot be built declares nothing.
         try:
-            task = registry.build("task", _as_section(sections["task"]))
+            task = registry.build("task", _make_section(sections["task"]))
         except ConfigError:
             return None
+
+        # Read as much as the other sections declare; their problems are reported elsewhere.
         averages = lengths = None
         added: Mapping[str, Metric] = {}
         with suppress(ConfigError, TypeError, AttributeError, ValueError):  # a section that is no mapping
@@ -92,12 +95,14 @@ class Engine:
             evaluation = EvaluationConfig.from_mapping(sections["evaluation"])
             lengths = tuple(sorted(task.lengths if isinstance(evaluation.lengths, str) else evaluation.lengths))
             added = evaluation.added
+
+        # Metrics depend on the task, the model, the added ones, and the lengths.
         metrics = recorded_metrics(task, _read_model_metrics(sections["model"]), added, lengths or task.lengths)
         first = task.distributions[0].name
         return DeclaredObjective(metrics=metrics, averages=averages, lengths=lengths, distribution=first)
 
     def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
-        """Return unknown names and keys, missing keys and wrong values."""
+        """Return the problems of each section alone: unknown names and keys, missing keys, wrong values."""
         return single_problems(sections)
 
     def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
@@ -107,7 +112,7 @@ class Engine:
     # Before a sweep starts --------------------------------------------------------------------------------------------
 
     def problems_here(self, members: Iterable[MemberConfig]) -> list[Problem]:
-        """Return data of the tasks that are missing here or differ."""
+        """Return a problem for each file of data that is missing on this machine or differs."""
         tasks = dict.fromkeys(member.task for member in members)
         return [problem.under("task") for task in tasks for problem in task.data_problems()]
 
@@ -117,31 +122,34 @@ class Engine:
 
     @one_thread()
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
-        """Return problems of the user's own parts and added metrics of a member, each tried for a step, by key."""
+        """Return (key, problem) of the user's parts and added metrics of a member, each tried for a step."""
         if problems := self._try_parts(member):
             return problems
         return [(f"evaluation.metrics.{label}", problem) for label, problem in check_metrics(member)]
 
     def _try_parts(self, member: MemberConfig) -> list[tuple[str, str]]:
+        """Return the problems of the first of the user's parts that has any."""
+        # Try task and optimizer alone.
         task, model = member.task, member.model
-        if _is_users_own(task) and (problems := check_task(task, member.evaluated_lengths)):
+        if _is_user_code(task) and (problems := check_task(task, member.evaluated_lengths)):
             return [("task.name", f"task {task.name}: {problem}") for problem in problems]
         optimizer = member.training.optimizer
-        if _is_users_own(optimizer) and (problems := check_optimizer(optimizer)):
+        if _is_user_code(optimizer) and (problems := check_optimizer(optimizer)):
             return [("training.optimizer", f"optimizer {optimizer.name}: {problem}") for problem in problems]
-        # Added metrics are tried by themselves.
+
+        # Try the loss, then the model, without added metrics, which are tried separately.
         unmeasured = replace(member, evaluation=replace(member.evaluation, metrics=None)).to_dict()
         loss = member.training.loss
-        if loss is not None and _is_users_own(loss) and (problems := check_model(unmeasured)):
+        if loss is not None and _is_user_code(loss) and (problems := check_model(unmeasured)):
             return [("training.loss", f"loss {loss.name}: {problem}") for problem in problems]
         parts = [model, *(value for value in vars(model).values() if isinstance(value, Settings))]
-        if not any(map(_is_users_own, (task, *parts))):
+        if not any(map(_is_user_code, (task, *parts))):
             return []
         names = " with ".join(part.name for part in parts)
         return [("model.name", f"model {names}: {problem}") for problem in check_model(unmeasured)]
 
     def sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[Source]:
-        """Return the files of data; those up to LARGEST_COPY bytes are copied, others are read where they are."""
+        """Return the files of data; up to MAX_COPY_BYTES they are copied, else read in place."""
         files: dict[Path, dict[str, str]] = {}
         for task in dict.fromkeys(member.task for member in members):
             root, stored = task.stored_files()
@@ -153,11 +161,11 @@ class Engine:
         ]
 
     def warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
-        """Return (key, warning) of slow packs, unused settings, averages near their start, parameters in no file."""
-        # Models whose members are trained one after another.
+        """Return (key, warning) on slow packs, unused settings, averages near their start, weights that no file has."""
+        # Find models whose members are trained one after another.
         members = list(members)
-        both = dict.fromkeys((member.model, member.task) for member in members)
-        reasons = ((model, model.explain_loop(task)) for model, task in both)
+        pairs = dict.fromkeys((member.model, member.task) for member in members)
+        reasons = ((model, model.explain_loop(task)) for model, task in pairs)
         shares = describe_start_shares((member.steps, _find_start_shares(member)) for member in members)
         looped = [
             (
@@ -169,7 +177,7 @@ class Engine:
             if reason is not None
         ]
 
-        # Settings without an effect.
+        # Find settings without an effect in every member.
         keys = [set(member.training.unused_keys()) for member in members]
         unused = [
             (f"training.{key}", f"training.{key} has no effect with the optimizers of this sweep")
@@ -183,17 +191,17 @@ class Engine:
         if len(idle) == len(members) and all(idle):
             unused.append(("training.loss", idle[0]))
 
-        # Averages that stay near their start, and parameters that no file has.
-        moved = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
+        # Find averages that stay near their start, and parameters that no file of initial weights has.
+        near_start = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
         partial = filter(None, (member.describe_partial_start() for member in members))
-        return [*looped, *unused, *moved, *(("training.initial", text) for text in partial)]
+        return [*looped, *unused, *near_start, *(("training.initial", text) for text in partial)]
 
     # Costs ------------------------------------------------------------------------------------------------------------
 
     def too_large(self, member: MemberConfig) -> list[Problem]:
-        """Return problems of a model with optimizer state, or of a batch, that takes more than LARGEST_MEMBER bytes.
+        """Return problems of a model with optimizer state, or of a batch, that takes more than MAX_MEMBER_BYTES.
 
-        Counts a single token for each row of a batch, because counting all may take minutes.
+        A batch is counted with a single token in each row, because drawing it could take minutes.
         """
         rows = math.ceil(member.training.batch_size / member.training.accumulation)
         sizes = {
@@ -203,11 +211,11 @@ class Engine:
             ),
             "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
         }
-        allowed = f"at most {LARGEST_MEMBER / 2**30:.0f} GiB"
+        allowed = f"at most {MAX_MEMBER_BYTES / 2**30:.0f} GiB"
         return [
             Problem(key=key, message=f"{description} {size / 2**30:,.0f} GiB of memory", allowed=allowed)
             for key, (size, description) in sizes.items()
-            if size > LARGEST_MEMBER
+            if size > MAX_MEMBER_BYTES
         ]
 
     def kept_bytes(self, member: MemberConfig) -> int:
@@ -215,34 +223,37 @@ class Engine:
         return _count_weights_bytes(member) * len(averages_kept(member))
 
     def pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
-        """Return the cost of packs of one structure, in operations; a step has a fixed cost beside its members'."""
-        least, largest = (LEAST_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
+        """Return the cost of packs of one structure in operations: of every step, and of every member."""
+        least_bytes, largest = (MIN_MEMBER_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
         cost = estimate_cost(member)
         steps = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps
         looped = steps if member.model.explain_loop(member.task) else 0.0
         return PackCost(
             largest=largest,
-            bytes_per_member=max(least, cost.bytes_per_member),
+            bytes_per_member=max(least_bytes, cost.bytes_per_member),
             per_pack=steps - looped,
             per_member=cost.flops_per_step * count_equivalent_steps(member) + looped,
         )
 
     def rough_seconds(self, member: MemberConfig) -> float:
-        """Return a rough estimate by operations."""
+        """Return a rough estimate of the training seconds by operations."""
         return estimate_seconds(member)
 
     # Comparisons ------------------------------------------------------------------------------------------------------
 
     def parameters(self, resolved: Mapping[str, Any]) -> str | None:
-        """Return the declared parameters of a model; None if it cannot be built or draws its own initial weights."""
+        """Return the declared parameters of a model; None if it cannot be built or overrides `initial`."""
         from trainers.models.model import Model
 
+        # A bug fix since the recording may have changed the parameters.
         try:
             if corrections(resolved):
                 return None
             member = recorded_member(resolved, 0)
         except ConfigError:
             return None
+
+        # Only the default initial weights follow from the declared parameters.
         if type(member.model).initial is not Model.initial:
             return None
         initial = member.training.initial
@@ -251,7 +262,7 @@ class Engine:
     # Training ---------------------------------------------------------------------------------------------------------
 
     def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
-        """Return versions and device of torch in this process, and the threads that `run` will use."""
+        """Return the environment of this process: versions, device, and the threads that `run` will use."""
         return {**read_environment(work["code"], gpus=work["gpus"]), "threads": work["cpus"]}
 
     def run(self, work: Mapping[str, Any], members: list[MemberConfig], reporter: Reporter, checkpoints: Any) -> None:
@@ -260,9 +271,11 @@ class Engine:
 
         from trainers.training.loop import train
 
+        # Use only the share of the machine that the pack has.
         torch.set_num_threads(work["cpus"])
         if work["gpus"] and torch.cuda.is_available():
             limit_gpu_memory(work["gpus"])
+
         train(
             members,
             reporter,
@@ -298,7 +311,7 @@ def list_measurements(member: MemberConfig) -> Measurements:
 
 
 def _find_start_shares(member: MemberConfig) -> StartShares:
-    """Return the averages that still are largely the weights they started from after the last step."""
+    """Return the averages that after the last step still are largely their initial weights."""
     steps, averages = member.steps, member.training.averages
     shares = {label: average.start_share(steps) for label, average in averages.items()}
     large = {label: share for label, share in shares.items() if share > LARGE_SHARE}
@@ -319,13 +332,12 @@ def estimate_cost(member: MemberConfig) -> Cost:
     try:
         return estimate(member)
     except (Exception, SystemExit) as error:
-        said = (str(error).strip().splitlines() or [""])[-1]
-        added = sorted({type(part).__module__ for part in (member.task, member.model)})
-        added = [module for module in added if not module.startswith("trainers.")]
-        look = f"; python -m trainers.check {' '.join(added)} may say why" if added else ""
+        message = (str(error).strip().splitlines() or [""])[-1]
+        modules = sorted({type(part).__module__ for part in (member.task, member.model) if _is_user_code(part)})
+        advice = f"; for the cause run python -m trainers.check {' '.join(modules)}" if modules else ""
         raise UserError(
             f"task {member.task.name} and model {member.model.name} cannot take a step: {type(error).__name__}: "
-            f"{said}{look}"
+            f"{message}{advice}"
         ) from error
 
 
@@ -334,7 +346,7 @@ def count_equivalent_steps(member: MemberConfig) -> float:
     steps, evaluation = member.training.steps, member.evaluation
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
-    return steps + EVALUATED * member.evaluation_passes * rows / member.training.batch_size
+    return steps + EVALUATED_ROW_COST * member.evaluation_passes * rows / member.training.batch_size
 
 
 def _count_weights_bytes(member: MemberConfig) -> int:
@@ -345,7 +357,7 @@ def _count_weights_bytes(member: MemberConfig) -> int:
 
 @lru_cache(maxsize=1024)
 def _count_parameters(model: Model, task: Task) -> int:
-    """Return the number of parameters of a model; 0 if the user's own code raises, which the trial will report."""
+    """Return the number of parameters of a model; 0 if user code raises, which the trial of the model reports."""
     try:
         return sum(math.prod(parameter.shape) for parameter in model.parameters(task))
     except Exception:
@@ -353,25 +365,27 @@ def _count_parameters(model: Model, task: Task) -> int:
 
 
 def _read_model_metrics(section: Any) -> Mapping[str, str]:
-    """Return the model's own metrics with their directions; none if it cannot be built."""
+    """Return the metrics of a model with their directions; empty if it cannot be built."""
     try:
-        return dict(registry.build("model", _as_section(section)).metrics)
+        return dict(registry.build("model", _make_section(section)).metrics)
     except ConfigError:
         return {}
 
 
-def _as_section(value: Any) -> Any:
-    """Return a drawn section as a mapping; it may be given as a plain name."""
+def _make_section(value: Any) -> Any:
+    """Return a drawn section as a mapping; a plain name becomes the section of that name."""
     return {"name": value} if isinstance(value, str) else value
 
 
 def _can_be_copied(root: Path, names: Iterable[str]) -> bool:
+    """Return whether files are all below `root` and small enough for copies."""
     paths = [Path(name) for name in names]
     is_below = not any(path.is_absolute() or ".." in path.parts for path in paths)
-    return is_below and sum((root / path).stat().st_size for path in paths) <= LARGEST_COPY
+    return is_below and sum((root / path).stat().st_size for path in paths) <= MAX_COPY_BYTES
 
 
-def _is_users_own(settings: Settings) -> bool:
+def _is_user_code(settings: Settings) -> bool:
+    """Return whether the class of a part is not one of `trainers`."""
     return not type(settings).__module__.startswith("trainers.")
 
 
@@ -379,5 +393,5 @@ def _count_trained_bytes(member: MemberConfig) -> int:
     """Return the bytes of one member in training; 0 if they are unknown, which the trial of the model reports."""
     try:
         return trained_bytes(member)
-    except Exception:  # any error of the user's code, or a corpus that is not here
+    except Exception:  # an error of user code, or a missing corpus
         return 0

@@ -1,7 +1,7 @@
 """The environment of a worker: versions, device, threads and settings that change the last bits of a number.
 
-A flat table of texts and numbers. The ledger has each environment once, by its digest, and every evaluation names its
-own. Whether a pack was compiled is not part of it: every evaluation records that itself (`form`).
+An environment is a flat table of texts and numbers. The ledger has each environment once, by its digest, and every
+evaluation refers to it. Whether a pack was compiled is not part of it: every evaluation records that as `form`.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.code.code_record import engine_digest
 from orchestrator.code.provenance import version
 
-ENGINE, MODULE = "engine", "module "  # keys: the digest of trainers; prefix of the digests of own modules
+ENGINE, MODULE = "engine", "module "  # keys: the digest of trainers; prefix of the digests of user modules
 PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna")
 VARIABLES = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DYNAMIC", "OMP_DYNAMIC", "MKL_CBWR"),
@@ -26,7 +26,7 @@ VARIABLES = (
 
 
 def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, str | int | bool]:
-    """Return the environment of this process, which trains a pack; `code` has the modules of `imports`.
+    """Return the environment of this process, which trains a pack; `code` has the imported user modules.
 
     Variables that are not set are left out. Threads are those that torch uses in one operation.
     """
@@ -34,14 +34,14 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
 
     from trainers.tensors.precision import mkl_order_problem
 
-    # Versions.
+    # Read versions.
     settings: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_read_versions()}
     cuda = bool(gpus) and torch.cuda.is_available()
     settings["cuda"] = torch.version.cuda if cuda else None
     if cuda:
         settings["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
 
-    # Device, threads, precision, variables, and digests of the code.
+    # Read device, threads, precision, variables, and digests of the code.
     settings |= {
         "device": torch.cuda.get_device_name() if cuda else "cpu",
         "processor": _read_processor(),
@@ -54,7 +54,7 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
         **{f"{MODULE}{fields['module']}": fields["sha256"][:16] for fields in code},
     }
 
-    # A setting that MKL read too late; leave out what is not set.
+    # Mark a setting that came too late for MKL, and leave out missing values.
     if mkl_order_problem():
         settings["MKL_CBWR"] = f"{settings['MKL_CBWR']}, too late"
     return {name: value for name, value in settings.items() if value is not None}
@@ -62,15 +62,17 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
 
 @cache
 def compute_trainers_digest() -> str:
-    """Return the digest of `trainers` as it was at the first call.
+    """Return the digest of `trainers` at the first call.
 
-    Every process calls this soon after the import of `trainers` and before it trains: later edits do not run in it.
+    Every process calls this soon after the import of `trainers` and before it trains, because it does not run later
+    edits.
     """
     return engine_digest("trainers")
 
 
 @cache
 def _read_versions() -> dict[str, str | None]:
+    """Return the installed versions of PACKAGES, None for a missing package."""
     return {name: version(name) for name in PACKAGES}
 
 

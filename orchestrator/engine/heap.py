@@ -1,14 +1,14 @@
-"""Keeps the memory that a training step frees for the next step.
+"""Keep the memory that a training step frees for the next step.
 
 By default glibc returns large freed blocks to the kernel, which zeroes them again page by page at the next step. For a
-decoder on 256 tokens that is a fifth of the time of a step, more with several threads.
+decoder on 256 tokens this takes a fifth of a step, more with several threads.
 """
 
 import ctypes
 from functools import cache
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
-LARGEST_KEPT = 32 * 2**20  # bytes, glibc's largest threshold; to keep larger blocks, too, fragments memory
+MAX_KEPT_BYTES = 32 * 2**20  # glibc's largest threshold; keeping larger blocks fragments memory
 
 
 @cache
@@ -17,4 +17,4 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    return bool(mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)) and bool(mallopt(M_TRIM_THRESHOLD, -1))
+    return bool(mallopt(M_MMAP_THRESHOLD, MAX_KEPT_BYTES)) and bool(mallopt(M_TRIM_THRESHOLD, -1))

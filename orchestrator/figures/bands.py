@@ -1,4 +1,4 @@
-"""Draw median curves with their bands on axes, with groups of lengths shaded.
+"""Draw median curves with their bands on axes, and shade groups of lengths.
 
 The median over seeds is the main line, its quartiles are a band, the seeds thin lines; trained lengths are shaded,
 selection lengths hatched.
@@ -15,18 +15,18 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.figures.drawing import EDGE, GREY, PALETTE, frame_axes, mask_infinite, scale_values
+from orchestrator.figures.drawing import CROSS_HEIGHT, GREY, PALETTE, frame_axes, mask_infinite, scale_values
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band
 from orchestrator.results.summary import Row
 
-SHADES: dict[str, dict[str, Any]] = {
+GROUP_STYLES: dict[str, dict[str, Any]] = {
     "trained": {"facecolor": "#E6E9ED", "linewidth": 0},
     "selection": {"facecolor": "#F7F8F9", "edgecolor": "#D5D9DE", "hatch": "////", "linewidth": 0},
 }
 
 SOLID: tuple[tuple[Any, str], ...] = (("-", "o"),)
-DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # one for each colour of PALETTE
+DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # a style for each colour of PALETTE
     *(("-", "o"), ("--", "s"), (":", "^"), ("-.", "D")),
     *(((0, (5, 1, 1, 1, 1, 1)), "v"), ((0, (1, 3)), "x"), ((0, (8, 2)), "P"), ((0, (3, 3)), "*")),
 )
@@ -44,17 +44,18 @@ def draw_configurations(
     """Draw the `coloured` configurations with band and seeds, the first on top, and `grey` ones as medians.
 
     Configurations without a band in `bands` (by config_id) are skipped. `crosses` mark infinite medians; `styles` are
-    line styles and markers, used in turn. Returns the drawn medians in the order of `coloured`, then one artist for all
+    line styles and markers, used in turn. Returns the drawn medians in the order of `coloured`, then an artist with all
     grey ones.
     """
+    # Draw all grey medians as a single artist: separate lines would take minutes.
     lines: list[Artist] = []
     if medians := [np.column_stack(finite_line(bands[row.config_id])) for row in grey if row.config_id in bands]:
-        thin = LineCollection(
-            medians, colors=GREY, linewidths=0.7, alpha=0.6, zorder=2
-        )  # separate lines would take minutes
-        axes.add_collection(thin)
+        grey_lines = LineCollection(medians, colors=GREY, linewidths=0.7, alpha=0.6, zorder=2)
+        axes.add_collection(grey_lines)
         axes.autoscale_view()
-        lines = [thin]
+        lines = [grey_lines]
+
+    # Draw the first configuration last, on top of the others.
     for rank, row in reversed(list(enumerate(coloured))):
         if row.config_id in bands:
             colour, (style, marker) = PALETTE[rank % len(PALETTE)], styles[rank % len(styles)]
@@ -66,26 +67,29 @@ def draw_configurations(
 
 
 def mark_unreached(axes: Axes, band: Band, colour: str) -> None:
-    """Draw crosses at the upper edge where the median is infinite, because too few seeds reached the threshold."""
+    """Draw crosses at the upper edge for infinite medians, of which too few seeds reached the threshold."""
     lengths = [length for length, median in zip(band.lengths, band.median, strict=True) if math.isinf(median)]
     edge = axes.get_xaxis_transform()
-    axes.plot(lengths, [EDGE] * len(lengths), "x", color=colour, markersize=6, transform=edge, zorder=6)
+    axes.plot(lengths, [CROSS_HEIGHT] * len(lengths), "x", color=colour, markersize=6, transform=edge, zorder=6)
 
 
 def finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return lengths and medians of a band, NaN where a median is infinite."""
+    """Return lengths and medians of a band, with NaN for infinite medians."""
     return np.array(band.lengths), mask_infinite(band.median)
 
 
 def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: Any = "-", marker: str = "o") -> Line2D:
     """Draw the median of a configuration, its quartiles as a band, its seeds as thin lines; return the median line."""
+    # Draw the seeds, then the quartiles; infinite quartiles are cut off at the finite values.
     lengths, median = finite_line(band)
     for values in band.seeds.values():
         axes.plot(lengths, values, color=colour, linewidth=0.5, alpha=0.25, zorder=2)
     low, high = np.array(band.q25, dtype=float), np.array(band.q75, dtype=float)
     finite = [value for value in (*band.q25, *band.median, *band.q75) if math.isfinite(value)] or [0.0]
-    low, high = (np.clip(edge, min(finite), max(finite)) for edge in (low, high))  # infinite if too many seeds failed
+    low, high = (np.clip(edge, min(finite), max(finite)) for edge in (low, high))
     axes.fill_between(lengths, low, high, color=colour, alpha=0.16, linewidth=0, zorder=3)
+
+    # Draw the median over them.
     (line,) = axes.plot(
         lengths,
         median,
@@ -103,8 +107,8 @@ def shape_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[int
     """Set scales, limits and grid of axes with `bands` at `lengths`; `direction` is the better one of the metric."""
     seed_values = (value for band in bands for line in (band.q25, band.q75, *band.seeds.values()) for value in line)
     scale_values(axes, scale, direction, np.concatenate([finite_line(band)[1] for band in bands]), seed_values)
-    every = sorted({length for run in lengths for length in run})
-    axes.set_xlim(every[0] - 0.5, every[-1] + 0.5)
+    all_lengths = sorted({length for run in lengths for length in run})
+    axes.set_xlim(all_lengths[0] - 0.5, all_lengths[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
     axes.set_xlabel("length")
     frame_axes(axes)
@@ -115,14 +119,17 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
 
     Groups at the same position share a label, "trained, selection".
     """
+    # Shade every run of lengths; the longest run of a group has its name.
     names = dict[float, list[str]]()
     for name, lengths in (("trained", groups.trained), ("selection", groups.selection), ("test", groups.test)):
         runs = consecutive_runs(lengths, groups.every)
-        for first, last in runs if name in SHADES else ():
-            axes.axvspan(first - 0.5, last + 0.5, zorder=0, **SHADES[name])
+        for first, last in runs if name in GROUP_STYLES else ():
+            axes.axvspan(first - 0.5, last + 0.5, zorder=0, **GROUP_STYLES[name])
         if runs:
             first, last = max(runs, key=lambda run: run[1] - run[0])
             names.setdefault((first + last) / 2, []).append(name)
+
+    # Write the names above the axes.
     for centre, group_names in names.items() if labels else ():
         above = axes.get_xaxis_transform()
         axes.text(centre, 1.01, ", ".join(group_names), transform=above, ha="center", fontsize=8, color="#555555")

@@ -28,8 +28,8 @@ from trainers.files.atomic_file import write_atomic
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
 GREY = "#9A9A9A"
 FAILED_COLOUR = "#B00020"
-EDGE = 0.975  # height of crosses for values that are not finite, as a fraction of the axes
-SHARES = (-0.02, 1.02)  # limits of an axis of shares, on which lines at 0 and 1 can be seen
+CROSS_HEIGHT = 0.975  # of crosses for infinite values, as a fraction of the axes
+SHARE_LIMITS = (-0.02, 1.02)  # of an axis of shares, so that lines at 0 and 1 are visible
 PACKAGE = Path(__file__).parents[1]
 DRAWING_CODE = ("figures", "results", "statistics", "text")  # folders whose code determines figures
 
@@ -39,11 +39,14 @@ def save_figure(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
 
     `facts` are the data that `draw` shows. The code is DRAWING_CODE and the module of `draw`.
     """
-    code = f"{digest_of_sources(PACKAGE, DRAWING_CODE)} {digest_of_sources(Path(draw.__code__.co_filename))}"
-    written = json.dumps(facts, sort_keys=True, default=repr)
-    digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest()
+    # Keep the file if it has the digest of these facts and this code.
+    code = f"{compute_source_digest(PACKAGE, DRAWING_CODE)} {compute_source_digest(Path(draw.__code__.co_filename))}"
+    fact_text = json.dumps(facts, sort_keys=True, default=repr)
+    digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{fact_text}".encode()).hexdigest()
     if read_figure_digest(path) == digest:
         return path
+
+    # Draw it; the layout of a caller's figure stays.
     path.parent.mkdir(parents=True, exist_ok=True)
     content, figure = io.BytesIO(), draw()
     if figure.axes and figure.get_layout_engine() is None:
@@ -54,7 +57,7 @@ def save_figure(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
 
 
 @cache
-def digest_of_sources(root: Path, parts: tuple[str, ...] = ("",)) -> str:
+def compute_source_digest(root: Path, parts: tuple[str, ...] = ("",)) -> str:
     """Return the digest of the names and contents of all Python files in these parts of `root`; cached."""
     digest = hashlib.sha256()
     for part in parts:
@@ -66,14 +69,15 @@ def digest_of_sources(root: Path, parts: tuple[str, ...] = ("",)) -> str:
 
 
 def escape_for_figure(text: str) -> str:
-    """Return a text for matplotlib: `$` escaped, and missing characters replaced by a box."""
-    font = _font()
+    """Return a text for matplotlib: `$` escaped, and characters that the font lacks replaced by a box."""
+    font = _load_font()
     drawable = "".join(c if c == "\n" or font.get_char_index(ord(c)) else "\u25a1" for c in text)
     return drawable.replace("$", r"\$")
 
 
 @cache
-def _font() -> FT2Font:
+def _load_font() -> FT2Font:
+    """Return the font of figures, which every installation of matplotlib has."""
     return FT2Font(str(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"))
 
 
@@ -96,8 +100,8 @@ def scale_values(
 ) -> None:
     """Set the scale and limits of the y axis for these values (see `is_logarithmic`).
 
-    An axis of values to be maximized goes from 0 to 1 if these and the `others` on the axes are between 0 and 1, such
-    as accuracies.
+    An axis of values to be maximized goes from 0 to 1 if these and the `others` on the axes are between 0 and 1, as for
+    accuracies.
     """
     finite = values[np.isfinite(values)]
     if is_logarithmic(scale, direction, values):
@@ -106,11 +110,11 @@ def scale_values(
         if (finite >= 0).all():
             axes.set_ylim(bottom=smallest / 2 if (finite > 0).all() else -smallest / 20)
     elif direction == "maximize" and len(finite) and all(0 <= v <= 1 for v in (*finite, *others) if math.isfinite(v)):
-        axes.set_ylim(*SHARES)
+        axes.set_ylim(*SHARE_LIMITS)
 
 
 def mask_infinite(values: ArrayLike) -> np.ndarray[Any, Any]:
-    """Return the values with infinities replaced by NaN, where a line has a gap."""
+    """Return the values with infinities replaced by NaN, so that a line has gaps."""
     numbers = np.asarray(values, dtype=float)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
@@ -122,7 +126,7 @@ def frame_axes(axes: Axes) -> None:
 
 
 def file_name(key: str) -> str:
-    """Return a dotted key as part of a file name, different for different keys.
+    """Return a dotted key as part of a file name; different keys have different names.
 
     file_name("training.averages.ä.decay") -> "training.averages._.decay-139e81"
     """
@@ -145,6 +149,6 @@ def check_figure_path(figure: Path, *, force: bool = False) -> None:
     """Raise UserError unless --figure names a .png file that is new or drawn by lengthwise, or `force`."""
     check_ending("figure", figure, ".png")
     if figure.exists() and not force and read_figure_digest(figure) is None:
-        raise UserError(f"--figure {figure}: exists and was not drawn by lengthwise; choose another name")
+        raise UserError(f"--figure {figure}: the file exists and was not drawn by lengthwise; choose another name")
     if not figure.parent.is_dir():
         raise UserError(f"--figure {figure}: the folder {figure.parent} does not exist")

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures.drawing import (
-    EDGE,
+    CROSS_HEIGHT,
     FAILED_COLOUR,
     PALETTE,
     escape_for_figure,
@@ -32,10 +32,10 @@ from orchestrator.statistics.quartiles import Quartiles, quartiles
 from orchestrator.statistics.trend import binned_medians
 from orchestrator.text.wording import compact_value
 
-GOLDEN = 0.6180339887
+GOLDEN_RATIO = 0.6180339887
 TREND_COLOUR = "#333333"
-FEWEST_FOR_A_BOX = 4
-CHARACTERS = 56  # of all names side by side below a panel
+MIN_FOR_BOX = 4  # configurations
+NAME_CHARACTERS = 56  # of all names side by side below a panel
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
 
 
 def _make_panel(summary: Summary, key: str) -> Panel:
+    """Return the panel of a key: a dot for every configuration that has the key and a score."""
     values = searched_values(summary)
     rows = [row for row in summary.rows if row.scored is not None and key in values.get(row.config_id, {})]
     return Panel(
@@ -83,32 +84,42 @@ def _make_panel(summary: Summary, key: str) -> Panel:
 
 
 def _draw_numbers(axes: Axes, key: str, panel: Panel, domain: str, worst: float) -> None:
+    """Draw the dots of a numeric key on a scale that suits its domain, with binned medians as the trend."""
+    # Draw the dots; one_minus_log_uniform is logarithmic in the distance to 1, with values that grow to the right.
     complement = domain == "one_minus_log_uniform"
     x = [1.0 - float(dot.value) if complement else float(dot.value) for dot in panel.dots]
     _draw_points(axes, x, panel.dots)
     if domain in ("log_uniform", "one_minus_log_uniform") or (domain == "listed" and spans_decades(np.array(x))):
         make_logarithmic(axes, "x", np.array(x))
-    if complement:  # a log axis of the distance to 1, on which values grow to the right
+    if complement:
         axes.invert_xaxis()
         axes.xaxis.set_major_formatter(lambda x, _: f"{1 - x:.10g}")
     if domain == "int_uniform":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+    # Draw the trend with its quartiles.
     bins = binned_medians(x, [dot.outcome.median for dot in panel.dots], worst)
     bins = [point for point in bins if math.isfinite(point.median)]
     if len(bins) > 1:
         centre, median = [point.x for point in bins], [point.median for point in bins]
-        low, high = ([_finite(getattr(point, edge), point.median) for point in bins] for edge in ("q25", "q75"))
+        low, high = (
+            [_replace_infinite(getattr(point, edge), point.median) for point in bins] for edge in ("q25", "q75")
+        )
         axes.fill_between(centre, low, high, color=TREND_COLOUR, alpha=0.12, linewidth=0, zorder=1)
         axes.plot(centre, median, color=TREND_COLOUR, linewidth=1.8, zorder=4, label="trend")
     axes.set_xlabel(escape_for_figure(f"{key} (logarithmic in 1 − value)" if complement else key))
 
 
 def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
-    values = sorted({json.dumps(dot.value) for dot in panel.dots}, key=_category_order)
+    """Draw the dots of each category beside each other, with a median and a box."""
+    values = sorted({json.dumps(dot.value) for dot in panel.dots}, key=_make_sort_key)
     for position, value in enumerate(values):
+        # Spread the dots by the golden ratio, the same in every run.
         members = [dot for dot in panel.dots if json.dumps(dot.value) == value]
-        width = 0.4 if len(members) > 1 else 0.0  # of the jitter, the same in every run
-        _draw_points(axes, [position + width * ((i * GOLDEN) % 1.0 - 0.5) for i in range(len(members))], members)
+        width = 0.4 if len(members) > 1 else 0.0
+        _draw_points(axes, [position + width * ((i * GOLDEN_RATIO) % 1.0 - 0.5) for i in range(len(members))], members)
+
+        # Draw the median, and a box if there are enough configurations.
         outcomes = np.array([dot.outcome.median for dot in members if not math.isnan(dot.outcome.median)])
         finite = outcomes[np.isfinite(outcomes)]
         if len(outcomes) < 2 or not len(finite):
@@ -116,10 +127,12 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
         q25, median, q75 = quartiles(outcomes, worst)
         if math.isfinite(median):
             axes.hlines(median, position - 0.3, position + 0.3, color=TREND_COLOUR, linewidth=2, zorder=4)
-            if len(outcomes) >= FEWEST_FOR_A_BOX:
+            if len(outcomes) >= MIN_FOR_BOX:
                 low, high = (float(np.clip(q, finite.min(), finite.max())) for q in (q25, q75))
                 box: dict[str, Any] = {"linewidth": 1, "edgecolor": TREND_COLOUR, "facecolor": "#33333318", "zorder": 1}
                 axes.bar(position, high - low, 0.6, low, **box)
+
+    # Write the values below the axis.
     _label_categories(axes, [escape_for_figure(compact_value(json.loads(value))) for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
     axes.set_xlabel(escape_for_figure(key))
@@ -127,34 +140,40 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
 
 def _label_categories(axes: Axes, names: Sequence[str]) -> None:
     """Write category names below an axis, vertically if a word does not fit between its neighbours."""
-    room = CHARACTERS // len(names) - 1
+    # Fill lines up to the neighbours, or vertical lines if a word is longer.
+    room = NAME_CHARACTERS // len(names) - 1
     fits = all(len(word) <= room for name in names for word in name.split())
-    upright = max(24, len(names) * max(map(len, names)) // 20)  # characters of a line: the more names, the fewer lines
-    lines = [textwrap.fill(name, room if fits else upright) for name in names]
+    vertical = max(24, len(names) * max(map(len, names)) // 20)  # characters of a line: more names have fewer lines
+    lines = [textwrap.fill(name, room if fits else vertical) for name in names]
     axes.set_xticks(range(len(names)), lines, fontsize=8, rotation=0 if fits else 90)
 
 
 def _draw_points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
-    """Draw medians with quartiles, the first by score as a star, infinite ones as crosses at the upper edge."""
+    """Draw medians with quartiles, the configuration ranked first as a star, infinite medians as crosses at the top."""
+    # Draw failed configurations as crosses.
     points = [
         (position, dot.outcome, dot.is_first)
         for position, dot in zip(x, dots, strict=True)
         if math.isfinite(dot.outcome.median)
     ]
     if failed := [position for position, dot in zip(x, dots, strict=True) if not math.isfinite(dot.outcome.median)]:
-        edge = [EDGE] * len(failed)
+        heights = [CROSS_HEIGHT] * len(failed)
         cross: dict[str, Any] = {"markersize": 7, "transform": axes.get_xaxis_transform(), "clip_on": False}
-        axes.plot(failed, edge, "x", color=FAILED_COLOUR, **cross)
+        axes.plot(failed, heights, "x", color=FAILED_COLOUR, **cross)
+
+    # Draw the star over the other points.
     for first, colour, marker, size in ((False, PALETTE[0], "o", 5), (True, PALETTE[1], "*", 11)):
-        some = [(position, outcome) for position, outcome, star in points if star == first]
-        if some:
-            positions, medians = [position for position, _ in some], [outcome.median for _, outcome in some]
-            low, high = [_finite(o.q25, o.median) for _, o in some], [_finite(o.q75, o.median) for _, o in some]
+        drawn = [(position, outcome) for position, outcome, is_first in points if is_first == first]
+        if drawn:
+            positions, medians = [position for position, _ in drawn], [outcome.median for _, outcome in drawn]
+            low = [_replace_infinite(outcome.q25, outcome.median) for _, outcome in drawn]
+            high = [_replace_infinite(outcome.q75, outcome.median) for _, outcome in drawn]
             axes.vlines(positions, low, high, color=colour, linewidth=1, alpha=0.45, capstyle="projecting")
             axes.plot(positions, medians, marker, color=colour, markersize=size, zorder=5 if first else 3)
 
 
 def _scale_axes(axes: Axes, panel: Panel, summary: Summary) -> None:
+    """Set the scale of the y axis by the medians, and draw grid and frame."""
     medians = np.array([dot.outcome.median for dot in panel.dots], dtype=float)
     if is_logarithmic("auto", summary.objective.direction, medians):
         make_logarithmic(axes, "y", medians)
@@ -169,10 +188,12 @@ def _leave_room_for_failed(axes: Axes, panel: Panel) -> None:
         axes.set_ylim(top=scale.inverted().transform([high + 0.12 * (high - low)])[0])
 
 
-def _finite(value: float, otherwise: float) -> float:
-    return value if math.isfinite(value) else otherwise
+def _replace_infinite(value: float, substitute: float) -> float:
+    """Return a value, or `substitute` if it is not finite."""
+    return value if math.isfinite(value) else substitute
 
 
-def _category_order(value: str) -> tuple[int, float, str]:
+def _make_sort_key(value: str) -> tuple[int, float, str]:
+    """Return the sort key of a category as JSON: numbers ascending, then other values in alphabetical order."""
     parsed = json.loads(value)
     return (0, float(parsed), "") if is_numeric([parsed]) else (1, 0.0, value)

@@ -17,7 +17,8 @@ from orchestrator.text.wording import counted, format_values, label
 from trainers.errors import find_nearest
 
 Labels = Mapping[str, str]
-MANY, HIGHLIGHTED_OF_MANY = 8, 5  # up to MANY configurations are coloured, of more only the first
+MAX_COLOURED = 8  # configurations up to which all are coloured
+FIRST_COLOURED = 5  # of more configurations, the coloured ones, the first by score
 
 
 def plot_curves(
@@ -35,18 +36,18 @@ def plot_curves(
     `rows` are the configurations to draw, by default all, the first by score in colour and the others in grey. `metric`
     and `average` default to those of the objective. Raises UserError for unknown names and if there is nothing to draw.
     """
-    # The configurations with a curve.
+    # Select the configurations with a curve.
     metric = choose_name("metric", metric or summary.objective.metric, summary.metrics)
     average = choose_name("average", average or summary.objective.average, summary.averages)
     bands = {row.config_id: summary.bands.get((row.config_id, metric, average)) for row in rows or summary.rows}
     drawn = {config_id: band for config_id, band in bands.items() if band is not None}
     drawn_rows = [row for row in rows or summary.rows if row.config_id in drawn]
     if not drawn_rows:
-        why = "no seed left a curve" if summary.configurations_finished else "no configuration has all its seeds yet"
-        raise UserError(f"{summary.folder}: {why}; there are no median curves to draw")
+        why = "no seed has a curve" if summary.configurations_finished else "no configuration has all its seeds yet"
+        raise UserError(f"{summary.folder}: no median curves to draw: {why}")
 
-    # Curves on shaded lengths.
-    coloured = drawn_rows if rows or len(drawn_rows) <= MANY else drawn_rows[:HIGHLIGHTED_OF_MANY]
+    # Draw curves on shaded lengths.
+    coloured = drawn_rows if rows or len(drawn_rows) <= MAX_COLOURED else drawn_rows[:FIRST_COLOURED]
     grey = drawn_rows[len(coloured) :]
     labels, crosses = labels or {}, metric in summary.unreached_metrics
     shade_groups(axes, summary.groups(drawn_rows[0], metric), labels=True)
@@ -54,7 +55,7 @@ def plot_curves(
     lines = draw_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)
     shape_axes(axes, list(drawn.values()), [band.lengths for band in drawn.values()], "auto", summary.direction(metric))
 
-    # Labels and legend.
+    # Add labels and legend.
     axes.set_xlabel(escape_for_figure(labels.get("length", summary.axis)))
     axes.set_ylabel(escape_for_figure(f"{labels.get(metric, f'{metric} ({average})')}, median over seeds"))
     names = [configuration_label(row, summary, labels) for row in coloured]
@@ -66,16 +67,19 @@ def plot_curves(
 def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None = None) -> Axes:
     """Draw the score of every configuration against a searched key on `axes`, with quartiles over seeds.
 
-    Raises UserError for a key that was not searched, and while no configuration has a score.
+    Raises UserError for a key that was not searched, and if no configuration has a score yet.
     """
+    # Draw the effect.
     choose_name("searched key", key, summary.searched)
     if not any(row.score is not None and not math.isnan(row.score) and key in row.values for row in summary.rows):
-        raise UserError(f"{summary.folder}: no configuration with {key} has a score yet; there is nothing to draw")
+        raise UserError(f"{summary.folder}: nothing to draw: no configuration with {key} has a score yet")
     draw_effect(summary, key, axes)
-    chosen = labels or {}
-    axes.set_xlabel(escape_for_figure(chosen.get(key, "")) or axes.get_xlabel())
-    judged = chosen.get(summary.objective_curve[0], summary.judged_name)
-    axes.set_ylabel(escape_for_figure(chosen.get("score", summary.score_label.replace(summary.judged_name, judged))))
+
+    # Replace the labels of the axes.
+    texts = labels or {}
+    axes.set_xlabel(escape_for_figure(texts.get(key, "")) or axes.get_xlabel())
+    judged = texts.get(summary.objective_curve[0], summary.judged_name)
+    axes.set_ylabel(escape_for_figure(texts.get("score", summary.score_label.replace(summary.judged_name, judged))))
     return axes
 
 
@@ -87,9 +91,9 @@ def configuration_label(row: Row, summary: Summary, labels: Labels) -> str:
 
 
 def choose_name(kind: str, name: str, allowed: Sequence[str] | Mapping[str, object]) -> str:
-    """Return `name` if it is allowed; otherwise raises UserError with the allowed names and the nearest one."""
+    """Return `name` if it is allowed, else raise UserError with the allowed names and the nearest of them."""
     if name in allowed:
         return name
     hint = find_nearest(name, allowed)
-    meant = f"; did you mean {hint}?" if hint else ""
-    raise UserError(f"there is no {kind} {name!r}; allowed: {', '.join(allowed) or 'none'}{meant}")
+    suggestion = f"; did you mean {hint}?" if hint else ""
+    raise UserError(f"no {kind} {name!r}; allowed: {', '.join(allowed) or 'none'}{suggestion}")

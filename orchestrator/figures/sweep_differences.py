@@ -17,9 +17,9 @@ from orchestrator.results.comparing.sweep_comparison import SweepComparison
 from orchestrator.text.wording import counted
 
 
-def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Path:
+def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Path:
     """Draw the median over seeds of first - second at each length for every comparison; return the path."""
-    # Texts, and lengths to shade.
+    # Collect the texts, and the lengths to shade.
     first = comparisons[0]
     question = first.by_length[0].question
     groups = first.first.groups(first.matching.pairs[0][0].row, question.metric)
@@ -41,14 +41,14 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
         axes.set_xlabel(escape_for_figure(first.first.axis))
         axes.set_ylabel(escape_for_figure(f"difference of {question.metric} ({question.average})"))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
-        labels = [_label(comparison) for comparison in comparisons]
+        labels = [_make_label(comparison) for comparison in comparisons]
         figure.legend(lines, labels, loc="outside lower center", fontsize=8, frameon=False)
         frame_axes(axes)
         return figure
 
-    # The figure is redrawn if any of these facts has changed.
+    # Redraw the figure if any of these facts has changed.
     points = [
-        [_label(comparison), comparison.has_band, [_point(point.outcome) for point in comparison.by_length]]
+        [_make_label(comparison), comparison.has_band, [_list_ends(point.outcome) for point in comparison.by_length]]
         for comparison in comparisons
     ]
     lengths = [[point.question.lengths for point in comparison.by_length] for comparison in comparisons]
@@ -56,30 +56,35 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
 
 
 def _draw_difference(axes: Axes, comparison: SweepComparison, colour: str) -> Line2D:
+    """Draw the difference at each length with its band; return the line."""
+    # The line has gaps for differences that failed seeds make infinite.
     lengths = [point.question.lengths[0] for point in comparison.by_length]
-    values = np.array([_point(point.outcome) for point in comparison.by_length])
+    values = np.array([_list_ends(point.outcome) for point in comparison.by_length])
     finite = values[np.isfinite(values)]
-    line = mask_infinite(values[:, 0])  # infinite where failed seeds decide
-    (drawn,) = axes.plot(lengths, line, color=colour, linewidth=1.8, marker="o", markersize=3, zorder=4)
+    differences = mask_infinite(values[:, 0])
+    (line,) = axes.plot(lengths, differences, color=colour, linewidth=1.8, marker="o", markersize=3, zorder=4)
+
+    # The band is cut off at the finite values.
     if comparison.has_band and len(finite):
         low, high = np.clip(values[:, 1:], finite.min(), finite.max()).T
         axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0, zorder=3)
-    return drawn
+    return line
 
 
-def _point(outcome: Any) -> list[float]:
+def _list_ends(outcome: Any) -> list[float]:
+    """Return a difference with the ends of its interval."""
     return [outcome.difference, outcome.low, outcome.high]
 
 
-def _label(comparison: SweepComparison) -> str:
-    seeds = comparison.by_length[0]
-    failed = seeds.first_failed + seeds.second_failed
-    outcome = seeds.outcome
+def _make_label(comparison: SweepComparison) -> str:
+    """Return the legend of a comparison: names of the sweeps, and numbers of configurations and seeds."""
+    first_length = comparison.by_length[0]
+    failed, outcome = first_length.first_failed + first_length.second_failed, first_length.outcome
     unpaired = f"{outcome.n} and {outcome.n_second} seeds, not paired"
-    how = counted(outcome.n, "paired seed") if outcome.paired else unpaired
-    lost = f", {counted(failed, 'member')} failed" if failed else ""
+    seeds = counted(outcome.n, "paired seed") if outcome.paired else unpaired
+    failures = f", {counted(failed, 'member')} failed" if failed else ""
     band = "" if comparison.has_band else ", no band"
     configurations = counted(len(comparison.matching.pairs), "configuration")
     return escape_for_figure(
-        f"{comparison.first.name} - {comparison.second.name} ({configurations}, {how}{lost}{band})"
+        f"{comparison.first.name} - {comparison.second.name} ({configurations}, {seeds}{failures}{band})"
     )

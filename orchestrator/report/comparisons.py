@@ -1,4 +1,4 @@
-"""Print and write what `lengthwise compare` compares: two configurations over their seeds, or sweeps with the first."""
+"""Print and write the comparisons of `lengthwise compare`: of two configurations, or of sweeps with the first one."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import write_csv
 from orchestrator.report.tables.columns import Column, Columns, Lines, make_cells
 from orchestrator.report.tables.seed_comparisons import (
-    MOST,
-    MOST_VALUES,
+    MAX_TERMINAL_LINES,
+    MAX_VALUES,
     comparison_columns,
     comparison_lines,
     describe_sign,
@@ -45,7 +45,7 @@ from orchestrator.text.wording import (
     three_digits,
 )
 
-MOST_KEYS, MOST_CHARACTERS = 12, 60  # in a sentence, and of a value
+MAX_DIFFERING_KEYS, MAX_VALUE_CHARACTERS = 12, 60  # keys in a sentence, characters of a value
 
 
 def compare_and_show(
@@ -60,12 +60,12 @@ def compare_and_show(
     lengths: str | None = None,
     force: bool = False,
 ) -> Iterator[str]:
-    """Print a comparison, write it to `csv` and draw it to `figure` if they are given; yield a line for each file.
+    """Print a comparison, write it to `csv` and draw it to `figure` unless they are None; yield a line for each file.
 
     `others` are two configurations of the sweep in `folder`, or sweeps if any of them is a sweep. Raises UserError for
     unknown names, for files that exist unless `force`, and what `compare_named` and `compare_sweeps` raise.
     """
-    # Refuse files that cannot be written.
+    # Reject files that cannot be written.
     if csv is not None:
         check_ending("csv", csv, ".csv")
         check_targets([csv], force=force)
@@ -75,7 +75,7 @@ def compare_and_show(
         check_figure_path(figure, force=force)
 
     # Compare and print sweeps, or else two configurations.
-    if len(others) != 2 or any(map(_names_sweep, others)):
+    if len(others) != 2 or any(map(_is_sweep, others)):
         comparisons = _compare_with_first([folder, *map(find_sweep, others)], metric, average, lengths)
         for number, compared in enumerate(comparisons):
             if number:
@@ -84,7 +84,7 @@ def compare_and_show(
                 console.print(part)
         lines = sweep_comparison_lines(comparisons)
     elif figure is not None:
-        raise UserError(f"--figure {figure}: only for sweeps; lengthwise report draws configurations")
+        raise UserError(f"--figure {figure}: draws only comparisons of sweeps; lengthwise report draws configurations")
     else:
         named = compare_named(folder, *others, metric=metric, average=average, lengths=lengths)
         for part in _show_named(named, console):
@@ -93,12 +93,12 @@ def compare_and_show(
 
     # Write the requested files.
     if figure is not None:
-        from orchestrator.figures.sweep_differences import difference_figure
+        from orchestrator.figures.sweep_differences import draw_difference_figure
 
-        drawn = [compared for compared in comparisons if compared.by_length]
-        if not drawn:
-            raise UserError(f"--figure {figure}: the matched configurations have no lengths in common")
-        yield f"Figure: {difference_figure(drawn, figure)}"
+        drawable = [compared for compared in comparisons if compared.by_length]
+        if not drawable:
+            raise UserError(f"--figure {figure}: the matched configurations have no common lengths")
+        yield f"Figure: {draw_difference_figure(drawable, figure)}"
     if csv is not None:
         with refuse_unwritable(csv):
             write_csv(csv, lines, ())
@@ -107,24 +107,29 @@ def compare_and_show(
 
 def _show_named(compared: NamedComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, both configurations, the keys in which they differ, the table of differences, and notes."""
+    # The verdict, and both configurations.
     result, comparisons = compared.first.result, compared.comparisons
     sides, is_one_sweep = (compared.first, compared.second), compared.second.result is result
     names = [label(side.row.number) + ("" if is_one_sweep else f" of {side.result.name}") for side in sides]
     yield _show_verdict(comparisons[0], names, console, result)
     for name, side in (("First", compared.first), ("Second", compared.second)):
         yield prose(f"{name}: {_describe_configuration(side)}", console, result)
+
+    # The settings in which they differ, and the differences.
     differing = comparisons[0].shared.differing
     values = [f"{key} {' / '.join(compact_pair(*pair))}" for key, pair in differing.items()]
     yield prose(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, result)
     yield ""
     yield from _lay_out_comparisons(comparisons, [], result, console)
+
+    # How to read the table.
     notes = [f"Here {describe_sign(comparisons)}", *difference_notes(comparisons)]
     if len(comparisons) > 1:
-        notes.append("Each group of lengths has its own p, not corrected for their number.")
+        notes.append("Each group of lengths has its own p, not corrected for the number of groups.")
     if is_one_sweep and 1 in (compared.first.row.rank, compared.second.row.rank):
         notes.append(
-            "One of them was ranked first by the selection lengths, so differences there favour it, and those at other "
-            "lengths a little, too. Only fresh seeds (lengthwise confirm) favour neither."
+            "One of them was ranked first by the selection lengths, so differences there favour it, and slightly so at "
+            "other lengths. Only fresh seeds (lengthwise confirm) are unbiased."
         )
     yield from (prose(note, console, result, "dim") for note in notes)
 
@@ -143,8 +148,8 @@ def _describe_configuration(side: Side) -> str:
     return f"{label(row.number)} of {side.result.name} ({row.config_id}, {rank}; {ended})"
 
 
-def _names_sweep(name: str) -> bool:
-    """Return whether a name is that of a sweep, not of a configuration."""
+def _is_sweep(name: str) -> bool:
+    """Return whether a name names a sweep; otherwise it names a configuration."""
     try:
         return has_ledger(find_sweep(name))
     except NotASweep:  # an address without a sweep
@@ -155,15 +160,16 @@ def _compare_with_first(
     folders: Sequence[Path], metric: str | None, average: str | None, lengths: str | None
 ) -> list[SweepComparison]:
     """Return the comparison of the first sweep with each of the others."""
-    read: dict[Path, Summary] = {}
+    summaries: dict[Path, Summary] = {}
     for folder in folders:
-        if folder.resolve() not in read:
-            read[folder.resolve()] = summarise(_load_sweep(folder, folders[0]))
-    first, *others = (read[folder.resolve()] for folder in folders)
+        if folder.resolve() not in summaries:
+            summaries[folder.resolve()] = summarise(_load_sweep(folder, folders[0]))
+    first, *others = (summaries[folder.resolve()] for folder in folders)
     return [compare_sweeps(first, other, metric=metric, average=average, lengths=lengths) for other in others]
 
 
 def _load_sweep(folder: Path, first: Path) -> SweepState:
+    """Return the state of a sweep; the error for another one than the first names both allowed forms."""
     try:
         return SweepState.load(folder)
     except NotASweep as error:
@@ -192,6 +198,7 @@ def describe_noise(compared: SweepComparison) -> list[str]:
 
 def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, the settings in which two sweeps differ, the tables of differences, and notes."""
+    # The verdict, both sweeps, and the settings in which they differ.
     first, matching = compared.first, compared.matching
     if compared.together:
         yield _show_verdict(compared.together[0], [first.name, compared.second.name], console, first)
@@ -215,10 +222,12 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     yield from (prose(sentence, console, first) for sentence in describe_noise(compared))
     if len(matching.pairs) > 1 and compared.configurations:
         group = compared.configurations[0].question.group
-        shown = [comparison for comparison in compared.configurations if comparison.question.group == group][:MOST]
+        shown = [comparison for comparison in compared.configurations if comparison.question.group == group][
+            :MAX_TERMINAL_LINES
+        ]
         yield ""
         yield Text("Each matched configuration", style="bold")
-        yield from _lay_out_comparisons(shown, _name_columns(compared), first, console)
+        yield from _lay_out_comparisons(shown, _make_name_columns(compared), first, console)
         if more := len(compared.configurations) - len(shown):
             yield Text(f"... and {counted(more, 'more line')} with --csv", style="dim")
 
@@ -237,23 +246,26 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
 def _lay_out_comparisons(
     comparisons: Sequence[SeedComparison], names: Columns, result: Summary, console: Console
 ) -> Iterator[RenderableType]:
+    """Yield the tables of differences that fit the console; `names` are columns before the differences."""
     cells = make_cells(comparisons, [*names, *comparison_columns(comparisons, result.infinity_text)])
     yield from map(rich_table, lay_out(cells, console.width, keys=len(names) + 1))
 
 
-def _name_columns(compared: SweepComparison) -> Columns:
+def _make_name_columns(compared: SweepComparison) -> Columns:
+    """Return the columns with the labels of both configurations; the first also has the values of a few keys."""
     sides = {tuple(side.row.config_id for side in pair): pair for pair in compared.matching.pairs}
     names = short_keys(compared.matching.keys)
 
-    def name(side: int, comparison: SeedComparison) -> str:
+    def describe_side(side: int, comparison: SeedComparison) -> str:
         row = sides[comparison.first, comparison.second][side].row
         values = [f"{name} {compact_value(row.values[key])}" for key, name in names.items() if key in row.values]
-        return " ".join([label(row.number), *([", ".join(values)] if len(names) <= MOST_VALUES and not side else [])])
+        return " ".join([label(row.number), *([", ".join(values)] if len(names) <= MAX_VALUES and not side else [])])
 
-    return [Column("first", partial(name, 0)), Column("second", partial(name, 1))]
+    return [Column("first", partial(describe_side, 0)), Column("second", partial(describe_side, 1))]
 
 
 def _describe_sweep(result: Summary) -> str:
+    """Return name, folder, and numbers of configurations and seeds of a sweep as text."""
     done = f"{result.configurations_finished} of {counted(result.planned, 'configuration')} done"
     return f"{result.name} in {result.folder} ({done}; {result.seeds_run} seeds ran, {result.seeds_failed} failed)"
 
@@ -263,33 +275,39 @@ def _describe_differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
     if not differing:
         return "no difference"
     values = [f"{key} {_shorten_value(first)} / {_shorten_value(second)}" for key, (first, second) in differing.items()]
-    return first_few(values, MOST_KEYS)
+    return first_few(values, MAX_DIFFERING_KEYS)
 
 
 def _shorten_value(value: Any) -> str:
+    """Return a value as text, ascending integers as spans, cut off after MAX_VALUE_CHARACTERS."""
     are_integers = isinstance(value, list | tuple) and value and all(type(number) is int for number in value)
     text = spans(value) if are_integers and list(value) == sorted(value) else compact_value(value)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[: MAX_VALUE_CHARACTERS - 3]}..."
 
 
 def _describe_matching(compared: SweepComparison) -> str:
+    """Return how configurations were matched, and how many are left out, as a sentence without a full stop."""
+    # The matched keys.
     matching = compared.matching
     keys = ", ".join(short_keys(matching.keys).values())
     matched = counted(len(matching.pairs) + matching.unfinished + matching.pruned, "configuration")
     sentence = f"{matched} with equal searched values ({keys})" if keys else f"{matched} in both, nothing was searched"
     if matching.unmatched_keys:
         names = ", ".join(short_keys(matching.unmatched_keys).values())
-        sentence = f"{matched} with equal {keys}; they differ in {names}, so every difference is one of these keys, too"
+        sentence = f"{matched} with equal {keys}; they also differ in {names}, which may cause any difference"
+
+    # The configurations that are left out.
     sentence += f"; only in the first: {matching.only_first}, only in the second: {matching.only_second}"
     sentence += f"; pruned in one of them, left out: {matching.pruned}" if matching.pruned else ""
     return sentence + (f"; not ended in both, left out: {matching.unfinished}" if matching.unfinished else "")
 
 
 def _describe_band(compared: SweepComparison) -> Iterator[str]:
-    # Say why there is no band.
+    """Yield a sentence on the lengths at which the band excludes 0, or the reason if there is no band."""
+    # Explain a missing band.
     points = compared.by_length
     if not points:
-        yield "The matched configurations have no lengths in common: no difference against length."
+        yield "No difference against length: the matched configurations have no common lengths."
         return
     lengths, outcome = counted(len(points), "length"), points[0].outcome
     if not compared.has_band:
@@ -300,37 +318,39 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
         yield f"No band against length: {too_few if few else missing.reason}."
         return
 
-    # Where the band excludes 0, by sign.
-    sides = {
+    # List the lengths at which the band excludes 0, by sign.
+    clear_points = {
         "higher": [comparison for comparison in points if comparison.outcome.low > 0],
         "lower": [comparison for comparison in points if comparison.outcome.high < 0],
     }
     band = f"simultaneous {100 * LEVEL:g} % band over {lengths}, {counted(outcome.n, 'paired seed')}"
-    clear = [_describe_lengths(side, beyond, points) for side, beyond in sides.items() if beyond]
-    if clear:
-        yield f"More than seed noise ({band}): the first sweep is {'; '.join(clear)}."
+    texts = [_describe_lengths(side, clear, points) for side, clear in clear_points.items() if clear]
+    if texts:
+        yield f"More than seed noise ({band}): the first sweep is {'; '.join(texts)}."
     else:
         yield f"At no length is the difference more than seed noise ({band})."
 
 
 def _describe_lengths(side: str, clear: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
+    """Return the lengths of `clear` with the largest difference: "lower (better) at lengths 8-11, by up to ..."."""
     largest = max(clear, key=lambda comparison: abs(comparison.outcome.difference))
     difference, length = three_digits(abs(largest.outcome.difference)), largest.question.lengths[0]
     worse = {"minimize": "higher", "maximize": "lower"}.get(largest.question.direction)
     judged = "" if worse is None else " (worse)" if side == worse else " (better)"
     lengths = spans([comparison.question.lengths[0] for comparison in clear])
-    where = "all lengths" if len(clear) == len(points) else f"lengths {lengths}"
-    return f"{side}{judged} at {where}, by up to {difference} at length {length}"
+    scope = "all lengths" if len(clear) == len(points) else f"lengths {lengths}"
+    return f"{side}{judged} at {scope}, by up to {difference} at length {length}"
 
 
 def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     """Yield a sentence on the matched configurations that differ after Holm's correction, at the first group."""
+    # Only comparisons with a p at the first group of lengths count.
     tested = [comparison for comparison in compared.configurations if not math.isnan(comparison.holm_p)]
     tested = [comparison for comparison in tested if comparison.question.group == tested[0].question.group]
     if not tested:
         return
 
-    # Which configurations differ, where, and in which direction.
+    # Count the configurations that differ, with the lengths and the better sweep.
     numbers = {first.row.config_id: first.row.number for first, _ in compared.matching.pairs}
     differ = [label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
     group = tested[0].question.group
@@ -340,7 +360,7 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     sentence += f" at the {group} lengths {lengths} with p < {ALPHA:g} after Holm's correction"
     sign = -1 if tested[0].question.direction == "maximize" else 1
     better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
-    how = "lower" if tested[0].question.direction == "none" else "better"
-    examples = f": {first_few(differ, 8)} of the first sweep, which is {how} in {better}" if differ else ""
+    verdict = "lower" if tested[0].question.direction == "none" else "better"
+    examples = f": {first_few(differ, 8)} of the first sweep, which is {verdict} in {better}" if differ else ""
     needed = pairs_needed(tested)
     yield f"{sentence}{examples}{f' (that takes {needed} pairs of seeds)' if needed else ''}."

@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.report.tables.columns import Column, Lines, csv_columns, make_lines
 from orchestrator.report.tables.configurations import configuration_lines, confirmed_lines
 from orchestrator.report.tables.effects import EffectLine
-from orchestrator.report.tables.effects import effect_lines as lines_of_effects
+from orchestrator.report.tables.effects import effect_lines as list_effect_lines
 from orchestrator.report.tables.later_evaluations import later_lines
 from orchestrator.report.tables.race import race_lines, rung_lines
 from orchestrator.report.tables.seed_comparisons import comparison_lines
@@ -36,12 +36,13 @@ def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
 
 
 def effect_lines(result: Summary) -> Lines:
-    """Return the lines of effects.csv: one for every outcome and key, for categories one for each compared value.
+    """Return the lines of effects.csv: one for every outcome and key, or for each value with a difference or slope.
 
     Empty for a sweep that shows no effects. n is the number of units. correlation is Spearman's, with its interval from
     low to high; p is that of test; difference is the outcome at value minus the outcome at the first value, for a key
     compared within units; partial is the slope with the other drawn keys held fixed.
     """
+    # The effect of each key, and its difference or slope at each value.
     columns = [
         *csv_columns("outcome=outcome.group"),
         Column("", lambda line: spans(line.outcome.lengths), "lengths"),
@@ -58,12 +59,15 @@ def effect_lines(result: Summary) -> Lines:
         for name in names:
             column = prefix if name == names[0] else f"{prefix}_{name}"
             columns.append(Column("", partial(_read_part, part, name), column))
+
+    # A sweep without effects has no lines.
     columns.append(Column("", lambda line: line.effect.partial.n if line.slope else None, "partial_n"))
-    lines = lines_of_effects(result) if shows_effects(result) else []
+    lines = list_effect_lines(result) if shows_effects(result) else []
     return make_lines(lines, [*columns, *csv_columns("missing=reasons")])
 
 
 def _read_part(part: str, name: str, line: EffectLine) -> Any:
+    """Return an attribute of the difference or the slope of a line; None if the line has none."""
     return getattr(getattr(line, part), name, None)
 
 
@@ -72,11 +76,12 @@ def validation_lines(result: Summary) -> Lines:
     columns = csv_columns("config_id seed step stage stopped metric average mean")
     scores = read_validation_scores(result.state)
     lengths = sorted({length for score in scores for length in score.lengths})
-    columns += [Column("", partial(_value_at, length), f"at_{length}") for length in lengths]
+    columns += [Column("", partial(_read_value, length), f"at_{length}") for length in lengths]
     return make_lines(scores, columns)
 
 
-def _value_at(length: int, score: ValidationScore) -> float | None:
+def _read_value(length: int, score: ValidationScore) -> float | None:
+    """Return the value of a score at a length; None if it was not evaluated."""
     return dict(zip(score.lengths, score.values, strict=True)).get(length)
 
 
@@ -91,7 +96,7 @@ TABLES: Mapping[str, Callable[[Summary], Lines]] = {
     "later_evaluations.csv": lambda result: later_lines(result.later_evaluations),
 }
 """The CSV files of a report by name, with the functions that make their lines."""
-OUTDATED = ("averages.csv", "families.csv", "evaluations.csv", "steps_to.csv", "values.csv")
+OUTDATED_FILES = ("averages.csv", "families.csv", "evaluations.csv", "steps_to.csv", "values.csv")
 """CSV files of earlier versions, which a new report deletes."""
 
 

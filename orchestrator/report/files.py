@@ -17,7 +17,7 @@ from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.ledger.folders import REPORT_HTML, has_ledger, make_no_sweep_error
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import OUTDATED, REPORT_CSV, TABLES, csv_tables, write_csv
+from orchestrator.report.csv_tables import OUTDATED_FILES, REPORT_CSV, TABLES, csv_tables, write_csv
 from orchestrator.report.page.render import render_page
 from orchestrator.report.tables.later_evaluations import later_section
 from orchestrator.report.terminal import Screen, lay_out, prose, rich_table
@@ -26,7 +26,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.text.consoles import say
 from trainers.files.atomic_file import write_atomic
 
-PAUSE = 10.0  # seconds between two pages of a running sweep, at least
+MIN_PAGE_SECONDS = 10.0  # between two pages of a running sweep
 
 
 def present_report(folder: Path, console: Console, *, quiet: bool = False, show: bool = False) -> None:
@@ -42,20 +42,18 @@ def present_report(folder: Path, console: Console, *, quiet: bool = False, show:
     if not quiet:
         console.print(Screen(result))
     if show and not webbrowser.open((folder / REPORT_HTML).resolve().as_uri()):
-        say(console, f"no browser was found; open {folder / REPORT_HTML}")
+        say(console, f"no browser found; open {folder / REPORT_HTML}")
 
 
 def refuse_read_only(folder: Path) -> None:
-    """Raise UserError, which says how to report a copy, if the folder of a sweep cannot be written."""
+    """Raise UserError with the commands that report a copy if the folder of a sweep is read-only."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         if not has_ledger(folder):
             raise make_no_sweep_error(folder) from None
         copy = f"cp -r {shlex.quote(str(folder))} COPY && lengthwise report COPY"
-        raise UserError(
-            f"{folder}: the report cannot be written here: {error.strerror}; report a copy: {copy}"
-        ) from error
+        raise UserError(f"{folder}: cannot write the report: {error.strerror}; report a copy: {copy}") from error
 
 
 def read_summary(folder: Path) -> Summary:
@@ -69,16 +67,19 @@ def write_report(folder: Path, result: Summary | None = None, curves: pd.DataFra
     `result` and `curves` are the summary and all curves of the sweep, if they are known. Deletes CSV tables of an
     earlier report that this report does not have.
     """
+    # Read the summary and the curves unless they are known.
     state = SweepState.load(folder) if result is None or curves is None else None
     if state is not None:
         curves = read_curves(state) if curves is None else curves
         result = result or summarise(state, curves)
     assert result is not None and curves is not None
+
+    # Write the page and the tables; an old table would contradict them.
     tables = csv_tables(result)
     write_atomic(folder / REPORT_HTML, [render_page(result, curves).encode()])
     for name, lines in tables.items():
         write_csv(folder / name, lines, ["config_id"])
-    for name in {*TABLES, *OUTDATED} - tables.keys():
+    for name in {*TABLES, *OUTDATED_FILES} - tables.keys():
         (folder / name).unlink(missing_ok=True)
     return folder / REPORT_HTML, folder / REPORT_CSV
 
@@ -95,18 +96,18 @@ def write_page(folder: Path) -> None:
     write_atomic(folder / REPORT_HTML, [render_page(summarise(state, curves), curves).encode()])
 
 
-def refresh_page(folder: Path, ended: threading.Event, pause: float = PAUSE) -> None:
+def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_SECONDS) -> None:
     """Rewrite the page after new records of a running sweep, until `ended` is set.
 
     Pages are at least `pause` seconds apart, and writing them takes at most a fifth of the time.
     """
-    read, rest = -1, 0.0
-    while not ended.wait(rest):
+    written_size, wait_seconds = -1, 0.0
+    while not ended.wait(wait_seconds):
         began, size = time.monotonic(), (folder / LEDGER_FILE).stat().st_size
-        if size != read:
+        if size != written_size:
             write_page(folder)
-            read = size
-        rest = max(pause, 4 * (time.monotonic() - began))
+            written_size = size
+        wait_seconds = max(pause, 4 * (time.monotonic() - began))
 
 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:

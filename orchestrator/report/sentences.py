@@ -35,11 +35,11 @@ from orchestrator.text.wording import (
     three_digits,
 )
 
-MOST_SHOWN = 3  # hyperparameters with a clear effect, configurations of a confirmation
-MOST_NAMED = 5  # configurations that are better at the test lengths
-FEWEST_ORDERED = 3  # configurations whose order has a correlation
-FEWEST_FOR_HALVES = 5  # distinct values; fewer are named one by one
-CONFOUNDED = "hyperparameters change along with one another, and none can be judged by itself"
+MAX_SHOWN = 3  # hyperparameters with a clear effect, configurations of a confirmation
+MAX_BETTER = 5  # named configurations that are better at the test lengths
+MIN_FOR_CORRELATION = 3  # configurations
+MIN_FOR_HALVES = 5  # distinct values; fewer are named one by one
+CONFOUNDED = "hyperparameters change together, so none can be judged alone"
 STATES = {"complete": "finished", "failed": "finished without a result", "running": "running", STOPPED: STOPPED}
 FAILED_SEEDS = {
     "worst": "a failed seed counts as the worst value",
@@ -61,14 +61,14 @@ def answers(result: Summary, *, values: bool = True) -> list[str]:
 
 def describe_runs(result: Summary) -> str:
     """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
-    # Failed seeds, and how they count.
+    # Count failed seeds, with the policy for them.
     failed = "none failed"
     if result.seeds_failed:
         crashed = sum(row.seeds_crashed for row in result.rows)
         policy = FAILED_SEEDS[result.objective.failed_seeds]
         failed = f"{result.seeds_failed} failed ({result.seeds_failed - crashed} diverged, {crashed} crashed; {policy})"
 
-    # Configurations, pruned ones, and members that stopped early.
+    # Count configurations, pruned ones, and members that stopped early.
     done, planned = result.configurations_finished, result.planned
     count = counted(planned, "configuration") if done == planned else f"{done} of {counted(planned, 'configuration')}"
     pruned = sum(row.pruned_at is not None for row in result.rows)
@@ -88,7 +88,8 @@ def describe_runs(result: Summary) -> str:
 
 
 def describe_best(result: Summary, *, values: bool = True) -> str:
-    """Return the configuration ranked first by the selection lengths, with its value on the test lengths."""
+    """Return a sentence on the configuration ranked first, with its score and its value at the test lengths."""
+    # Before a finite score no configuration is best.
     row = next((row for row in result.rows if row.rank == 1), None)
     if row is None or row.score is None or not math.isfinite(row.score):
         return (
@@ -97,45 +98,49 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
             else "No configuration has a finite score."
         )
 
-    # The label of the first configuration, its values, and ties.
+    # Name the first configuration with its values and ties.
     tied = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
     name = label(row.number)
     if in_search := read_search_labels(result.state.provenance).get(row.number):
         name += f" ({in_search} in the search)"
     shown = format_values(row.values, result.searched) if values else ""
     if tied and tied + 1 == sum(other.rank is not None for other in result.rows) == len(result.rows):
-        return _all_tied(result, row.score, len(result.rows))
+        return _describe_tie(result, row.score, len(result.rows))
 
-    # The score, then the value at the test lengths.
+    # Add the score, and the value at the test lengths.
     so_far = "" if result.finished else " so far"
     chosen = (
         f"Best by the {lengths_in_words(result.objective.lengths, 'selection ')}{so_far} is {name}"
         + (f" ({shown})" if shown else "")
-        + f", with {_score_words(result, row.score)}"
+        + f", with {_describe_score(result, row.score)}"
         + (f" though {row.seeds_failed} of its {row.seeds_run} seeds failed" if row.seeds_failed else "")
         + (f", tied with {counted(tied, 'other')}" if tied else "")
     )
     if row.test is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
-    at_test = f"{chosen}; on the {lengths_in_words(row.groups.test, 'test ')} it reaches {_at_test(result, row)}."
+    sentence = (
+        f"{chosen}; on the {lengths_in_words(row.groups.test, 'test ')} it reaches {_describe_test_value(result, row)}."
+    )
     if not values or result.objective.threshold is None or row.generalization_length is None:
-        return at_test  # the screen has a column of it
+        return sentence  # the screen has a column of the reach
+
+    # Add the reach.
     reach, longest = row.generalization_length, max(row.groups.test)
     if reach >= longest:
-        return f"{at_test} Its median is {describe_threshold(result)} at every length up to {longest}."
+        return f"{sentence} Its median is {describe_threshold(result)} at every length up to {longest}."
     band = result.bands[row.config_id, *result.objective_curve]
     at_longest = three_digits(band.median[list(band.lengths).index(longest)], result.infinity_text)
-    return f"{at_test} Its median is {describe_threshold(result)} up to length {reach}, and {at_longest} at {longest}."
+    return f"{sentence} Its median is {describe_threshold(result)} up to length {reach}, and {at_longest} at {longest}."
 
 
-def _all_tied(result: Summary, score: float, count: int) -> str:
+def _describe_tie(result: Summary, score: float, count: int) -> str:
     """Return a sentence that all configurations have the same score."""
-    all_of = f"all {count}" + ("" if result.finished else " so far")
+    tied = f"all {count}" + ("" if result.finished else " so far")
     lengths = lengths_in_words(result.objective.lengths, "selection ")
-    return f"No configuration is ahead: {all_of} have {_score_words(result, score)} at the {lengths}."
+    return f"No configuration is ahead: {tied} have {_describe_score(result, score)} at the {lengths}."
 
 
-def _score_words(result: Summary, score: float) -> str:
+def _describe_score(result: Summary, score: float) -> str:
     """Return the objective with its value: "total_variation (ema) 0.0262 (lower is better)"."""
     statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
     better = "lower" if result.objective.direction == "minimize" else "higher"
@@ -143,26 +148,25 @@ def _score_words(result: Summary, score: float) -> str:
 
 
 def describe_effects(result: Summary, *, sizes: bool = True) -> str:
-    """Return which hyperparameters have a clear effect on the score, or why nothing can be said.
+    """Return a sentence on the hyperparameters with a clear effect on the score, or the reason if there are none.
 
-    With `sizes`, or for a single hyperparameter, also the median scores below and above its middle value.
-
-    Only one interval of each hyperparameter, or of each value, counts: other lengths and slopes with the others held
-    fixed would be further chances for an interval to exclude 0.
+    With `sizes`, or for a single hyperparameter, it has the median scores below and above the middle value. Only one
+    interval of each hyperparameter, or of each value, counts: intervals at other lengths and of slopes would be further
+    chances to exclude 0.
     """
     if result.status == "running":
-        return "Which hyperparameters matter is shown when the sweep has ended."
+        return "The effects of hyperparameters are shown when the sweep has ended."
     if not shows_effects(result):
         return why_no_effects(result) or "No hyperparameter was compared, so it is unknown which matter."
 
-    # The effects with an interval.
+    # Select the effects with an interval.
     names = short_keys([effect.key for effect in effects_on_score(result)])
     on_score = [line for line in effect_lines(result) if line.outcome.effects == effects_on_score(result)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
     if not lines:
         reasons = {effect.reason if effect.matched else CONFOUNDED for effect in effects_on_score(result)}
         why = f": {reasons.pop()}" if len(reasons) == 1 else ""
-        return f"Nothing can be said about what mattered{why or ': no effect has an interval'}."
+        return f"It is unknown which hyperparameters mattered{why or ': no effect has an interval'}."
 
     # Name the best of several values that differ clearly from the first.
     sign, clear = -1.0 if result.objective.direction == "minimize" else 1.0, dict[str, tuple[str, str]]()
@@ -171,7 +175,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
         if effect := _describe_clear(result, line, names[line.effect.key]):
             clear.setdefault(names[line.effect.key], effect)
 
-    # Clear effects, then inconclusive ones.
+    # Join clear effects, then inconclusive ones.
     rest = [name for name in names.values() if name not in clear]
     if not clear:
         return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({first_few(rest)})."
@@ -182,7 +186,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
             for name in names.values()
             if name in clear
         ],
-        MOST_SHOWN,
+        MAX_SHOWN,
     )
     inconclusive = f"; inconclusive: {first_few(rest)}" if rest else ""
     return f"What mattered at {lines[0].outcome.at_lengths}: {shown}{inconclusive}."
@@ -199,13 +203,12 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
         )
         for row in confirmed.rows
     ]
-    return f"{confirmed.sentence}; {first_few(scores, MOST_SHOWN)}."
+    return f"{confirmed.sentence}; {first_few(scores, MAX_SHOWN)}."
 
 
 def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
     """Return an effect as text, "higher dropout is worse", and its size; None unless its interval excludes 0."""
-    rises = "worse" if result.objective.direction == "minimize" else "better"
-    falls = "better" if rises == "worse" else "worse"
+    # A line has a difference, a slope, or a correlation.
     if line.difference:
         better, measure, value = line.difference.value, "by", line.difference.difference
         low, high = line.difference.low, line.difference.high
@@ -217,6 +220,10 @@ def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, 
         low, high = line.effect.low, line.effect.high
     if low <= 0 <= high or math.isnan(low):
         return None
+
+    # Describe its direction by the objective.
+    rises = "worse" if result.objective.direction == "minimize" else "better"
+    falls = "better" if rises == "worse" else "worse"
     than = f" than {line.difference.against}" if line.difference else ""
     subject = f"{better} {name}" if better == "higher" else f"{name} {better}"
     return f"{subject} is {rises if value > 0 else falls}{than}", f"{measure} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
@@ -224,12 +231,13 @@ def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, 
 
 def _describe_halves(result: Summary, key: str) -> str:
     """Return the median scores below and above the middle value of a numeric key; empty for other keys."""
+    # Split the scores by the median value of the key.
     scores = [
         (row.values[key], row.score)
         for row in result.rows
         if row.complete and row.score is not None and key in row.values
     ]
-    if not is_numeric([value for value, _ in scores]) or len({value for value, _ in scores}) < FEWEST_FOR_HALVES:
+    if not is_numeric([value for value, _ in scores]) or len({value for value, _ in scores}) < MIN_FOR_HALVES:
         return ""
     middle = statistics.median(value for value, _ in scores)
     halves = [
@@ -237,16 +245,21 @@ def _describe_halves(result: Summary, key: str) -> str:
     ]
     if not all(halves):
         return ""
+
+    # Describe the medians.
     low, high = (three_digits(statistics.median(half), result.infinity_text) for half in halves)
     return f"median score {low} below {compact_value(middle)}, {high} above; "
 
 
 def columns_sentence(result: Summary, *, quartiles: bool) -> str:
     """Return a legend of the columns of the table: lengths of each group, quartiles, reach."""
+    # The lengths of each group, if all configurations have the same.
     groups = {row.groups for row in result.rows}
     common = groups.pop() if len(groups) == 1 else None
     lengths = {"trained": common.trained, "selection": result.objective.lengths, "test": common.test} if common else {}
     parts = [", ".join(f"{name} {spans(group)}" for name, group in lengths.items() if group)]
+
+    # The meaning of brackets, reach and infinities.
     parts += ["brackets: quartiles over seeds"] if quartiles else []
     if result.objective.threshold is not None:
         parts.append(f"reach: up to this length every median is {describe_threshold(result)}")
@@ -256,26 +269,28 @@ def columns_sentence(result: Summary, *, quartiles: bool) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _at_test(result: Summary, row: Row) -> str:
+def _describe_test_value(result: Summary, row: Row) -> str:
     """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
     assert row.test is not None
-    infinite, shown = result.infinity_text, three_digits(row.test.median, result.infinity_text)
+    infinite, median_text = result.infinity_text, three_digits(row.test.median, result.infinity_text)
     band = result.bands[row.config_id, *result.objective_curve]
     values = band.seed_values(row.groups.test, "mean").values()
     if len(values) >= FEWEST_FOR_MEDIAN and not any(map(math.isnan, values)):
         estimate = median(values)
-        return (
-            f"{shown} (95 % interval {three_digits(estimate.low, infinite)} to {three_digits(estimate.high, infinite)})"
-        )
+        low, high = (three_digits(end, infinite) for end in (estimate.low, estimate.high))
+        return f"{median_text} (95 % interval {low} to {high})"
     q25, q75 = (three_digits(value, infinite) for value in (row.test.q25, row.test.q75))
-    return f"{shown} (quartiles {q25} to {q75}; {counted(len(values), 'seed')})"
+    return f"{median_text} (quartiles {q25} to {q75}; {counted(len(values), 'seed')})"
 
 
 def headlines(result: Summary) -> list[str]:
     """Return the sentences below the answers: how to continue, counts, the selection, and notes."""
-    lines = [*_continue_sentence(result), *count_sentences(result)]
+    # How to continue, and counts.
+    lines = [*_describe_continuation(result), *count_sentences(result)]
     if not result.rows:
         return lines
+
+    # The selection, the reach, and the form of the trained program.
     lines += [selection_sentence(result), *order_sentence(result, complete=True)]
     if result.objective.threshold is not None:
         lines.append(
@@ -293,7 +308,7 @@ def describe_threshold(result: Summary) -> str:
     return f"{'at most' if result.objective.direction == 'minimize' else 'at least'} {result.objective.threshold:g}"
 
 
-def _continue_sentence(result: Summary) -> list[str]:
+def _describe_continuation(result: Summary) -> list[str]:
     """Return a sentence with the command that continues a sweep; empty if it has ended or is running."""
     if result.finished or result.status == "running":
         return []
@@ -317,46 +332,51 @@ def unequal_seeds(result: Summary) -> list[str]:
     if not result.has_unequal_seeds:
         return []
     return [
-        f"Configurations have {result.seeds_in_words} each, not all the same: medians are over their own seeds, "
-        "effects of hyperparameters and weight averages over the "
-        f"{len(result.shared_seeds)} that all have"
+        f"Configurations have {result.seeds_in_words} each, not all the same: medians are over the seeds of "
+        f"each, effects of hyperparameters and weight averages over the {len(result.shared_seeds)} common seeds"
     ]
 
 
 def selection_sentence(result: Summary) -> str:
-    """Return a sentence on the metric and lengths of the selection, and on the lengths without influence."""
+    """Return a sentence on the metric and lengths of the selection, and on the lengths that did not influence it."""
+    # The lengths that were not used.
     (metric, average), objective = result.objective_curve, result.objective
     groups = {row.groups for row in result.rows}
     common = groups.pop() if len(groups) == 1 else None
-    unused = "the lengths beyond (they differ between configurations) were not used for selection"
+    unused = "the test lengths, which differ between configurations, were not used for selection"
     if common:
         were = "was" if len(common.test) == 1 else "were"
         unused = f"{lengths_in_words(common.test)} {were} not used for selection"
     if common and not common.test:
         unused = "no test lengths were evaluated"
+
+    # The rule of the selection.
     averages = {name for measured in result.measured.values() for name in measured.averages}
-    of_average = "" if averages == {"raw"} else f" of the {average} average"
+    average_text = "" if averages == {"raw"} else f" of the {average} average"
     over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
     return (
-        f"Selected by {metric}{of_average}, {over}{lengths_in_words(objective.lengths)}, "
-        + ("each seed at the evaluation they choose, " if objective.evaluation == BEST else "")
+        f"Selected by {metric}{average_text}, {over}{lengths_in_words(objective.lengths)}, "
+        + ("each seed at the evaluation that they choose, " if objective.evaluation == BEST else "")
         + f"{objective.statistic} over seeds ({objective.direction}); {unused}"
-        + (f"; {_trained_words(result, common)}" if common else "")
+        + (f"; {_describe_trained(result, common)}" if common else "")
     )
 
 
-def _trained_words(result: Summary, common: LengthGroups) -> str:
-    """Return which lengths of the judged metric were trained, and which of these were evaluated (`common.trained`).
+def _describe_trained(result: Summary, common: LengthGroups) -> str:
+    """Return the trained lengths of the judged metric, with those that were evaluated (`common.trained`), as text.
 
     A ledger of 1.0.0 has only the longest trained length, unless all lengths were evaluated.
     """
+    # A program may declare no trained lengths; a distribution may not be trained on.
     metric, first = result.objective.metric, result.rows[0].config_id
     distribution = result.measured[first].metrics[metric].distribution
     longest = max(measured.longest_trained.get(distribution, 0) for measured in result.measured.values())
     if not longest and "program" in result.state.spec:
-        return "the trained lengths are not known"  # its author may not have declared any
+        return "the trained lengths are unknown"  # its author may not have declared any
     if not longest:
         return f"no length of {metric} was trained on"
+
+    # Compare the trained lengths with the evaluated ones.
     recorded = {measured.trained.get(distribution, ()) for measured in result.measured.values()}
     trained = recorded.pop() if len(recorded) == 1 else ()
     if not trained and result.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
@@ -370,40 +390,42 @@ def _trained_words(result: Summary, common: LengthGroups) -> str:
 def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
     """Return a sentence on the agreement of test order and score order; empty for fewer than two configurations.
 
-    `complete` names the configurations that are better than the first at the test lengths.
+    With `complete` the configurations that are better than the first at the test lengths are named.
     """
+    # An order needs two ranked configurations and common test lengths.
     labels = {row.config_id: label(row.number) for row in result.rows if row.complete and row.rank is not None}
     if len(labels) < 2:
         return []
     orders = compare_orders(result)
     if orders is None:
         return [
-            "No lengths beyond training and selection were evaluated in all configurations, so it is unknown whether "
-            "the order by score holds there"
+            "No test lengths were evaluated in all configurations, so it is unknown whether the order by score holds "
+            "at other lengths"
         ]
 
-    # How many configurations are better than the first, and by how much.
+    # Count the configurations that are better than the first, with the largest gain.
     lower = "lower" if result.objective.direction == "minimize" else "higher"
     scored = " with a score" if any(row.failed for row in result.rows) else ""
     better, several = orders.better, orders.others > 1
-    rest = f"the {orders.others} others{scored}" if several else f"the other one{scored}"
+    rest = f"the {orders.others} others{scored}" if several else f"the other configuration{scored}"
     if better:
-        who = f"{len(better)} of {rest}" if several else rest
-        most = three_digits(better[0][1], result.infinity_text)
-        words = f"{who} {'is' if len(better) == 1 else 'are'} {lower} there, by {'up to ' * (len(better) > 1)}{most}"
+        subject = f"{len(better)} of {rest}" if several else rest
+        gain_text = ("up to " * (len(better) > 1)) + three_digits(better[0][1], result.infinity_text)
+        clause = f"{subject} {'is' if len(better) == 1 else 'are'} {lower} there, by {gain_text}"
     else:
-        words = f"none of {rest} is {lower} there" if several else f"{rest} is not {lower} there"
+        clause = f"none of {rest} is {lower} there" if several else f"{rest} is not {lower} there"
     if complete and better:
-        gains = [f"{labels[name]} by {three_digits(gain, result.infinity_text)}" for name, gain in better[:MOST_NAMED]]
-        gains += [f"{len(better) - MOST_NAMED} more"] if len(better) > MOST_NAMED else []
-        words += f" ({', '.join(gains)}); not used for selection"
+        gains = [f"{labels[name]} by {three_digits(gain, result.infinity_text)}" for name, gain in better[:MAX_BETTER]]
+        gains += [f"{len(better) - MAX_BETTER} more"] if len(better) > MAX_BETTER else []
+        clause += f" ({', '.join(gains)}); not used for selection"
 
-    # The rank correlation of both orders.
-    correlation = [_correlation(orders.correlation)] if orders.others + 1 >= FEWEST_ORDERED else []
-    return [f"Order at the {lengths_in_words(result.test_lengths, 'test ')}: {'; '.join([*correlation, words])}"]
+    # Add the rank correlation of both orders.
+    correlation = [_describe_correlation(orders.correlation)] if orders.others + 1 >= MIN_FOR_CORRELATION else []
+    return [f"Order at the {lengths_in_words(result.test_lengths, 'test ')}: {'; '.join([*correlation, clause])}"]
 
 
-def _correlation(estimate: Estimate) -> str:
+def _describe_correlation(estimate: Estimate) -> str:
+    """Return the rank correlation with its interval as text, or why there is none."""
     if math.isnan(estimate.value):
         return f"no rank correlation with the scores ({estimate.reason})"
     ends = "no interval" if math.isnan(estimate.low) else f"95 % [{estimate.low:+.2f}, {estimate.high:+.2f}]"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.report.sentences import answers, columns_sentence
-from orchestrator.report.tables.columns import NARROW, Cells, break_cell, make_cells
+from orchestrator.report.tables.columns import CELL_WIDTH, Cells, break_cell, make_cells
 from orchestrator.report.tables.configurations import (
     CONFIG_ID,
     IN_SEARCH,
@@ -23,12 +23,23 @@ from orchestrator.report.tables.configurations import (
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import counted
 
-ROWS, SENTENCE = 6, 200  # configurations in the table, characters of a sentence
-LEFT = {"label", "at lengths", "against", "form", "searched values", CONFIG_ID, IN_SEARCH, "first", "second", "task"}
+MAX_ROWS, MAX_SENTENCE = 6, 200  # configurations in the table, characters of a sentence
+LEFT_ALIGNED = {
+    "label",
+    "at lengths",
+    "against",
+    "form",
+    "searched values",
+    CONFIG_ID,
+    IN_SEARCH,
+    "first",
+    "second",
+    "task",
+}
 
 
 def prose(text: str, console: Console, result: Summary, style: str = "") -> Text:
-    """Return a sentence that wraps on a terminal, but not in files or if it contains the sweep's folder."""
+    """Return a sentence that wraps on a terminal, unless it contains the sweep's folder; files have it on one line."""
     unwrapped = not console.is_terminal or str(result.folder) in text
     return Text(text, style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold")
 
@@ -36,15 +47,19 @@ def prose(text: str, console: Console, result: Summary, style: str = "") -> Text
 def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
     """Return the table if it fits, else several tables with broken cells that repeat the first `keys` columns.
 
-    Beside a wide column fewer of these are repeated.
+    Beside a wide column fewer of the first columns are repeated.
     """
     if table_width(cells) <= width:
         return [cells]
+
+    # Break every cell and heading into lines.
     broken = {}
     for heading, column in cells.items():
         column = [break_cell(cell) for cell in column]
-        room = max(NARROW // 2, *(len(line) for cell in column for line in cell.split("\n")))
+        room = max(CELL_WIDTH // 2, *(len(line) for cell in column for line in cell.split("\n")))
         broken[break_cell(heading, room)] = column
+
+    # Begin a new table with every column that no longer fits.
     names, tables = list(broken), list[Cells]([{}])
     for number, name in enumerate(names):
         added = {name: broken[name]}
@@ -64,10 +79,12 @@ def table_width(cells: Cells) -> int:
 
 def rich_table(cells: Cells) -> Table:
     """Return a table without a frame."""
-    look: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 0, 0, 1)}
-    table = Table(header_style="bold", **look)
+    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 0, 0, 1)}
+    table = Table(header_style="bold", **style)
     for heading in cells:
-        table.add_column(Text(heading), justify="left" if heading.replace("\n", " ") in LEFT else "right", no_wrap=True)
+        table.add_column(
+            Text(heading), justify="left" if heading.replace("\n", " ") in LEFT_ALIGNED else "right", no_wrap=True
+        )
     for line in zip(*cells.values(), strict=True):
         table.add_row(*map(Text, line))
     return table
@@ -80,13 +97,14 @@ class Screen:
         self.result = result
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # The answers, without the confirmations before the last one.
         result, width = self.result, options.max_width
         yield Text(f"Sweep {result.name}", style="bold")
         sentences = answers(result, values=False)
         for sentence in [*sentences[:2], *sentences[2:][-1:]]:
             if console.is_terminal:
                 sentence = "\n".join(
-                    textwrap.wrap(sentence, width, max_lines=math.ceil(SENTENCE / width), placeholder=" ...")
+                    textwrap.wrap(sentence, width, max_lines=math.ceil(MAX_SENTENCE / width), placeholder=" ...")
                 )
             yield prose(sentence, console, result)
 
@@ -94,11 +112,11 @@ class Screen:
         rows = [row for row in result.rows if row.complete]
         if rows:
             yield ""
-            cells = short_table(result, rows[:ROWS], lambda cells: table_width(cells) <= width)
+            cells = short_table(result, rows[:MAX_ROWS], lambda cells: table_width(cells) <= width)
             yield from map(rich_table, lay_out(cells, width, keys=2))
-            absent = [name for name in make_cells(rows, value_columns(result)) if name not in cells]
-            omitted = [counted(len(rows) - ROWS, "configuration")] if len(rows) > ROWS else []
-            omitted += [f"values of {', '.join(absent)}"] if absent else []
+            hidden = [name for name in make_cells(rows, value_columns(result)) if name not in cells]
+            omitted = [counted(len(rows) - MAX_ROWS, "configuration")] if len(rows) > MAX_ROWS else []
+            omitted += [f"values of {', '.join(hidden)}"] if hidden else []
             if omitted:
                 yield prose(f"more on the page: {'; '.join(omitted)}", console, result, "dim")
         if rows:
@@ -119,14 +137,17 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
 
     The config_id is always left out; if needed the quartiles, then values.
     """
+    # Hide columns that say nothing in this sweep.
     names, values = make_cells(rows, identity_columns(result)), make_cells(rows, value_columns(result))
     del names[CONFIG_ID]
     hidden = {"form"} if result.has_unequal_seeds else {"seeds", "form"}
-    is_shown = result.objective.reduce == "mean" and result.objective.seeds == "median"
-    hidden |= {"score"} if is_shown else set()  # it is the median at the selection lengths
+    score_is_median = result.objective.reduce == "mean" and result.objective.seeds == "median"
+    hidden |= {"score"} if score_is_median else set()  # shown as the median at the selection lengths
     hidden |= set() if result.seeds_failed else {"failed"}
     columns = [column for column in result_columns(result) if column.heading not in hidden]
     results = make_cells(rows, columns, result.infinity_text)
+
+    # Leave out quartiles, then values, until the others fit.
     if not fits(names | values | results):
         results = {name: [cell.partition(" [")[0] for cell in column] for name, column in results.items()}
     shown: Cells = {}

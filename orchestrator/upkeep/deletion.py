@@ -28,12 +28,12 @@ from orchestrator.record.ledger.folders import (
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.state.lineage import find_confirmations, find_confirmed_sweeps, read_lineage, read_lineages
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import OUTDATED, TABLES
+from orchestrator.report.csv_tables import OUTDATED_FILES, TABLES
 from orchestrator.storage import ObjectStore
 from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.upkeep.listing import format_size
 
-_DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, CLAIMS_COPY, *TABLES, *OUTDATED)
+_DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, CLAIMS_COPY, *TABLES, *OUTDATED_FILES)
 _OF_ADDRESSES = (LEDGERS, DRIVERS, NUMBER_FILE)
 _WHOLE = {
     *FILES,

@@ -26,7 +26,7 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.decades import is_geometric, is_logarithmic, spans_decades
 from orchestrator.text.wording import compact_value, label, short_keys
 
-MOST_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
+MAX_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
 GROUPS = ("trained", "selection", "test")
 
 Floats = npt.NDArray[np.float32]
@@ -37,7 +37,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     # Configurations refer to groups of lengths by number.
     objective = result.objective
     groups: dict[LengthGroups, int] = {}
-    configurations = [_configuration(result, row, groups) for row in result.rows]
+    configurations = [_describe_configuration(result, row, groups) for row in result.rows]
     return {
         "name": result.name,
         "folder": str(result.folder),
@@ -58,15 +58,17 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             [*identity_columns(result), *value_columns(result), *result_columns(result)],
             result.infinity_text,
         ),
-        "hyperparameters": [_hyperparameter(result, key, name) for key, name in short_keys([*result.searched]).items()],
-        "effects": [*_effects(result)] if shows_effects(result) and result.status != "running" else [],
+        "hyperparameters": [
+            _describe_hyperparameter(result, key, name) for key, name in short_keys([*result.searched]).items()
+        ],
+        "effects": [*_list_effects(result)] if shows_effects(result) and result.status != "running" else [],
         "no_effects": why_no_effects(result) or "",
-        "pairing": _pairing(result),
-        **_curves(result, curves),
+        "pairing": _classify_pairs(result),
+        **_encode_curves(result, curves),
     }
 
 
-def _configuration(result: Summary, row: Row, groups: dict[LengthGroups, int]) -> dict[str, Any]:
+def _describe_configuration(result: Summary, row: Row, groups: dict[LengthGroups, int]) -> dict[str, Any]:
     """Return the data of a configuration; adds new groups of lengths to `groups`, which numbers them."""
     metrics = [metric for metric in result.headline if metric in result.measured[row.config_id].metrics]
     return {
@@ -81,18 +83,18 @@ def _configuration(result: Summary, row: Row, groups: dict[LengthGroups, int]) -
             for key, name in short_keys([*result.searched]).items()
             if key in row.values
         },
-        "selection": _finite(row.selection and row.selection.median),
-        "test": _finite(row.test and row.test.median),
+        "selection": _make_finite(row.selection and row.selection.median),
+        "test": _make_finite(row.test and row.test.median),
         "groups": {metric: groups.setdefault(result.groups(row, metric), len(groups)) for metric in metrics},
     }
 
 
-def _hyperparameter(result: Summary, key: str, name: str) -> dict[str, Any]:
+def _describe_hyperparameter(result: Summary, key: str, name: str) -> dict[str, Any]:
     """Return name, scale and values of a searched key: all numbers or all texts, None for a missing value."""
     values = [searched_value(result, row, key, None) for row in result.rows]
-    known = [value for value in values if value is not None]
-    is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
-    numbers = np.array(known if is_number else [], dtype=float)
+    present = [value for value in values if value is not None]
+    is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in present)
+    numbers = np.array(present if is_number else [], dtype=float)
     return {
         "name": name,
         "log": is_number
@@ -102,7 +104,7 @@ def _hyperparameter(result: Summary, key: str, name: str) -> dict[str, Any]:
     }
 
 
-def _effects(result: Summary) -> Iterator[dict[str, Any]]:
+def _list_effects(result: Summary) -> Iterator[dict[str, Any]]:
     """Yield the effect of every key on every outcome, with differences between values and partial slopes."""
     names = short_keys([*result.searched])
     for outcome in list_outcomes(result):
@@ -113,52 +115,59 @@ def _effects(result: Summary) -> Iterator[dict[str, Any]]:
                 "at": outcome.at_lengths,
                 "n": effect.count,
                 "unit": effect.unit,
-                "correlation": _ends(effect.correlation, effect.low, effect.high),
+                "correlation": _list_finite(effect.correlation, effect.low, effect.high),
                 "differences": [
-                    {"value": f"{pair.value} - {pair.against}", "ends": _ends(pair.difference, pair.low, pair.high)}
+                    {
+                        "value": f"{pair.value} - {pair.against}",
+                        "ends": _list_finite(pair.difference, pair.low, pair.high),
+                    }
                     for pair in effect.differences
                 ],
                 "slopes": [
-                    {"value": slope.value, "ends": _ends(slope.coefficient, slope.low, slope.high)}
+                    {"value": slope.value, "ends": _list_finite(slope.coefficient, slope.low, slope.high)}
                     for slope in effect.partial.slopes
                 ],
-                "importance": _finite(effect.importance.share),
+                "importance": _make_finite(effect.importance.share),
                 "test": effect.test,
-                "p": _finite(effect.p),
+                "p": _make_finite(effect.p),
                 "reason": effect.reason or "",
                 "alone": effect.matched,
             }
 
 
-def _pairing(result: Summary) -> dict[str, Any]:
+def _classify_pairs(result: Summary) -> dict[str, Any]:
     """Return the class of each configuration, and the pairs of classes with paired seeds.
 
     Members of one structure and one code draw the same numbers (`shared_streams`), so classes are compared by their
     first configurations.
     """
+    # Group configurations by structure and code.
     classes: dict[Any, list[Row]] = {}
     for row in result.rows:
         recorded = result.recorded[row.config_id]
         keys = recorded.structural_keys or ("program" in recorded.resolved or row.config_id)
         code = frozenset(map(repr, recorded.code.values()))
         classes.setdefault((keys, code), []).append(row)
+
+    # Compare the first configurations of the classes.
     first = [result.recorded[rows[0].config_id] for rows in classes.values()]
     paired = [
         [number, other_number]
         for number, other_number in combinations(range(len(first)), 2)
         if are_paired(first[number], first[other_number], partial(import_recorded, result.state))
     ]
-    class_of = {row.config_id: number for number, rows in enumerate(classes.values()) for row in rows}
-    return {"classes": [class_of[row.config_id] for row in result.rows], "paired": paired}
+    class_numbers = {row.config_id: number for number, rows in enumerate(classes.values()) for row in rows}
+    return {"classes": [class_numbers[row.config_id] for row in result.rows], "paired": paired}
 
 
-def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
+def _encode_curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     """Return metrics, averages, steps, and all curves as base64 of float32 in the order that page.js reads.
 
-    First the seeds at the judged evaluation: metric, average, configuration, seed, length. Then q25, median and q75:
-    metric, average, judged evaluation and steps, configuration, quartile, length. NaN is a missing number.
+    The curves of seeds at the judged evaluation come first, in the order metric, average, configuration, seed, length.
+    Then come q25, median and q75 in the order metric, average, evaluation (the judged one, then the steps),
+    configuration, quartile, length. Missing numbers are NaN.
     """
-    # Metrics, averages, and as many steps as MOST_NUMBERS allows.
+    # Choose metrics, averages, and as many steps as MAX_NUMBERS allows.
     objective, row_numbers = result.objective, {row.config_id: row_number for row_number, row in enumerate(result.rows)}
     shown = curves[curves["metric"].isin(result.headline) & curves["config_id"].isin(row_numbers)]
     metrics = [name for name in result.headline if name in result.metrics]
@@ -166,41 +175,45 @@ def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     directions = {name: result.direction(name) for name in metrics}
     averages, seeds = list(result.averages), max((len(row.seeds) for row in result.rows), default=0)
     total = sum(map(len, lengths.values())) * len(averages) * len(row_numbers)
-    steps = _thin(
-        sorted(shown["step"].unique().tolist()), max(1, (MOST_NUMBERS - total * (seeds + 3)) // (3 * max(total, 1)))
+    steps = _thin_steps(
+        sorted(shown["step"].unique().tolist()), max(1, (MAX_NUMBERS - total * (seeds + 3)) // (3 * max(total, 1)))
     )
 
+    # Make the bands of the judged evaluation, then of each step.
     chosen = shown[select_steps(shown, choose_evaluations(shown, objective))] if len(shown) else shown
     evaluations = [chosen, *(shown[shown["step"] == step] for step in steps)]
     bands_by_evaluation = [make_bands(evaluation, objective, directions) for evaluation in evaluations]
 
-    # One table of seeds and one of quartiles for every metric and average, NaN where a value is missing.
-    of_seeds, of_bands = list[Floats](), list[Floats]()
+    # Fill a table of seeds and a table of quartiles for every metric and average; missing values stay NaN.
+    seed_tables, band_tables = list[Floats](), list[Floats]()
     for metric in metrics:
-        known = {int(length): column for column, length in enumerate(lengths[metric])}
+        column_by_length = {int(length): column for column, length in enumerate(lengths[metric])}
         for average in averages:
-            seeds_CSL = np.full((len(row_numbers), seeds, len(known)), np.nan, dtype=np.float32)
-            bands_ECQL = np.full((len(evaluations), len(row_numbers), 3, len(known)), np.nan, dtype=np.float32)
+            seeds_CSL = np.full((len(row_numbers), seeds, len(column_by_length)), np.nan, dtype=np.float32)
+            bands_ECQL = np.full(
+                (len(evaluations), len(row_numbers), 3, len(column_by_length)), np.nan, dtype=np.float32
+            )
             for evaluation, bands in enumerate(bands_by_evaluation):
                 for row in result.rows:
                     if (band := bands.get((row.config_id, metric, average))) is None:
                         continue
-                    row_number, columns = row_numbers[row.config_id], [known[length] for length in band.lengths]
+                    row_number = row_numbers[row.config_id]
+                    columns = [column_by_length[length] for length in band.lengths]
                     bands_ECQL[evaluation, row_number][:, columns] = band.q25, band.median, band.q75
                     for number, seed in enumerate(row.seeds) if not evaluation else ():
                         if seed in band.seeds:
                             seeds_CSL[row_number, number, columns] = band.seeds[seed]
-            of_seeds.append(seeds_CSL)
-            of_bands.append(bands_ECQL)
+            seed_tables.append(seeds_CSL)
+            band_tables.append(bands_ECQL)
 
     # The medians at the judged evaluation decide whether an axis is logarithmic.
     medians = {
         name: np.concatenate(
-            [bands_ECQL[0, :, 1].ravel() for bands_ECQL in of_bands[number * len(averages) :][: len(averages)]]
+            [bands_ECQL[0, :, 1].ravel() for bands_ECQL in band_tables[number * len(averages) :][: len(averages)]]
         )
         for number, name in enumerate(metrics)
     }
-    numbers = [values.astype("<f4").tobytes() for values in (*of_seeds, *of_bands)]
+    numbers = [values.astype("<f4").tobytes() for values in (*seed_tables, *band_tables)]
     return {
         "metrics": [
             {
@@ -218,17 +231,19 @@ def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _thin(steps: Sequence[int], most: int) -> list[int]:
-    """Return at most `most` of the steps, evenly spread, with the last step."""
-    if len(steps) <= most:
+def _thin_steps(steps: Sequence[int], count: int) -> list[int]:
+    """Return at most `count` of the steps, evenly spread, with the last step."""
+    if len(steps) <= count:
         return list(steps)
-    numbers = np.linspace(len(steps) - 1, 0, most).round().astype(int)
-    return [steps[index] for index in sorted(set(numbers.tolist()))]
+    indices = np.linspace(len(steps) - 1, 0, count).round().astype(int)
+    return [steps[index] for index in sorted(set(indices.tolist()))]
 
 
-def _ends(*numbers: float) -> list[float | None]:
-    return [*map(_finite, numbers)]
+def _list_finite(*numbers: float) -> list[float | None]:
+    """Return a value and the ends of its interval for JSON."""
+    return [*map(_make_finite, numbers)]
 
 
-def _finite(value: float | None) -> float | None:
+def _make_finite(value: float | None) -> float | None:
+    """Return a number for JSON, which has neither NaN nor infinity: None for both."""
     return value if value is not None and math.isfinite(value) else None

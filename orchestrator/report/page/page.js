@@ -539,7 +539,7 @@ function drawEffects() {
   box.replaceChildren(make("h3", "Effects, with 95 % intervals"),
     make("p", `Right of the dashed line: the outcome rises with the hyperparameter, which is ${rises}. A filled square marks an interval without 0; an interval that contains 0 is inconclusive. `
       + (many ? `The ${many} intervals are not corrected for their number: if nothing has an effect, about ${d3.format("~g")(0.05 * many)} exclude 0 by chance.` : "")
-      + (effects.every(one => one.alone) ? "" : " * Other hyperparameters change along with this one and may cause the difference."), {class: "note"}),
+      + (effects.every(one => one.alone) ? "" : " * Other hyperparameters vary together with this one and may cause the difference."), {class: "note"}),
     rows(["hyperparameter", "at lengths", "rank correlation or difference", "others held fixed (standardised slope)", effects[0].unit, ...(effects.some(one => one.importance !== null) ? ["importance"] : [])], body));
 }
 

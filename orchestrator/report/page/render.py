@@ -36,8 +36,8 @@ from orchestrator.text.wording import (
     spans,
 )
 
-MOST_FAILURES, MOST_NAMED = 20, 12  # listed reasons, and named configurations for each
-_FAILED = re.compile(r"\d[\d,]* failed")  # in the first sentence; what failed and why is far below it
+MAX_FAILURES, MAX_CONFIGURATIONS = 20, 12  # listed reasons, and named configurations for each
+_FAILED_COUNT = re.compile(r"\d[\d,]* failed")  # in the first sentence; a link leads from it to the reasons
 _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
 
 
@@ -46,24 +46,26 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
 
     Names given by users are escaped here or shown as text by page.js. Only scripts of this package run.
     """
-    # The browser is told to run only these scripts and styles, by their hashes.
-    style, library, script = (_file(name) for name in ("page.css", "d3.min.js", "page.js"))
-    hashes = {name: _hash(text) for name, text in (("style", style), ("library", library), ("script", script))}
+    # Let the browser run only these scripts and styles, by their hashes.
+    style, library, script = (_read_file(name) for name in ("page.css", "d3.min.js", "page.js"))
+    hashes = {name: _hash_source(text) for name, text in (("style", style), ("library", library), ("script", script))}
     policy = (
         f"default-src 'none'; style-src {hashes['style']}; script-src {hashes['library']} {hashes['script']}; "
         "base-uri 'none'; form-action 'none'"
     )
 
     # Fill the template with the data for page.js, and with the text of the page.
-    data = json.dumps(_without_controls(page_data(result, curves)), allow_nan=False, separators=(",", ":"))
-    return Template(_file("page.html")).substitute(
+    data = json.dumps(_remove_all_controls(page_data(result, curves)), allow_nan=False, separators=(",", ":"))
+    return Template(_read_file("page.html")).substitute(
         policy=policy,
         title=escape(f"lengthwise: {result.name}"),
         name=escape(result.name),
-        meta=escape(_meta(result)),
+        meta=escape(_describe_source(result)),
         columns=escape(columns_sentence(result, quartiles=True)) if result.rows else "",
-        answers=_FAILED.sub(r"<a href=#what-failed>\g<0></a>", "".join(_paragraphs(answers(result))), count=1),
-        sections="\n".join(_sections(result)),
+        answers=_FAILED_COUNT.sub(
+            r"<a href=#what-failed>\g<0></a>", "".join(_render_paragraphs(answers(result))), count=1
+        ),
+        sections="\n".join(_make_sections(result)),
         data=data.replace("<", "\\u003c"),  # so that no text can end the script element
         style=style,
         library=library,
@@ -76,33 +78,39 @@ def escape(text: str) -> str:
     return html.escape(remove_controls(text))
 
 
-def _file(name: str) -> str:
+def _read_file(name: str) -> str:
+    """Return the text of a file of this package."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def _hash_source(text: str) -> str:
+    """Return the hash of a script or style as a source of a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _without_controls(value: Any) -> Any:
+def _remove_all_controls(value: Any) -> Any:
     """Return a JSON value without control characters in its texts."""
     if isinstance(value, str):
         return remove_controls(value)
     if isinstance(value, dict):
-        return {remove_controls(key): _without_controls(item) for key, item in value.items()}
-    return [*map(_without_controls, value)] if isinstance(value, list | tuple) else value
+        return {remove_controls(key): _remove_all_controls(item) for key, item in value.items()}
+    return [*map(_remove_all_controls, value)] if isinstance(value, list | tuple) else value
 
 
-def _meta(result: Summary) -> str:
+def _describe_source(result: Summary) -> str:
+    """Return study and folder of a sweep, with the time if it is running."""
     live = f"; as of {time.strftime('%Y-%m-%d %H:%M:%S')}, loads itself again" if result.status == "running" else ""
     return f"study {result.state.study}, in {result.folder}{live}"
 
 
-def _sections(result: Summary) -> Iterator[str]:
+def _make_sections(result: Summary) -> Iterator[str]:
     """Yield the HTML of the sections on failures and confirmations, then of folded sections."""
-    yield from _failures(result)
+    # Failures and confirmations are always shown.
+    yield from _make_failure_section(result)
     for confirmed in read_confirmations(result):
-        yield _section(confirmation_section(result, confirmed))
+        yield _render_section(confirmation_section(result, confirmed))
+
+    # A reader unfolds the rest.
     folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=headlines(result))]
     if shows_effects(result) and result.status != "running":
         folded.append(
@@ -112,13 +120,14 @@ def _sections(result: Summary) -> Iterator[str]:
     folded += [later_section(result)] if result.later_evaluations else []
     folded.append(provenance_section(result))
     for section in folded:
-        body = _section(section, heading=False)
+        body = _render_section(section, heading=False)
         yield f"<details><summary>{escape(section.heading)}</summary>{body}</details>"
-    yield f"<details><summary>Commands</summary>{_commands(result)}</details>"
+    yield f"<details><summary>Commands</summary>{_make_commands(result)}</details>"
 
 
-def _failures(result: Summary) -> Iterator[str]:
-    """Yield the section on failed seeds and dead packs, a line for similar reasons; nothing without any."""
+def _make_failure_section(result: Summary) -> Iterator[str]:
+    """Yield the section on failed seeds and dead packs, with a line for similar reasons; nothing without failures."""
+    # Group the failed seeds by similar reasons.
     groups = group_errors((why, (row, seed)) for row in result.rows for seed, why in row.failures)
     if not groups and not result.state.deaths:
         return
@@ -132,13 +141,15 @@ def _failures(result: Summary) -> Iterator[str]:
         for row, seed in failed[:1]
         for values in [format_values(row.values, result.searched)]
     ]
-    cells = {name: [line[name] for line in lines[:MOST_FAILURES]] for name in (lines[0] if lines else ())}
-    note = [f"{len(lines) - MOST_FAILURES} more reasons are in the ledger."] if len(lines) > MOST_FAILURES else []
+    cells = {name: [line[name] for line in lines[:MAX_FAILURES]] for name in (lines[0] if lines else ())}
+    note = [f"{len(lines) - MAX_FAILURES} more reasons are in the ledger."] if len(lines) > MAX_FAILURES else []
+
+    # Seeds of dead packs can be retried.
     state = result.state
     crashed = counted(sum(len(state.packs[pack_id].members) for pack_id, _ in state.deaths), "seed")
     died = [f"{crashed} crashed; {advise_retry(result.folder)}"] if state.deaths else []
     section = Section(heading="What failed", cells=cells, paragraphs=died, notes=note)
-    yield f"<section id=what-failed>{_section(section)}</section>"
+    yield f"<section id=what-failed>{_render_section(section)}</section>"
 
 
 def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:
@@ -146,14 +157,13 @@ def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:
     seeds: dict[int, list[int]] = {}
     for row, seed in failed:
         seeds.setdefault(row.number, []).append(seed)
-    texts = [
-        f"{label(number)} seed{'s'[: len(listed) > 1]} {spans(listed)}" for number, listed in sorted(seeds.items())
-    ]
-    return first_few(texts, MOST_NAMED)
+    texts = [f"{label(number)} seed{'s'[: len(few) > 1]} {spans(few)}" for number, few in sorted(seeds.items())]
+    return first_few(texts, MAX_CONFIGURATIONS)
 
 
-def _commands(result: Summary) -> str:
-    # Own code is searched beside the original sweep file, whose path is not recorded.
+def _make_commands(result: Summary) -> str:
+    """Return the HTML of the commands for this sweep, each with its purpose."""
+    # User code is searched beside the original sweep file, whose path is not recorded.
     again = {"the same sweep again": f"{command('run', result.folder / 'sweep.yaml')} --name another-name"}
     commands = {
         **({} if result.state.modules else again),
@@ -162,35 +172,41 @@ def _commands(result: Summary) -> str:
         "figures for a paper": f"{command('export', result.folder)} --figures pdf",
         "to MLflow": command("publish", result.folder),
     }
+
+    # Align the purposes as comments.
     width = max(map(len, commands.values()))
-    lines = "\n".join(f"{typed:{width}}   # {purpose}" for purpose, typed in commands.items())
+    lines = "\n".join(f"{command_line:{width}}   # {purpose}" for purpose, command_line in commands.items())
     note = "Every curve of every seed is in curves.parquet, with the searched values; tables are in the CSV files."
-    return f"<pre>{escape(lines)}\n</pre>" + "".join(_paragraphs([note], "note"))
+    return f"<pre>{escape(lines)}\n</pre>" + "".join(_render_paragraphs([note], "note"))
 
 
-def _section(section: Section, *, heading: bool = True) -> str:
+def _render_section(section: Section, *, heading: bool = True) -> str:
+    """Return a section as HTML."""
     return "".join(
         [
             f"<h2>{escape(section.heading)}</h2>" if heading else "",
-            *_paragraphs(section.paragraphs),
-            _table(section.cells) if section.cells else "",
-            *_paragraphs(section.notes, "note"),
+            *_render_paragraphs(section.paragraphs),
+            _render_table(section.cells) if section.cells else "",
+            *_render_paragraphs(section.notes, "note"),
         ]
     )
 
 
-def _paragraphs(sentences: Iterable[str], kind: str = "") -> list[str]:
+def _render_paragraphs(sentences: Iterable[str], kind: str = "") -> list[str]:
+    """Return each sentence as an HTML paragraph of the class `kind`."""
     return [f"<p{f' class={kind}' if kind else ''}>{escape(sentence)}</p>" for sentence in sentences]
 
 
-def _table(cells: Cells) -> str:
-    def line(tag: str, texts: Iterable[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{_cell(text)}</{tag}>" for text in texts) + "</tr>"
+def _render_table(cells: Cells) -> str:
+    """Return a table as HTML."""
 
-    body = "".join(line("td", texts) for texts in zip(*cells.values(), strict=True))
-    return f"<div class=wide><table>{line('th', cells)}{body}</table></div>"
+    def render_line(tag: str, texts: Iterable[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{_render_cell(text)}</{tag}>" for text in texts) + "</tr>"
+
+    body = "".join(render_line("td", texts) for texts in zip(*cells.values(), strict=True))
+    return f"<div class=wide><table>{render_line('th', cells)}{body}</table></div>"
 
 
-def _cell(text: str) -> str:
-    """Return a cell as HTML in which intervals are not broken into lines."""
+def _render_cell(text: str) -> str:
+    """Return a cell as HTML; intervals in it are never broken into lines."""
     return _INTERVAL.sub(r"<span class=keep>\g<0></span>", escape(text))

@@ -18,7 +18,7 @@ Cells = dict[str, list[str]]
 Lines = list[dict[str, Any]]
 
 NONE = "-"  # the text of a missing value
-NARROW = 18  # characters of a broken cell, unless an unbroken part is longer
+CELL_WIDTH = 18  # characters of a broken cell, unless an unbroken part is longer
 UNBROKEN = re.compile(r"\S+: \S+ \(n = \d+\)|\S+: \S+|\[[^\]]*\]|p = \S+")
 
 
@@ -27,8 +27,8 @@ class Column:
     """A column of a table, with the value that `read` returns for a line.
 
     Page and terminal show `text` of the line, by default the value with three digits, under `heading`. CSV files have
-    the full value under `name`; `quartiles` are three columns there: for the name "test_median" also test_q25 and
-    test_q75. Without a heading or name the column is left out there.
+    the full value under `name`; `quartiles` take three columns of a CSV file: for the name "test_median" also test_q25
+    and test_q75. Page and terminal leave out a column without a heading, CSV files a column without a name.
     """
 
     heading: str
@@ -58,7 +58,7 @@ def make_cells(lines: Sequence[Any], columns: Columns, infinite: str = "inf") ->
     """
     cells = {
         column.heading: [
-            column.text(line) if column.text else _value_text(column.read(line), infinite) for line in lines
+            column.text(line) if column.text else _format_value(column.read(line), infinite) for line in lines
         ]
         for column in columns
         if column.heading
@@ -69,12 +69,13 @@ def make_cells(lines: Sequence[Any], columns: Columns, infinite: str = "inf") ->
 def make_lines(lines: Iterable[Any], columns: Columns) -> Lines:
     """Return the lines of a CSV file: the full values of every column with a name."""
     return [
-        {name: value for column in columns if column.name for name, value in _named_values(column, line)}
+        {name: value for column in columns if column.name for name, value in _name_values(column, line)}
         for line in lines
     ]
 
 
-def _named_values(column: Column, line: Any) -> Iterator[tuple[str, Any]]:
+def _name_values(column: Column, line: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the CSV columns of a column with the values of a line."""
     value, prefix = column.read(line), column.name.removesuffix("_median")
     if not column.quartiles:
         yield column.name, value
@@ -83,7 +84,8 @@ def _named_values(column: Column, line: Any) -> Iterator[tuple[str, Any]]:
         yield name, getattr(value, part, None)
 
 
-def _value_text(value: Any, infinite: str) -> str:
+def _format_value(value: Any, infinite: str) -> str:
+    """Return a value as text, quartiles as "median [q25, q75]"."""
     if isinstance(value, Quartiles):
         q25, median, q75 = (three_digits(part, infinite) for part in value)
         return NONE if math.isnan(value.median) else f"{median} [{q25}, {q75}]"
@@ -96,7 +98,7 @@ def csv_columns(names: str) -> list[Column]:
     return [Column("", attrgetter(path or name), name) for name, _, path in pairs]
 
 
-def break_cell(cell: str, width: int = NARROW) -> str:
+def break_cell(cell: str, width: int = CELL_WIDTH) -> str:
     """Return a cell broken into lines of about `width` characters; intervals and values with their n stay unbroken."""
     unbroken = UNBROKEN.sub(lambda part: part[0].replace(" ", "\0"), cell)
     lines = textwrap.wrap(unbroken, width, break_long_words=False, break_on_hyphens=False)

@@ -38,13 +38,13 @@ def identity_columns(result: Summary) -> Columns:
 
 
 def value_columns(result: Summary) -> Columns:
-    """Return a column for each searched key, headed by the full key if the short one heads another column."""
+    """Return a column for each searched key, headed by the short key unless another column has this heading."""
     headings = {column.heading for column in (*identity_columns(result), *result_columns(result))}
 
     def make_column(key: str, short: str) -> Column:
         return Column(
             key if short in headings else short,
-            lambda row: _plain(searched_value(result, row, key, "")),
+            lambda row: _encode_value(searched_value(result, row, key, "")),
             key,
             lambda row: compact_value(searched_value(result, row, key, NONE)),
         )
@@ -54,7 +54,7 @@ def value_columns(result: Summary) -> Columns:
 
 def result_columns(result: Summary) -> Columns:
     """Return the columns of results: score, medians by group of lengths and distribution, reach, counts of seeds."""
-    # Medians at each group of lengths, and on other distributions.
+    # Make the medians at each group of lengths, and on other distributions.
     groups = [
         Column(group, attrgetter(group), f"{group}_median", quartiles=True)
         for group in ("trained", "selection", "test")
@@ -64,7 +64,7 @@ def result_columns(result: Summary) -> Columns:
         for metric, group in dict.fromkeys(key for row in result.rows for key in row.other_distributions)
     ]
 
-    # Columns of some sweeps only: reach, rounds of a race, early stopping.
+    # Only some sweeps have a reach, rounds of a race, or early stopping.
     reach, rounds = "reach" if result.objective.threshold is not None else "", "rounds" if result.race else ""
     stopped = [
         Column("stopped", attrgetter("stopped_at"), text=_describe_stopped),
@@ -104,22 +104,26 @@ def configuration_lines(result: Summary) -> Lines:
 
 
 def _read_other_distribution(metric: str, group: str) -> Callable[[Row], Any]:
+    """Return a function that reads the quartiles of a metric on another distribution."""
     return lambda row: row.other_distributions.get((metric, group))
 
 
 def _describe_stopped(row: Row) -> str:
+    """Return how many seeds stopped early, with the median of their steps."""
     steps = row.stopped_at
     return f"{len(steps)} [{statistics.median(steps):,g}]" if steps else "0"
 
 
-def _plain(value: Any) -> Any:
+def _encode_value(value: Any) -> Any:
+    """Return a value for a CSV cell: texts and numbers unchanged, others as JSON."""
     return value if isinstance(value, str | int | float) and not isinstance(value, bool) else json.dumps(value)
 
 
-def _confirmation_columns(confirmed: Confirmation) -> Columns:
+def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
+    """Return the columns of a confirmation: scores in the search beside confirmed scores."""
     names = short_keys(list(dict.fromkeys(key for row in confirmed.rows for key in row.values)))
 
-    # Values by their short keys.
+    # Searched values are a single column on the page, by their short keys.
     def describe_values(row: Any) -> str:
         return ", ".join(f"{names[key]} {compact_value(value)}" for key, value in row.values.items()) or NONE
 
@@ -145,7 +149,7 @@ def confirmation_section(result: Summary, confirmed: Confirmation) -> Section:
     """Return the section with search scores beside confirmed scores, at the selection and at the test lengths."""
     return Section(
         heading="Search score and confirmed score",
-        cells=make_cells(confirmed.rows, _confirmation_columns(confirmed), result.infinity_text),
+        cells=make_cells(confirmed.rows, _make_confirmation_columns(confirmed), result.infinity_text),
         paragraphs=[f"{confirmed.sentence}."],
     )
 
@@ -154,5 +158,7 @@ def confirmed_lines(result: Summary) -> Lines:
     """Return a line of confirmed.csv for every configuration of every confirmation."""
     confirmations = read_confirmations(result)
     return [
-        line for confirmed in confirmations for line in make_lines(confirmed.rows, _confirmation_columns(confirmed))
+        line
+        for confirmed in confirmations
+        for line in make_lines(confirmed.rows, _make_confirmation_columns(confirmed))
     ]

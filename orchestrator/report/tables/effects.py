@@ -14,7 +14,7 @@ from orchestrator.statistics.effects.partial_effects import Slope
 from orchestrator.statistics.effects.within import Difference
 from orchestrator.text.wording import spans
 
-UNITS = {
+UNIT_NOTES = {
     "random": "n counts configurations, each drawn independently.",
     "grid_by_random": "n counts draws, because grid points of a draw are not independent. A drawn key has one rank per "
     "draw, the mean over its grid points; the values of a grid key are compared within each draw.",
@@ -24,7 +24,7 @@ UNITS = {
 
 @dataclass(frozen=True, kw_only=True)
 class EffectsAtLengths:
-    """A group of lengths, and the effect of every searched key on the outcome there."""
+    """A group of lengths, and the effect of every searched key on the outcome at these lengths."""
 
     group: str
     lengths: tuple[int, ...]
@@ -57,8 +57,12 @@ class EffectLine:
     def reasons(self) -> str:
         """Why numbers are missing, as text."""
         effect = self.effect
-        main = "correlation" if effect.kind == "numeric" and not effect.differences else "effect"
-        reasons = {main: effect.reason, "partial": effect.partial.reason, "importance": effect.importance.reason}
+        effect_column = "correlation" if effect.kind == "numeric" and not effect.differences else "effect"
+        reasons = {
+            effect_column: effect.reason,
+            "partial": effect.partial.reason,
+            "importance": effect.importance.reason,
+        }
         return "; ".join(f"{column}: {why}" for column, why in reasons.items() if why)
 
 
@@ -91,43 +95,43 @@ def effect_lines(result: Summary) -> list[EffectLine]:
 
 def effect_notes(result: Summary) -> list[str]:
     """Return notes on the unit of n, on how to read the effects, and on missing numbers."""
-    # The outcome and the unit of n.
+    # Describe the outcome and the unit of n.
     rises = "worse" if result.objective.direction == "minimize" else "better"
     effects = [effect for outcome in list_outcomes(result) for effect in outcome.effects]
     unit, why = result.design.unit, result.design.dependence
     notes = [
         f"Outcomes: {result.judged_name}, median over seeds, at the selection lengths and at the test lengths; + means "
         f"that it rises with the hyperparameter, which is {rises}. An interval that contains 0 is inconclusive.",
-        f"n counts {unit}, and no interval or test is given: {why}." if why else UNITS[result.design.kind],
+        f"n counts {unit}, and no interval or test is given: {why}." if why else UNIT_NOTES[result.design.kind],
     ]
 
-    # How many intervals exclude 0 by chance.
+    # Say how many intervals are expected to exclude 0 by chance.
     if number := sum(1 for _ in shown_intervals(effects)):
         shown = f"{number} intervals of effects are" if number > 1 else "1 interval of effects is"
         notes.append(
-            f"{shown} shown: without any effect about {0.05 * number:.2g} of {number} would exclude 0 by chance."
+            f"{shown} shown: without any effect, expect about {0.05 * number:.2g} of {number} to exclude 0 by chance."
         )
     if not effects_at_test_lengths(result):
         notes.append("Configurations have no common test lengths.")
 
-    # How each kind of number is computed.
+    # Describe how each kind of number is computed.
     if any(effect.differences for effect in effects):
         notes.append(
             f"Difference from the first value: the median over {unit} of the outcome at a value minus the outcome at "
-            "the first, with all other compared keys the same. The interval is between two of these differences, with "
-            f"a coverage of at least 95 % for any distribution. p is over the same {unit}."
+            "the first, with equal values of all other compared keys. The interval is between two of these "
+            f"differences, with a coverage of at least 95 % for any distribution. p is over the same {unit}."
         )
     if any(effect.differences and not math.isnan(effect.correlation) for effect in effects):
-        notes.append(f"Rank correlation of a key with differences: the median of those within {unit}.")
+        notes.append(f"Rank correlation of a key with differences: the median of the correlations within {unit}.")
     if unmatched := list(dict.fromkeys(effect.key for effect in effects if not effect.matched)):
-        notes.append(f"Other keys change along with {', '.join(unmatched)} and may cause the difference.")
+        notes.append(f"Other keys vary together with {', '.join(unmatched)} and may cause the difference.")
     if shown_slopes := [effect for effect in effects if effect.partial.slopes]:
         counts = ", ".join(map(str, dict.fromkeys(effect.partial.n for effect in shown_slopes)))
         notes.append(
             "Standardised slope, others held: least squares on the ranks of all hyperparameters, in standard "
             f"deviations; n = {counts}."
         )
-    notes += _missing(
+    notes += _explain_missing(
         "Slope with the others held", [(e.key, e.partial.reason) for e in effects if not e.partial.slopes]
     )
     if any(not math.isnan(effect.importance.share) for effect in effects):
@@ -135,7 +139,7 @@ def effect_notes(result: Summary) -> list[str]:
             "Importance: the share of variance that a key explains alone, by fANOVA (a random forest on ranks). Shares "
             "add up to 1 even without any effect: trust a share only if an interval excludes 0."
         )
-    return [*notes, *_missing("Importance (fANOVA)", [(e.key, e.importance.reason) for e in effects])]
+    return [*notes, *_explain_missing("Importance (fANOVA)", [(e.key, e.importance.reason) for e in effects])]
 
 
 def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
@@ -147,10 +151,10 @@ def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
         yield from (pair for pair in ends if not math.isnan(pair[0]))
 
 
-def _missing(column: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:
+def _explain_missing(column: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:
     """Return a sentence for each reason, with its keys."""
     keys: dict[str, dict[str, None]] = {}
     for key, reason in reasons:
         if reason is not None:
             keys.setdefault(reason, {})[key] = None
-    return [f"{column}: not given for {', '.join(names)}: {reason}." for reason, names in keys.items()]
+    return [f"{column}: none for {', '.join(names)}: {reason}." for reason, names in keys.items()]

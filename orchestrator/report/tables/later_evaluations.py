@@ -10,14 +10,14 @@ from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.wording import label
 
-TITLE = "Kept weights evaluated later"
+HEADING = "Kept weights evaluated later"
 
 Line = tuple[LaterEvaluation, str, int]  # an evaluation, a metric and a length
 
 
 def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) -> Section:
     """Return the section with the judged metric of later evaluations (default: all) at every length, by average."""
-    # A line for each evaluation, metric and length; a column for each weight average.
+    # Make a line for each evaluation, metric and length, and a column for each weight average.
     evaluations = evaluations or result.later_evaluations
     lines = [
         (evaluation, metric, length)
@@ -30,23 +30,23 @@ def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) 
         Column("task", lambda line: line[0].setting),
         Column("trained on", lambda line: line[0].trained_lengths(line[1])),
         Column("samples", lambda line: line[0].samples),
-        Column("seeds", lambda line: _seeds(line[0])),
+        Column("seeds", lambda line: _describe_seeds(line[0])),
         Column("metric", lambda line: line[1]),
         Column("length", lambda line: line[2]),
     ]
     averages = dict.fromkeys(average for evaluation in evaluations for average in evaluation.measured.averages)
-    columns += [Column(average, partial(_quartiles, average)) for average in averages]
+    columns += [Column(average, partial(_read_quartiles, average)) for average in averages]
     cells = make_cells(lines, columns, result.infinity_text)
     if len(set(cells["metric"])) == 1:
         del cells["metric"]
 
-    # A note on the numbers.
-    shown = ", ".join(dict.fromkeys(line[1] for line in lines))
+    # Describe the numbers in a note.
+    metrics = ", ".join(dict.fromkeys(line[1] for line in lines))
     notes = [
-        f"{shown}: medians over seeds with quartiles, of the weights after the last step. Scores and ranks do not "
-        "depend on these evaluations. Their test inputs differ from the sweep's if the samples or the task do."
+        f"{metrics}: medians over seeds with quartiles, of the weights after the last step. Scores and ranks do not "
+        "depend on these evaluations. If the samples or the task differ from the sweep's, so do the test inputs."
     ]
-    return Section(heading=TITLE, cells=cells, notes=notes)
+    return Section(heading=HEADING, cells=cells, notes=notes)
 
 
 def later_lines(evaluations: Iterable[LaterEvaluation]) -> Lines:
@@ -72,7 +72,7 @@ def later_lines(evaluations: Iterable[LaterEvaluation]) -> Lines:
     ]
 
 
-def _quartiles(average: str, line: Line) -> Quartiles | None:
+def _read_quartiles(average: str, line: Line) -> Quartiles | None:
     """Return the quartiles of an average at the metric and length of a line; None if it was not evaluated."""
     evaluation, metric, length = line
     band = evaluation.bands.get((metric, average))
@@ -82,5 +82,6 @@ def _quartiles(average: str, line: Line) -> Quartiles | None:
     return Quartiles(band.q25[column], band.median[column], band.q75[column])
 
 
-def _seeds(evaluation: LaterEvaluation) -> str:
+def _describe_seeds(evaluation: LaterEvaluation) -> str:
+    """Return the number of seeds, with those without weights."""
     return f"{len(evaluation.seeds)}" + (f" ({evaluation.failed} failed)" if evaluation.failed else "")

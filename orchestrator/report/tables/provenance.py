@@ -8,11 +8,12 @@ from orchestrator.results.pack_environments import PackEnvironments, PackGroup, 
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import counted, first_few
 
-MOST_GROUPS = 6  # groups of packs that are shown
+MAX_GROUPS = 6  # shown groups of packs
 
 
 def provenance_section(result: Summary) -> Section:
-    """Return the section with machine and versions, code records, own modules, and environments of packs."""
+    """Return the section with machine and versions, code records, user modules, and environments of packs."""
+    # The sweep: machine, versions, code records and user modules.
     environments = PackEnvironments.from_state(result.state)
     facts = dict(result.state.provenance)
     versions = facts.pop("versions", {})
@@ -20,18 +21,18 @@ def provenance_section(result: Summary) -> Section:
     texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
     texts |= {f"code {name}": code_sentence(code) for name, code in environments.codes.items()}
     for fields in result.state.modules:
-        where = "installed" if fields["installed"] else copy_folder(fields["sha256"])
-        texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), maximum=8)} ({where})"
+        location = "installed" if fields["installed"] else copy_folder(fields["sha256"])
+        texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), maximum=8)} ({location})"
 
     # The largest groups of packs, beginning with the keys in which groups differ.
     groups, differing = environments.groups, environments.differing
-    for group in groups[:MOST_GROUPS]:
-        texts[f"{counted(len(group.packs), 'pack')}: {first_few(group.packs)}"] = _describe(group, differing)
-    note = [f"{len(groups) - MOST_GROUPS} more groups of packs are in the ledger"] if len(groups) > MOST_GROUPS else []
+    for group in groups[:MAX_GROUPS]:
+        texts[f"{counted(len(group.packs), 'pack')}: {first_few(group.packs)}"] = _describe_group(group, differing)
+    note = [f"{len(groups) - MAX_GROUPS} more groups of packs are in the ledger"] if len(groups) > MAX_GROUPS else []
     return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=note)
 
 
-def _describe(group: PackGroup, differing: list[str]) -> str:
+def _describe_group(group: PackGroup, differing: list[str]) -> str:
     """Return code and environment of a group of packs as text."""
     values = {f"{key} (differs)": group.environment.get(key, "-") for key in differing}
     values |= {key: value for key, value in group.environment.items() if key not in differing}

@@ -8,14 +8,12 @@ from orchestrator.results.race_rounds import describe_race, describe_rule
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import label, spans
 
-MOST_LABELS = 12  # survivors of a round that are listed
-NOTES = (
+MAX_LABELS = 12  # listed survivors of a round
+ROUND_NOTES = (
     "Decisions depend only on the judged values at the selection lengths, of all seeds up to the round.",
     "Scores of the configurations ranked first are optimistic, because these scores chose them; scores on fresh seeds "
     "(lengthwise confirm) are not.",
 )
-
-
 RUNG_NOTES = (
     "At a rung, configurations are compared by their median judged value at the selection lengths. The guard keeps "
     "configurations that still improve by more than their seeds differ: the median improvement since the step in the "
@@ -28,8 +26,9 @@ def race_section(result: Summary) -> list[Section]:
     """Return the sections on the rounds of a race and on its rungs, if there are any; empty without a race."""
     if result.race is None:
         return []
-    # The rounds.
-    staying = partial(_labels, {row.config_id: row.number for row in result.rows})
+
+    # Describe each round in a line.
+    list_labels = partial(_list_labels, {row.config_id: row.number for row in result.rows})
     rounds = [
         Column("round", lambda line: line[0]),
         Column("seeds", lambda line: spans(line[1].new_seeds)),
@@ -37,29 +36,29 @@ def race_section(result: Summary) -> list[Section]:
         Column("members", lambda line: line[1].members),
         Column("decided by", lambda line: describe_rule(line[1]) or None),
         Column("stay", lambda line: len(line[1].decision.survivors) if line[1].decision else None),
-        Column("which", lambda line: staying(line[1].decision.survivors) if line[1].decision else None),
+        Column("which", lambda line: list_labels(line[1].decision.survivors) if line[1].decision else None),
     ]
     sections = [
         Section(
             heading="Race over seeds",
             cells=make_cells(list(enumerate(result.race.rounds, start=1)), rounds),
             paragraphs=[f"{describe_race(result.race)}."],
-            notes=NOTES,
+            notes=ROUND_NOTES,
         )
     ]
 
-    # The rungs of the first round.
+    # Describe each rung of the first round in a line.
     if result.race.rungs:
         rungs = [
             Column("rung at step", lambda rung: f"{rung.step:,}"),
             Column("improvement since", lambda rung: f"{rung.since:,}"),
             Column("configurations", lambda rung: len(rung.values)),
             Column("train on", lambda rung: len(rung.survivors)),
-            Column("kept by the guard", lambda rung: staying(rung.guarded) or None),
-            Column("pruned", lambda rung: staying(rung.pruned) or None),
+            Column("kept by the guard", lambda rung: list_labels(rung.guarded) or None),
+            Column("pruned", lambda rung: list_labels(rung.pruned) or None),
         ]
         cells = make_cells(result.race.rungs, rungs)
-        sections.append(Section(heading="Pruned in the course of training", cells=cells, notes=RUNG_NOTES))
+        sections.append(Section(heading="Pruned during training", cells=cells, notes=RUNG_NOTES))
     return sections
 
 
@@ -71,15 +70,15 @@ def race_lines(result: Summary) -> Lines:
     return [
         {
             "round": number,
-            "config_id": name,
-            "new_seeds": spans(one_round.new_seeds),
-            "decided_by": one_round.decision.by if one_round.decision else "",
-            "value": one_round.decision.values.get(name) if one_round.decision else None,
-            "p": one_round.decision.p if one_round.decision else None,
-            "stays": name in one_round.decision.survivors if one_round.decision else "",
+            "config_id": config_id,
+            "new_seeds": spans(race_round.new_seeds),
+            "decided_by": race_round.decision.by if race_round.decision else "",
+            "value": race_round.decision.values.get(config_id) if race_round.decision else None,
+            "p": race_round.decision.p if race_round.decision else None,
+            "stays": config_id in race_round.decision.survivors if race_round.decision else "",
         }
-        for number, one_round in enumerate(result.race.rounds if result.race else (), start=1)
-        for name in one_round.contenders
+        for number, race_round in enumerate(result.race.rounds if result.race else (), start=1)
+        for config_id in race_round.contenders
     ]
 
 
@@ -93,18 +92,18 @@ def rung_lines(result: Summary) -> Lines:
         {
             "step": rung.step,
             "since": rung.since,
-            "config_id": name,
+            "config_id": config_id,
             "value": value,
-            "improvement": rung.improvements.get(name),
-            "spread": rung.spreads.get(name),
-            "outcome": "guarded" if name in rung.guarded else "ahead" if name in rung.survivors else "pruned",
+            "improvement": rung.improvements.get(config_id),
+            "spread": rung.spreads.get(config_id),
+            "outcome": "guarded" if config_id in rung.guarded else "ahead" if config_id in rung.survivors else "pruned",
         }
         for rung in (result.race.rungs if result.race else ())
-        for name, value in rung.values.items()
+        for config_id, value in rung.values.items()
     ]
 
 
-def _labels(numbers: Mapping[str, int], names: Collection[str]) -> str:
-    """Return the labels of configurations as text, at most MOST_LABELS."""
-    chosen = sorted(numbers[name] for name in names)
-    return ", ".join(map(label, chosen[:MOST_LABELS])) + (" ..." if len(chosen) > MOST_LABELS else "")
+def _list_labels(numbers: Mapping[str, int], names: Collection[str]) -> str:
+    """Return the labels of configurations as text, at most MAX_LABELS."""
+    numbered = sorted(numbers[name] for name in names)
+    return ", ".join(map(label, numbered[:MAX_LABELS])) + (" ..." if len(numbered) > MAX_LABELS else "")

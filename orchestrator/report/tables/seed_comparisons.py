@@ -22,12 +22,12 @@ from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
 from orchestrator.text.wording import counted, lengths_in_words, spans, three_digits
 
-MOST = 15  # comparisons on a terminal
-MOST_VALUES = 2  # searched values beside a label; with more keys there are none
+MAX_TERMINAL_LINES = 15  # comparisons on a terminal
+MAX_VALUES = 2  # searched values beside a label; with more keys none are shown
 POLICIES = {
     "worst": "A failed seed counts as the worst value: its differences are infinite. Seeds that failed in both tie.",
     "exclude": "A seed that failed in one of the two is left out of their comparison.",
-    "fail": "A configuration with a failed seed is compared with nothing.",
+    "fail": "A configuration with a failed seed is not compared.",
 }
 
 
@@ -40,16 +40,16 @@ def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "i
     corrected = any(line.tests > 1 for line in comparisons)
     failed = any(line.first_failed or line.second_failed for line in comparisons)
 
-    # Texts of cells.
-    def medians(line: SeedComparison) -> str:
+    # Functions for the texts of cells.
+    def describe_medians(line: SeedComparison) -> str:
         return ", ".join(three_digits(value, infinite) for value in (line.first_median, line.second_median))
 
-    def level(line: SeedComparison) -> str:
+    def describe_level(line: SeedComparison) -> str:
         return NONE if math.isnan(line.outcome.level) else f"{100 * line.outcome.level:.1f} %"
 
-    def values(side: int) -> Callable[[SeedComparison], str]:
+    def read_values(side: int) -> Callable[[SeedComparison], str]:
         return lambda line: json.dumps(
-            {key: both[side] for key, both in line.shared.differing.items()}, ensure_ascii=False
+            {key: values[side] for key, values in line.shared.differing.items()}, ensure_ascii=False
         )
 
     return [
@@ -61,12 +61,12 @@ def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "i
             lambda line: f"{line.question.group} {spans(line.question.lengths)}",
         ),
         *csv_columns("metric=question.metric average=question.average first second first_median second_median"),
-        Column("medians", medians),
+        Column("medians", describe_medians),
         *csv_columns("paired=outcome.paired n=outcome.n"),
         Column("", lambda line: line.outcome.n if line.outcome.paired else line.outcome.n_second, "n_second"),
         Column("difference", attrgetter("outcome.difference"), "difference", _describe_difference),
         *csv_columns("low=outcome.low high=outcome.high"),
-        Column("level", attrgetter("outcome.level"), "level", level),
+        Column("level", attrgetter("outcome.level"), "level", describe_level),
         *csv_columns("mean_difference=outcome.mean"),
         Column("seeds", _count_seeds),
         Column("first better", attrgetter("first_better"), "first_better"),
@@ -78,8 +78,8 @@ def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "i
         Column("p (Holm)" if corrected else "", attrgetter("holm_p"), "holm_p", lambda line: format_p(line.holm_p)),
         *csv_columns("tests first_seeds second_seeds first_failed second_failed"),
         *csv_columns("shared=shared.sentence missing=outcome.reason"),
-        Column("", values(0), "first_values"),
-        Column("", values(1), "second_values"),
+        Column("", read_values(0), "first_values"),
+        Column("", read_values(1), "second_values"),
     ]
 
 
@@ -90,21 +90,21 @@ def comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
 
 def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     """Return notes on the pairing of seeds, on assumptions of intervals and tests, and on failed seeds."""
-    # How seeds were paired.
+    # Describe how seeds were paired.
     notes, pairings = [], Counter(map(_describe_pairing, comparisons))
-    for how, count in pairings.items():
-        notes.append(f"{how}." if len(pairings) == 1 else f"{how} ({count} of {len(comparisons)} lines).")
+    for pairing, count in pairings.items():
+        notes.append(f"{pairing}." if len(pairings) == 1 else f"{pairing} ({count} of {len(comparisons)} lines).")
 
-    # Intervals of paired seeds; unpaired ones have none.
+    # Describe the intervals of paired seeds; unpaired seeds have none.
     if paired := [line for line in comparisons if line.outcome.paired and line.outcome.n]:
-        few = [line for line in paired if math.isnan(line.outcome.low)]
-        too_few = f"; none with fewer than {FEWEST_FOR_MEDIAN} pairs" if few else ""
+        without_interval = [line for line in paired if math.isnan(line.outcome.low)]
+        too_few = f"; none with fewer than {FEWEST_FOR_MEDIAN} pairs" if without_interval else ""
         notes.append(
             "Difference: the median over pairs of seeds. The interval is between two of the sorted differences, with "
             f"a coverage of at least the given level for any distribution{too_few}."
         )
         tests = max(line.tests for line in paired)
-        if tests > 1 and len(few) < len(paired):
+        if tests > 1 and len(without_interval) < len(paired):
             notes.append(
                 f"Intervals are not corrected for the {tests} comparisons at the same lengths: some exclude 0 by "
                 "chance. p (Holm) is corrected."
@@ -115,7 +115,7 @@ def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
             "configurations."
         )
 
-    # Tests, failed seeds, and what was not compared.
+    # Describe tests, failed seeds, and missing comparisons.
     notes += _describe_tests([line for line in comparisons if not math.isnan(line.outcome.p)])
     if any(line.first_failed or line.second_failed for line in comparisons):
         notes.append(POLICIES[comparisons[0].question.policy])
@@ -124,7 +124,7 @@ def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
 
 
 def describe_sign(comparisons: Sequence[SeedComparison]) -> str:
-    """Return what is subtracted from what, and the meaning of the sign, as the end of a sentence."""
+    """Return the order of subtraction and the meaning of the sign, as the end of a sentence."""
     question = comparisons[0].question
     worse = "worse" if question.direction == "minimize" else "better"
     sign = "" if question.direction == "none" else f"; + means that the first is {worse}"
@@ -132,7 +132,8 @@ def describe_sign(comparisons: Sequence[SeedComparison]) -> str:
 
 
 def verdict_sentence(line: SeedComparison, first: str, second: str, infinite: str = "inf") -> str:
-    """Return a sentence on which of two is better and by how much, or that it is inconclusive."""
+    """Return a sentence that names the better configuration and the difference, or says that it is inconclusive."""
+    # Without a difference, or with an interval that contains 0, the verdict is inconclusive.
     outcome, question = line.outcome, line.question
     metric = f"{question.metric} ({question.average})"
     kind = "" if question.group == REQUESTED else f"{question.group} "
@@ -172,26 +173,32 @@ def _count_seeds(line: SeedComparison) -> str:
 
 
 def _describe_pairing(line: SeedComparison) -> str:
-    how = line.shared.sentence
+    """Return whether and why the seeds of two configurations were paired, without a full stop."""
+    streams = line.shared.sentence
     if not line.outcome.paired:
-        why = "have other seeds" if line.shared.is_paired else f"are not known to share anything random: {how}"
+        why = "have different seeds" if line.shared.is_paired else f"may share no random numbers: {streams}"
         return f"Not paired: the two {why}"
-    alone = f"; {counted(line.unmatched, 'seed')} without a partner left out" if line.unmatched else ""
-    return f"Paired {how}{alone}" if line.shared.by_number else f"Paired by seed: {how}{alone}"
+    alone = f"; {counted(line.unmatched, 'seed')} without a pair left out" if line.unmatched else ""
+    return f"Paired {streams}{alone}" if line.shared.by_number else f"Paired by seed: {streams}{alone}"
 
 
 def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
+    """Return sentences on the tests behind p, their correction, and the number of seeds that they need."""
     if not tested:
         return []
+
+    # Name the tests with the smallest p that they can have.
     kinds = ["of the sign test, which the interval inverts"] if any(line.outcome.paired for line in tested) else []
     kinds += ["of the rank-sum test over all permutations"] if any(not line.outcome.paired for line in tested) else []
     smallest, tests = min(line.outcome.smallest_p for line in tested), max(line.tests for line in tested)
     lines = [
         f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below {format_p(smallest)}."
     ]
+
+    # Describe the correction, and whether there are enough seeds.
     if tests > 1:
         lines.append(f"p (Holm): after Holm's correction for the {tests} comparisons at the same lengths.")
     if needed := pairs_needed(tested):
         after = " after the correction" if tests > 1 else ""
-        lines.append(f"With so few seeds no p{after} can be below {ALPHA:g}: that takes {needed} pairs of seeds.")
+        lines.append(f"Too few seeds for a p{after} below {ALPHA:g}: at least {needed} pairs are needed.")
     return lines

@@ -162,7 +162,7 @@ def test_a_notebook_shows_a_sweep_whose_seeds_all_crashed(tmp_path, synthetic_sw
     state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, died=[0, 1], spec=late)
     sweep = open_sweep(state.folder)
     assert sweep._repr_html_().endswith("2 of 2 configurations done, 4 seeds ran, 4 failed</p>")
-    with pytest.raises(UserError, match="no seed left a curve; there are no median curves to draw"):
+    with pytest.raises(UserError, match="no median curves to draw: no seed has a curve"):
         sweep.plot_curves()
 
 

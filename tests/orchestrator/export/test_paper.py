@@ -119,5 +119,5 @@ def test_wrong_labels_are_refused_by_line(result, tmp_path, text, said):
 
 def test_a_sweep_without_curves_has_no_figures(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False)
-    with pytest.raises(UserError, match="there are no median curves to draw"):
+    with pytest.raises(UserError, match="no median curves to draw"):
         export(state.folder, figures="pdf", to=tmp_path)

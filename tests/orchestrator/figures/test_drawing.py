@@ -32,7 +32,7 @@ def sources(tmp_path, monkeypatch):
     copy = tmp_path / "orchestrator"
     shutil.copytree(drawing.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(drawing, "PACKAGE", copy)
-    monkeypatch.setattr(drawing, "digest_of_sources", drawing.digest_of_sources.__wrapped__)
+    monkeypatch.setattr(drawing, "compute_source_digest", drawing.compute_source_digest.__wrapped__)
     return copy
 
 

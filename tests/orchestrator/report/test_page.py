@@ -99,7 +99,7 @@ def test_curves_are_those_of_the_ledger(small_sweep):
 
 
 def test_many_evaluations_are_thinned_and_the_last_stays(small_sweep, monkeypatch):
-    monkeypatch.setattr(page_data_module, "MOST_NUMBERS", 1)
+    monkeypatch.setattr(page_data_module, "MAX_NUMBERS", 1)
     data = page_data(summarise(small_sweep), read_curves(small_sweep))
     assert data["steps"] == [100]
 

@@ -70,7 +70,7 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         "Of 2 matched configurations 2 differ at the test lengths 8-11 with p < 0.05 after Holm's correction: #0, #1 "
         "of the first sweep, which is better in 0.",
         "No band against length: 6 seeds are too few for 11 lengths at once (at least 9).",
-        "4 seeds without a partner left out.",
+        "4 seeds without a pair left out.",
         "A failed seed counts as the worst value",
         f"Figure: {figure}",
         f"wrote {table}",
@@ -101,7 +101,7 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         (["plain", "0", "1", "few"], NotASweep, "0 does not exist"),
         (["plain", "lower", "--metric", "margni"], UserError, "did you mean margin?"),
         (["plain", "lower", "--lengths", "99"], UserError, "--lengths '99'"),
-        (["plain", "0", "1", "--figure", "new.png"], UserError, "only for sweeps"),
+        (["plain", "0", "1", "--figure", "new.png"], UserError, "draws only comparisons of sweeps"),
         (["plain", "lower", "--figure", "plain/events.jsonl"], UserError, "a name that ends with .png"),
         (["plain", "lower", "--csv", "plain/events.jsonl"], UserError, "allowed: a name that ends with .csv"),
     ],

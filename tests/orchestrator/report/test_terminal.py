@@ -141,7 +141,7 @@ def test_where_nothing_can_be_said_it_says_why(tmp_path, synthetic_sweep, simple
     spec = {"search.sampler": "listed", "search.listed": draws(4), "space": {}}
     listed = summarise(synthetic_sweep(tmp_path / "listed", draws(4), 8, noisy, spec=spec))
     assert any(effect.differences for effect in effects_on_score(listed))
-    assert describe_effects(listed).endswith("change along with one another, and none can be judged by itself.")
+    assert describe_effects(listed).endswith("hyperparameters change together, so none can be judged alone.")
     one = summarise(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
     assert "No hyperparameter was compared" in describe_effects(one)
     running = replace(two, status="running")

@@ -98,7 +98,7 @@ def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
     result = summarise(small_sweep)
     assert all(math.isnan(effect.importance.share) for effect in effects_on_score(result))
     notes = effect_notes(result)
-    (said,) = [note for note in notes if note.startswith("Importance (fANOVA): not given for")]
+    (said,) = [note for note in notes if note.startswith("Importance (fANOVA): none for")]
     assert "6 configurations are too few for the importance of 3 hyperparameters (at least 24)" in said
     for key in result.searched:
         assert key in said

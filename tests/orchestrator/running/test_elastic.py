@@ -19,7 +19,7 @@ import ray
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.engine.engine import LEAST_BYTES_GPU
+from orchestrator.engine.engine import MIN_MEMBER_BYTES_GPU
 from orchestrator.errors import UserError
 from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, make_packs, recut_packs
 from orchestrator.record.ledger.records import Record, decode_record, encode_record
@@ -472,7 +472,7 @@ def test_a_node_that_joins_is_asked_for_its_memory_before_it_counts(monkeypatch:
 def test_packs_that_wait_are_cut_again_for_the_memory_of_nodes_that_join(stage) -> None:
     alike = ("space.training.batch_size=null", "search.configurations=6")
     whole, one, on_gpus = stage("whole", *alike).play(), stage("one", *alike), stage("g", *alike, "resources.gpus=1")
-    small = [2 * LEAST_BYTES_GPU * count for count in (6, 3)]
+    small = [2 * MIN_MEMBER_BYTES_GPU * count for count in (6, 3)]
 
     def smaller(driver: SweepDriver) -> None:
         if any(pack.evaluations for pack in driver.state.packs.values()):

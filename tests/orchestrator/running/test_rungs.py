@@ -345,7 +345,7 @@ def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
     saved = f"That saved {state.race.member_steps_saved:,} of 640 member-steps of the first round."
     page = (folder / "report.html").read_text()
     assert "3 pruned" in done.stdout and saved in page
-    assert "pruned at step 10" in page and "Pruned in the course of training" in page
+    assert "pruned at step 10" in page and "Pruned during training" in page
     report = pd.read_csv(folder / "report.csv")
     pruned = {name: one.pruned_at for name, one in state.configurations.items() if one.pruned_at}
     assert report.dropna(subset="pruned_at").set_index("config_id")["pruned_at"].to_dict() == pruned
