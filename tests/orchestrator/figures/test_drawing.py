@@ -97,7 +97,7 @@ def test_what_is_maximized_is_linear_from_0_to_1(tmp_path, synthetic_sweep, dire
         bands = {key: replace(one, median=tuple(v + 0.001 for v in one.median)) for key, one in result.bands.items()}
         result = replace(result, bands=bands)
     axes = plot_curves(result, Figure().subplots())
-    assert axes.get_yscale() == shown and (axes.get_ylim() == drawing.SHARES) == (direction == "maximize")
+    assert axes.get_yscale() == shown and (axes.get_ylim() == drawing.SHARE_LIMITS) == (direction == "maximize")
 
 
 def test_a_logarithmic_axis_shows_zeros_at_its_foot():

@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
-from orchestrator.figures.drawing import EDGE
+from orchestrator.figures.drawing import CROSS_HEIGHT
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summarise
@@ -48,7 +48,7 @@ def test_failed_configurations_stand_at_the_edge_and_the_best_is_a_star(eleven):
     (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
     stars = [line for line in axes.lines if line.get_marker() == "*"]
     failed = next(row for row in eleven.rows if row.failed)
-    assert crosses.get_xdata() == [failed.values["training.learning_rate"]] and crosses.get_ydata() == [EDGE]
+    assert crosses.get_xdata() == [failed.values["training.learning_rate"]] and crosses.get_ydata() == [CROSS_HEIGHT]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in stars] == [
         (eleven.rows[0].values["training.learning_rate"], eleven.rows[0].score)
     ]
