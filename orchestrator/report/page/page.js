@@ -40,10 +40,10 @@ const bandOf = (m, a, e, c) => [0, 1, 2].map(q => slice(bandsFrom[m][a], (e * C 
 const ranked = d3.range(C).filter(c => all[c].rank);
 const state = {
   m: 0, a: 0, e: 0, scale: page.metrics[0].log ? "log" : "linear", first: ranked[0] ?? null, second: ranked[1] ?? null,
-  outcome: all.some(one => one.test !== null) ? "test" : "selection", sort: "rank", down: 0, every: 0, filters: {},
+  outcome: "selection", sort: "rank", down: 0, every: 0, filters: {},
 };
 const standard = JSON.stringify(state);
-let pointed = null;
+let pointed = null, column = null; // the configuration and the length that are pointed at
 const load = () => {
   try {
     const kept = JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}");
@@ -84,7 +84,7 @@ const lengthsAt = group => { // of the judged metric, " 8-19"; empty if configur
   return texts.size === 1 ? ` ${[...texts][0]}` : "";
 };
 const describe = c => [`rank ${all[c].rank ?? all[c].state}`, ...Object.entries(all[c].values).map(pair => pair.join(" ")),
-  `${all[c].run} of ${all[c].seeds.length} seeds ran, ${all[c].failed} failed`].join(", ");
+  all[c].failed || all[c].run < all[c].seeds.length ? `${all[c].run - all[c].failed} of ${all[c].seeds.length} seeds finished, ${all[c].failed} failed` : `${all[c].run} seeds`].join(", ");
 const marker = c => c === state.first ? "A " : c === state.second ? "B " : "";
 
 const isDecades = values => page.metrics[0].log && d3.min(values) > 0 && d3.max(values) / d3.min(values) > 30;
@@ -125,8 +125,10 @@ function choose(c) {
   else state.second = c;
   update();
 }
-function point(c) {
-  if (c === pointed) return;
+function point(c, place = null) {
+  if (c === pointed && place === column) return;
+  column = place;
+  if (c === pointed) return readOut();
   pointed = c;
   document.querySelectorAll(".hot").forEach(element => element.classList.remove("hot"));
   document.body.classList.toggle("pointed", c !== null);
@@ -219,12 +221,12 @@ function drawCurves() {
       const value = bandOf(state.m, state.a, state.e, c)[1][place];
       if (isIn(c) && clear(value) && Math.abs(y(value) - py) < apart) { apart = Math.abs(y(value) - py); best = c; }
     }
-    return best;
+    return [best, best === null ? null : place];
   };
   svg.append("rect").attr("class", "catch").attr("x", left).attr("y", top).attr("width", width - left - right).attr("height", height - top - bottom)
     .attr("fill", "none").style("pointer-events", "all").style("cursor", "crosshair")
-    .on("pointermove", event => point(nearest(event))).on("pointerleave", () => point(null))
-    .on("click", event => { const c = nearest(event); if (c !== null) choose(c); });
+    .on("pointermove", event => point(...nearest(event))).on("pointerleave", () => point(null))
+    .on("click", event => { const [c] = nearest(event); if (c !== null) choose(c); });
   drawLegend(groups);
   drawFocus();
 }
@@ -272,7 +274,10 @@ function readOut() {
   const c = pointed ?? state.first, box = $("readout");
   if (c === null) return box.replaceChildren("Point at a curve, a row or a point; click two to compare them.");
   const lost = state.e ? " Seeds are kept for the judged evaluation alone." : "";
-  box.replaceChildren(make("b", marker(c) + all[c].label), ` ${describe(c)}.${lost}`);
+  const [low, middle, high] = column === null ? [] : bandOf(state.m, state.a, state.e, c).map(values => digits(values[column]));
+  const value = column === null ? "" : ` at ${page.axis} ${lengthsOf(state.m)[column]}: ${middle} [${low}, ${high}];`;
+  const hint = pointed === null ? " Click another line or row to compare it with this one." : "";
+  box.replaceChildren(make("b", marker(c) + all[c].label), `${value} ${describe(c)}.${lost}${hint}`);
 }
 
 // The table.
@@ -288,7 +293,8 @@ function drawTable() {
   const hidden = new Set(["config_id", "form", ...(all.some(one => one.failed) ? [] : ["failed"])]);
   if (page.judged.reduce === "mean" && page.judged.statistic === "median") hidden.add("score"); // it is the median at the selection lengths
   const searched = new Set(page.hyperparameters.map(one => one.name)), visible = columns.filter(name => !hidden.has(name));
-  if (innerWidth < 700) visible.sort((one, other) => searched.has(one) - searched.has(other)); // results first, values behind them
+  const place = name => ["rank", "label", "selection", "test"].indexOf(name) + 1 || (searched.has(name) ? 6 : 5);
+  if (innerWidth < 700) visible.sort((one, other) => place(one) - place(other)); // results first, values behind them
   const fill = text => { // quartiles in small print
     const cell = make("td", text.split(" [")[0], {class: "number"});
     if (text.includes(" [")) cell.append(make("small", ` [${text.split(" [")[1]}`));
@@ -404,7 +410,7 @@ function verdict({group, lengths, difference, low, high, level, n, reason}, firs
 }
 function drawComparison() {
   const box = $("comparison"), {first, second} = state;
-  box.replaceChildren(make("h2", "Two configurations over their seeds"));
+  box.replaceChildren(make("h2", first === null || second === null ? "Two configurations, seed by seed" : `${all[first].label} against ${all[second].label}, seed by seed`));
   if (first === null || second === null)
     return box.append(make("p", C > 1 ? "Click a curve, a row or a point to choose the two configurations that are compared." : "There is one configuration alone.", {class: "note"}));
   const found = GROUPS.map(group => compared(first, second, group)).filter(one => one !== null);
@@ -413,7 +419,7 @@ function drawComparison() {
   if (found.length) box.append(make("p", verdict(found[0], first, second), {class: "verdict"}));
   box.append(
     make("p", `A is ${all[first].label} (${describe(first)}). B is ${all[second].label} (${describe(second)}).`),
-    rows(["at lengths", "median A", "median B", "A - B", "95 % interval", "each seed", "pairs of seeds", "p"], found.map(one => [
+    rows(["at lengths", "median A", "median B", "A - B", "interval (at least 95 %)", "each seed", "pairs of seeds", "p"], found.map(one => [
       `${one.group} ${spans(one.lengths)}`, digits(one.medians[0]), digits(one.medians[1]), signed(one.difference),
       Number.isNaN(one.low) ? "-" : `${signed(one.low)} to ${signed(one.high)}`, interval(one.difference, one.low, one.high, most, one.differences.filter(Number.isFinite)),
       one.paired ? String(one.n) : "not paired", Number.isNaN(one.p) ? "-" : one.p.toPrecision(3),
@@ -424,7 +430,8 @@ function drawComparison() {
   found.forEach((one, place) => Object.assign(box.querySelectorAll("tbody tr")[place].dataset, {group: one.group, difference: one.difference, low: one.low, high: one.high, level: one.level, p: one.p, n: one.n}));
 }
 
-// The outcome against each hyperparameter.
+// The outcome against each hyperparameter, that with the strongest effect first.
+const strength = name => Math.max(0, ...page.effects.filter(one => one.name === name).map(one => one.correlation[1] === null ? 0 : Math.abs(one.correlation[0])));
 const shorter = value => typeof value === "number" ? d3.format("~g")(+value.toPrecision(3)) : value.length > 14 ? `${value.slice(0, 13)}...` : value;
 function outcomeScale(height, top) {
   const known = all.map(one => one[state.outcome]).filter(value => value !== null), log = isDecades(known);
@@ -445,14 +452,17 @@ function drawPoints() {
   box.replaceChildren();
   const name = `${page.judged.metric} (${page.judged.average})`;
   $("outcome-note").textContent = `${name}, median over seeds of the mean over the ${state.outcome} lengths${lengthsAt(state.outcome)}, for each configuration.`;
-  for (const [place, axis] of axes.filter(one => !one.outcome).entries()) {
-    const width = Math.max(220, (box.clientWidth - 24 * 3) / Math.max(1, Math.floor(box.clientWidth / 254))), height = 180, left = 48, bottom = 36, top = 8;
-    const wide = Math.min(width, 340), x = axis.scale.copy().range([left + 8, wide - 12]), y = outcomeScale(height - bottom - BELOW, top + ABOVE);
+  const shown = axes.filter(one => !one.outcome).toSorted((one, other) => strength(other.name) - strength(one.name));
+  const most = Math.max(box.clientWidth < 560 ? 2 : 1, Math.floor(box.clientWidth / 254)), each = Math.ceil(shown.length / Math.ceil(shown.length / most));
+  box.style.gridTemplateColumns = `repeat(${each}, minmax(0, 1fr))`;
+  for (const [place, axis] of shown.entries()) {
+    const height = 180, left = 58, bottom = 36, top = 8, wide = Math.max(220, Math.min((box.clientWidth - 24 * (each - 1)) / each, 340)), x = axis.scale.copy().range([left + 8, wide - 12]), y = outcomeScale(height - bottom - BELOW, top + ABOVE);
     const svg = d3.select(box).append("svg").attr("width", "100%").attr("viewBox", [0, 0, wide, height]).attr("role", "img").attr("aria-label", `${state.outcome} outcome against ${axis.name}`);
     const ticks = axis.number ? d3.axisBottom(x).ticks(4).tickValues(axis.ticks).tickFormat(axis.ticks ? shorter : axis.log ? logTicks(x) : d3.format("~g")) : d3.axisBottom(x).tickFormat(shorter);
     svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(ticks.tickSizeOuter(0)).call(dropOverlapping);
     svg.append("g").attr("transform", `translate(${left})`).call(d3.axisLeft(y).ticks(4).tickFormat(y.log ? logTicks(y) : d3.format("~g"))).call(dropOverlapping, ON_HEIGHT);
     svg.append("text").attr("class", "title").attr("x", (left + wide) / 2).attr("y", height - 3).attr("text-anchor", "middle").text(axis.name);
+    svg.append("text").attr("class", "title").attr("transform", `translate(11,${(top + height - bottom) / 2}) rotate(-90)`).attr("text-anchor", "middle").text(state.outcome);
     const known = d3.range(C).filter(c => axis.values[c] !== null && all[c][state.outcome] !== null).reverse();
     const spread = c => axis.number ? 0 : ((c * 7) % 11 - 5) * 1.6; // equal categories side by side
     pointable(svg.append("g").selectAll("circle").data(known).join("circle")).attr("class", c => `dot${isIn(c) ? "" : " out"}`)
@@ -482,7 +492,7 @@ function drawParallel() {
   const line = c => d3.line().defined(value => value !== null)(axes.map((axis, place) =>
     isLost(axis, c) ? [x(axis.name), edge] : axis.values[c] === null ? null : [x(axis.name), at[place](axis.values[c])]));
   pointable(svg.append("g").selectAll("path").data(d3.range(C).reverse()).join("path"))
-    .attr("class", c => `ray${all[c].state === "failed" ? " failed" : ""}${isIn(c) ? "" : " out"}`).attr("stroke", colour).attr("d", line);
+    .attr("class", c => `ray${marker(c) ? " chosen" : ""}${all[c].state === "failed" ? " failed" : ""}${isIn(c) ? "" : " out"}`).attr("stroke", colour).attr("d", line);
   const part = pixel => (height - bottom - pixel) / (height - bottom - top);
   axes.forEach((axis, place) => {
     if (axis.outcome && STRIP) {
@@ -514,9 +524,10 @@ function drawParallel() {
   });
 }
 
-// The effects of hyperparameters with their intervals; they do not change.
+// The effects of hyperparameters on the chosen outcome, with their intervals, the strongest first.
 function drawEffects() {
-  const box = $("effects"), {effects} = page, bounded = one => one.p !== null || [one.correlation, ...[...one.differences, ...one.slopes].map(found => found.ends)].some(ends => ends[1] !== null);
+  const at = page.effects.filter(one => one.at.startsWith(state.outcome)), effects = at.length ? at : page.effects;
+  const box = $("effects"), bounded = one => one.p !== null || [one.correlation, ...[...one.differences, ...one.slopes].map(found => found.ends)].some(ends => ends[1] !== null);
   const why = effects.some(bounded) ? "" : page.no_effects || (effects.length ? `No effect has an interval or a test: ${[...new Set(effects.map(one => one.reason).filter(Boolean))].join("; ")}.` : "");
   if (!effects.some(bounded)) { box.replaceChildren(...(why ? [make("h3", "Effects"), make("p", why)] : [])); return; }
   const text = ([value, low, high]) => value === null ? "-" : low === null ? signed(value) : `${signed(value)} [${signed(low)}, ${signed(high)}]`;
@@ -527,8 +538,7 @@ function drawEffects() {
     if (line && line.ends[0] !== null) box.append(interval(...line.ends, most, [], alone), make("span", `${line.value ? `${line.value}: ` : ""}${text(line.ends)}`));
     return box;
   };
-  const names = [...new Set(effects.map(one => one.name))];
-  for (const one of effects.toSorted((x, y) => names.indexOf(x.name) - names.indexOf(y.name))) {
+  for (const one of effects.toSorted((x, y) => strength(y.name) - strength(x.name))) {
     const alone = [...(one.correlation[0] === null ? [] : [{value: "", ends: one.correlation, most: 1}]), ...one.differences.map(found => ({...found, most: furthest}))];
     for (let n = 0; n < Math.max(1, alone.length, one.slopes.length); n++)
       body.push([n ? "" : one.name + (one.alone ? "" : " *"), n ? "" : one.at, alone[n] ? cell(alone[n], alone[n].most, one.alone) : n ? "" : one.p === null ? one.reason : `${one.test}: p = ${one.p.toPrecision(3)}`, cell(one.slopes[n], steepest, one.alone), n ? "" : one.n,
@@ -538,7 +548,7 @@ function drawEffects() {
   const many = effects.flatMap(one => [one.correlation, ...one.differences.map(found => found.ends), ...one.slopes.map(slope => slope.ends)]).filter(ends => ends[1] !== null).length;
   box.replaceChildren(make("h3", "Effects, with 95 % intervals"),
     make("p", `Right of the dashed line: the outcome rises with the hyperparameter, which is ${rises}. A filled square marks an interval without 0; an interval that contains 0 is inconclusive. `
-      + (many ? `The ${many} intervals are not corrected for their number: if nothing has an effect, about ${d3.format("~g")(0.05 * many)} exclude 0 by chance.` : "")
+      + (many ? `The ${many} intervals are not corrected for their number: if nothing has an effect, about ${d3.format("~g")(0.05 * many)} would exclude 0 by chance.` : "")
       + (effects.every(one => one.alone) ? "" : " * Other hyperparameters vary together with this one and may cause the difference."), {class: "note"}),
     rows(["hyperparameter", "at lengths", "rank correlation or difference", "others held fixed (standardised slope)", effects[0].unit, ...(effects.some(one => one.importance !== null) ? ["importance"] : [])], body));
 }
@@ -560,7 +570,7 @@ function drawControls() {
 function update() {
   pointed = null;
   document.body.classList.remove("pointed");
-  drawControls(); drawCurves(); drawTable(); drawComparison(); drawPoints(); drawParallel(); readOut(); save();
+  drawControls(); drawCurves(); drawTable(); drawComparison(); drawPoints(); drawParallel(); drawEffects(); readOut(); save();
 }
 
 const on = (id, event, change) => $(id).addEventListener(event, () => { change($(id)); update(); });
@@ -581,7 +591,6 @@ const y = load();
 const hasOutcome = all.some(one => one.selection !== null || one.test !== null);
 if (!hasOutcome || !axes.some(one => !one.outcome)) $("hyperparameters").hidden = true;
 if (!all.some(one => one.test !== null)) $("outcome").closest("form").hidden = true;
-drawEffects();
 update();
 if (y) scrollTo(0, y);
 let width = innerWidth, due;

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import answers, columns_sentence, headlines
 from orchestrator.report.tables.columns import Cells, Section
@@ -100,7 +101,9 @@ def _remove_all_controls(value: Any) -> Any:
 def _describe_source(result: Summary) -> str:
     """Return study and folder of a sweep, with the time if it is running."""
     live = f"; as of {time.strftime('%Y-%m-%d %H:%M:%S')}, loads itself again" if result.status == "running" else ""
-    return f"study {result.state.study}, in {result.folder}{live}"
+    description = str(result.state.spec.get("description") or "").strip().rstrip(".")
+    study = f"study {result.state.study}, in {result.folder}{live}"
+    return f"{description} ({study})" if description else study
 
 
 def _make_sections(result: Summary) -> Iterator[str]:
@@ -165,10 +168,17 @@ def _make_commands(result: Summary) -> str:
     """Return the HTML of the commands for this sweep, each with its purpose."""
     # User code is searched beside the original sweep file, whose path is not recorded.
     again = {"the same sweep again": f"{command('run', result.folder / 'sweep.yaml')} --name another-name"}
+    numbers, seeds = [row.number for row in result.rows], len(result.shared_seeds)
     commands = {
         **({} if result.state.modules else again),
         "this page again": f"{command('report', result.folder)} --open",
-        "two configurations": f"{command('compare', result.folder)} 0 1",
+    }
+    if len(numbers) > 1:
+        commands["two configurations"] = f"{command('compare', result.folder)} {numbers[0]} {numbers[1]}"
+    if IMPORTED not in result.state.provenance and not result.race:
+        commands["more seeds"] = f"{command('extend', result.folder)} --seeds {2 * seeds}"
+        commands["the first three again, on fresh seeds"] = f"{command('confirm', result.folder)} --top 3 --seeds 10"
+    commands |= {
         "figures for a paper": f"{command('export', result.folder)} --figures pdf",
         "to MLflow": command("publish", result.folder),
     }
