@@ -57,8 +57,9 @@ class Sweep:
 
     def refresh(self) -> Self:
         """Read the ledger of a running sweep again; return this sweep."""
+        # Cached results are attributes of the object, so drop all of them.
         state = SweepState.load(self.folder)
-        self.__dict__ = {"folder": self.folder, "state": state}  # without cached results
+        self.__dict__ = {"folder": self.folder, "state": state}
         return self
 
     @property
@@ -175,6 +176,7 @@ class Sweep:
         from orchestrator.report.comparisons import sweep_comparison_lines
         from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 
+        # Compare all common configurations, and all their lengths.
         sweep = other if isinstance(other, Sweep) else open_sweep(other)
         return _make_table(
             sweep_comparison_lines([compare_sweeps(self.summary, sweep.summary, **_join_lengths(question))])
@@ -262,6 +264,7 @@ class Sweep:
         """Return the sweep as HTML for a notebook: its status, and its median curves if there are any."""
         from orchestrator.report.page.render import escape
 
+        # A sweep that has just begun has no curve yet.
         text = f"<p><b>{escape(self.name)}</b>: {escape(self._describe_status())}</p>"
         has_curves = any(key[1:] == self.summary.objective_curve for key in self.summary.bands)
         return text + (_draw_image(self.summary) if has_curves else "")
@@ -281,6 +284,7 @@ def _make_table(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return the lines of a CSV table as a data frame; empty cells are None, or NaN in columns of numbers."""
     import pandas as pd
 
+    # CSV tables write an empty text for a missing value.
     return pd.DataFrame([{name: None if value == "" else value for name, value in line.items()} for line in lines])
 
 
@@ -290,6 +294,7 @@ def _draw_image(result: Summary) -> str:
 
     from orchestrator.figures.on_axes import plot_curves
 
+    # A figure without pyplot leaves the caller's figures alone.
     figure, content = Figure(figsize=FIGURE_SIZE, layout="constrained"), io.BytesIO()
     plot_curves(result, figure.subplots())
     figure.savefig(content, format="png", dpi=100)

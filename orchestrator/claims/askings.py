@@ -59,6 +59,7 @@ def _read_arm_settings(judgement: Judgement) -> list[dict[str, Any]]:
         return []
     arm_settings = []
     for arm in judgement.arms.values():
+        # The configurations of an arm differ in searched keys alone, so the first stands for all.
         first = judgement.sweep.state.configurations[arm.config_ids[0]]
         searched = set(first.values) if len(arm.config_ids) > 1 else set()
         settings = rebuild_member(first).to_dict()  # with the newer fields that an older record lacks
@@ -72,6 +73,7 @@ def find_poolable(askings: Sequence[Judgement]) -> list[Judgement]:
 
     Trends and comparisons over configurations are not pooled.
     """
+    # Trends and comparisons over configurations have no values by seed that could be joined.
     last = askings[-1]
     if last.sweep is None or last.claim.question == "trend" or last.claim.unit is not None:
         return [last]
@@ -86,6 +88,7 @@ def pool_arms(askings: Sequence[Judgement]) -> dict[str, ArmValues]:
     """Return the arms of the last asking over the seeds of all askings; a repeated seed counts once."""
     arms: dict[str, ArmValues] = {}
     for name in askings[-1].claim.compare:
+        # Everything else of an arm is that of the last asking.
         samples = [asking.arms[name] for asking in askings if asking.arms is not None]
         arms[name] = replace(
             samples[-1],

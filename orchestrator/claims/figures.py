@@ -118,6 +118,8 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
         for first, last in consecutive_runs(shaded, sweep.groups["all"]):
             axes.axvspan(first - 0.5, last + 0.5, zorder=0, linewidth=0, label=name, facecolor=colour)
             name = ""  # once in the legend
+
+    # A few lengths with a wide range have a logarithmic axis.
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if lengths[-1] >= MIN_LOG_RATIO * lengths[0] and len(lengths) <= MAX_LOG_LENGTHS:
         axes.set_xscale("log", base=2)
@@ -168,9 +170,12 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
 
 def _draw_reference(axes: Axes, claim: Claim) -> None:
     """Draw the reference of the values: 0 or 1, a bound, or the allowed range of an equivalence."""
+    # The line is at the null value.
     center = 1.0 if claim.question == "ratio" else claim.around or 0.0
     center = center if claim.bound is None else claim.bound
     axes.axhline(center, color="#555555", linewidth=0.9, linestyle="--")
+
+    # The band is the range in which values count as equal.
     within = claim.within if claim.question == "equivalence" else claim.no_effect_bound
     if within is not None:
         axes.axhspan(center - within, center + within, color="#DDDDDD", alpha=0.5, zorder=0, linewidth=0)

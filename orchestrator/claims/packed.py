@@ -59,6 +59,7 @@ def write_packed(sweep: SweepCurves, claims: Iterable[Claim], path: Path) -> int
 
 def read_packed(path: Path) -> SweepCurves:
     """Return a packed sweep. Raises DamagedCurves if the file is damaged or not a packed sweep."""
+    # Unpack into a temporary folder, because the ledger is read from a file.
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(path, "r:xz") as archive:
@@ -71,6 +72,8 @@ def read_packed(path: Path) -> SweepCurves:
             state = SweepState.load(Path(folder))
         except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, KeyError, LengthwiseError) as error:
             raise DamagedCurves(f"{path}: damaged, or not a packed sweep: {str(error).splitlines()[0]}") from error
+
+    # Messages name the packed file.
     state.folder = path
     return SweepCurves(path, state, curves, registered)
 

@@ -152,9 +152,12 @@ def list_untested_headlines(file: ClaimsFile) -> str:
 
 def make_claims_tables(judgements: Sequence[Judgement]) -> list[str]:
     """Return the tables of the paper's claims and of this study's, the latter folded after MAX_UNFOLDED_CLAIMS."""
+    # Separate the claims by source.
     paper, ours = (
         [askings for askings in group_askings(judgements) if askings[0].claim.source == source] for source in SOURCES
     )
+
+    # Fold the last claims of this study, of which a page may have many.
     parts = [f"## Claims of the paper\n\n{make_claims_table(paper)}"] if paper else []
     if ours:
         parts.append(f"## Claims of this study\n\n{make_claims_table(ours[:MAX_UNFOLDED_CLAIMS])}")
@@ -178,6 +181,7 @@ def find_pictures(file: ClaimsFile) -> list[str]:
 
     Raises UserError for a picture that does not exist or has the name of another figure of the page.
     """
+    # Pictures are copied into the folder of the figures, so their names must differ from those of figures.
     pictures = list(dict.fromkeys(match[2] for match in PICTURE.finditer(file.closing)))
     figures = {f"{claim.id}.png" for claim in file.claims}
     for picture in pictures:
@@ -194,6 +198,7 @@ def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
 
     Raises OSError, and UserError as `find_pictures` does.
     """
+    # Copy each picture, unless the text links the copy itself.
     copies: dict[str, Path] = {}
     for picture in find_pictures(file):
         copies[picture] = copy = page.parent / f"{page.stem}_figures" / Path(picture).name
@@ -201,6 +206,7 @@ def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
         if (source := file.path.parent / picture).resolve() != copy.resolve():
             shutil.copyfile(source, copy)
 
+    # Replace the links.
     def link_copy(match: re.Match[str]) -> str:
         return f"{match[1]}({copies[match[2]].relative_to(page.parent).as_posix()}"
 
@@ -337,6 +343,8 @@ def _describe_stopped(sweep: SweepCurves) -> str:
     ]
     if not shares:
         return ""
+
+    # Say how many, and after which shares of their steps.
     first, last = (three_digits(statistic(shares)) for statistic in (min, max))
     count = f"{len(shares)} of {len(sweep.state.members)}"
     span = first if first == last else f"{first} to {last}"
@@ -415,6 +423,7 @@ def make_arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
 
 def _describe_configuration(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> str:
     """Return the values that define an arm, and the other searched values if it has only one configuration."""
+    # A single configuration is described by all its searched values.
     where = claim.arms[arm.name].where
     settings = [f"{key}: {_format_value(value)}" for key, value in where.items()]
     if len(arm.config_ids) == 1:
@@ -433,6 +442,8 @@ def describe_remedy(judgement: Judgement) -> str:
     """Return a sentence on what would decide an undecided claim; empty for a decided one."""
     if judgement.is_decided or judgement.answer is None:
         return ""
+
+    # An untested claim needs its control, or seeds that learn; an undecided one needs more seeds.
     if judgement.claim.control and judgement.reason.startswith("its control"):
         return f"It can be tested once {judgement.claim.control} is **{HELD}**."
     if judgement.reason.startswith("not learned"):

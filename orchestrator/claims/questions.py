@@ -82,10 +82,12 @@ def ask(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only
 
 def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
     """Return the arms with only the seeds that learned in every configuration of every arm."""
+    # Find the seeds that learned everywhere.
     learned = [arm.learned.groupby(level="seed").all() for arm in arms]
     all_learned = pd.concat(learned, axis=1, join="inner").all(axis=1)
     seeds = all_learned.index[all_learned]
 
+    # Keep their rows.
     def keep(rows: Any) -> Any:
         return rows[rows.index.get_level_values("seed").isin(seeds)]
 
@@ -125,9 +127,11 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     design = read_design(sweep.state)
     if design.kind != "random":
         raise UserError(
-            f"sweep {sweep.name}: unit: configurations needs a random search; configurations of a grid, a list or a "
-            "sampler that learns are not independent"
+            f"sweep {sweep.name}: unit: configurations needs a random search, whose configurations "
+            "are independent"
         )
+
+    # Reduce the seeds of each configuration to their median.
     units = reduce_seeds(differences)
     return replace(_answer_seeds(ask_seeds, units), unit=design.unit, ran=len(arms[0].contexts))
 
@@ -174,6 +178,7 @@ def _compute_equivalence_p(seeds: Values, lower: float, upper: float, share: flo
     """
     if not len(seeds):
         return math.nan
+    # Take the saturated seeds away from those inside, rounded up; 1e-9 allows for the rounding of the share.
     outside = math.ceil(share * len(seeds) - 1e-9)
     inside = (max(0, int(count) - outside) for count in ((seeds > lower).sum(), (seeds < upper).sum()))
     return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside)
@@ -240,8 +245,11 @@ def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> A
     successes = [_find_successes(claim, arm).to_numpy() for arm in arms]
 
     def ask_seeds(*successful: NDArray[np.bool_]) -> Answer:
+        # Test the table of successes and failures.
         (a, n), (b, m) = ((int(arm.sum()), len(arm)) for arm in successful)
         p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
+
+        # Combine the Wilson intervals of both shares.
         (low_1, high_1), (low_2, high_2) = (
             stats.binomtest(k, total).proportion_ci(0.95, method="wilson") for k, total in ((a, n), (b, m))
         )
@@ -283,8 +291,8 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
         searched = {name: {k: v for k, v in values.items() if k not in averages} for name, values in searched.items()}
         if design.compares_within_units(key):
             raise UserError(
-                f"sweep {sweep.name}: the values of {key} are compared within {design.unit}, in which the other keys "
-                "are the same; leave hold_others out"
+                f"sweep {sweep.name}: the values of {key} are compared within {design.unit}, which share the other "
+                "keys; leave hold_others out"
             )
         partial = partial_effects(searched, medians, design)[key]
         slopes = [slope for slope in partial.slopes if claim.category in (None, slope.value)]
@@ -335,6 +343,7 @@ def answer_median(seeds: Values, null: float) -> Answer:
 
 def answer_mean(seeds: Values) -> Answer:
     """Return the mean over seeds, Student's interval and test against 0; the sign test if all values are equal."""
+    # Equal values have no standard error, so the sign test decides.
     estimate, p = mean(seeds, "seeds"), math.nan
     if estimate.high > estimate.low:
         p = float(stats.ttest_1samp(seeds, 0.0).pvalue)
@@ -369,6 +378,8 @@ def _answer_rows(ask_seeds: Callable[[Values], Answer], rows: "pd.Series[float]"
     """Return the answer of rows by seed; failed seeds (NaN) may have any value."""
     if not rows.isna().any():
         return _answer_seeds(ask_seeds, reduce_configurations(rows))
+
+    # Answer with the lowest and with the highest possible values, and cover both.
     lowest, highest = (reduce_configurations(rows.fillna(end)) for end in (-math.inf, math.inf))
     return _answer_seeds(lambda low, high: _cover_answers(ask_seeds(low), ask_seeds(high)), lowest, highest)
 

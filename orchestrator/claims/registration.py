@@ -25,6 +25,7 @@ def read_deciding_values(claim: Claim) -> dict[str, Any]:
 
     `negligible` defaults to the page's bound of no effect.
     """
+    # Newer keys are left out at their defaults, so that digests of older versions stay valid.
     values = claim.model_dump(mode="json", exclude={"asked_again", "figure", "note", "source"})
     values["negligible"] = claim.no_effect_bound
     return {key: value for key, value in values.items() if value is not None or key not in ("statistic", "unit")}
@@ -110,6 +111,7 @@ def list_changes(state: SweepState, file: ClaimsFile) -> list[tuple[str, object,
     Empty without a file beside the claims, and for a sweep that was only extended. Raises SweepFileError for an invalid
     sweep file.
     """
+    # Read both specifications; an omitted direction is that of the metric.
     path = file.path.with_name(f"{state.name}.yaml")
     if not path.exists():
         return []

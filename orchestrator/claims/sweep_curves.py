@@ -47,6 +47,8 @@ class SweepCurves:
             self.registered = registered
         self.name = self.state.name
         self.objective = recorded_objective(self.state.spec)
+
+        # Read what was measured, and group the lengths of the judged metric.
         digests = {name: configuration.measured for name, configuration in state.configurations.items()}
         self.measured = read_measurements(state.measured, digests)
         self.groups = self._group_lengths((self.objective.metric,))
@@ -89,6 +91,7 @@ class SweepCurves:
         Failed seeds count as the objective says. Without metrics, as for a difference of arms, or without a common
         direction, no value is the worst, and a failed seed makes the median NaN.
         """
+        # Without a direction no value is the worst, and NaN stays NaN.
         seed_values, direction = list(values), self.choose_direction(metrics)
         if not seed_values or direction == "none":
             return float(np.median(seed_values)) if seed_values else math.nan
@@ -110,6 +113,7 @@ class SweepCurves:
 
         A named part, such as `model.position`, matches by its name or by all given values.
         """
+        # Select the configurations.
         config_ids = [
             name
             for name in self.state.configurations
@@ -130,6 +134,7 @@ class SweepCurves:
 
     def _suggest_key(self, key: str) -> str:
         """Return a hint for an unknown key: the nearest known key, or else the searched keys."""
+        # Suggest a similar key, even one that was not searched.
         configurations = self.state.configurations.values()
         known_keys = {known for configuration in configurations for known in dotted_keys(configuration.resolved)}
         if nearest := nearest_name(key, known_keys):
@@ -147,6 +152,7 @@ class SweepCurves:
 
     def _compute_score(self, config_ids: Sequence[str], average: str) -> float:
         """Return the score over all seeds of these configurations; NaN if a seed failed under `fail`."""
+        # Reduce the selection lengths of each seed, then score the seeds.
         objective = self.objective
         table = self.make_table((objective.metric,), average, objective.evaluation)[sorted(objective.lengths)]
         values = table[table.index.get_level_values("config_id").isin(config_ids)].to_numpy()
@@ -265,6 +271,7 @@ class SweepCurves:
 
 def _matches(recorded: Any, wanted: Any) -> bool:
     """Return whether a recorded value matches the wanted one; named parts match by name or by the given values."""
+    # A named part matches by its name or by all given values.
     if isinstance(recorded, Mapping):
         if isinstance(wanted, Mapping):
             return all(key in recorded and _matches(recorded[key], value) for key, value in wanted.items())

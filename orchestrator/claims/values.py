@@ -80,7 +80,7 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
     if len(set(contexts.values())) < len(contexts):
         raise UserError(
             f"sweep {sweep.name}: configurations of {name} differ only in the keys that define arms; "
-            "allowed: one value of each key in `where`"
+            "set one value of each in `where`"
         )
 
     # Read the value of every unit at every length, and mask those that learned, or are at an end of the metric.
@@ -130,10 +130,13 @@ def _mask_ends(
 
     `all_values` has the values of all configurations; 0 and 1 are its ends only if no value is beyond them.
     """
+    # Without a bound no value is close to an end.
     bound = claim.within if claim.question == "equivalence" else claim.no_effect_bound
     never = pd.Series(False, index=table.index)
     if bound is None:
         return never, never
+
+    # 0 and 1 are the ends only of metrics that never go beyond them.
     values = all_values.to_numpy()
     floor = (table <= bound).any(axis=1) if np.nanmin(values, initial=0.0) >= 0 else never
     ceiling = (table >= 1 - bound).any(axis=1) if np.nanmax(values, initial=1.0) <= 1 else never
@@ -145,9 +148,12 @@ def count_as_worst(arms: list[ArmValues]) -> list[ArmValues]:
 
     Values without a better direction are unchanged.
     """
+    # Values relative to another arm have no better direction, so none of them is the worst.
     directions = {arm.direction for arm in arms}
     if len(directions) != 1 or "none" in directions:
         return arms
+
+    # Replace the values of failed and unlearned seeds.
     values = np.concatenate([arm.values.dropna().to_numpy() for arm in arms])
     if not len(values):
         return arms
@@ -161,6 +167,7 @@ def compute_saturated_share(arms: list[ArmValues]) -> float:
     A pair is saturated if both values are at the same end of the metric, or both seeds did not learn the task.
     """
     first, second = arms
+    # Mask the pairs that could hardly differ.
     is_unlearned = ~_combine_masks(first.learned, second.learned, "or")
     is_at_end = _combine_masks(first.floor, second.floor, "and") | _combine_masks(first.ceiling, second.ceiling, "and")
     is_saturated = is_at_end | is_unlearned
@@ -192,6 +199,7 @@ def _read_table(
 
 def passes(rule: SeedThreshold, values: "pd.Series[float]") -> "pd.Series[bool]":
     """Return whether each value reaches a threshold; False for NaN."""
+    # Values within rounding of the threshold reach it.
     if rule.least is not None:
         return meets(values, rule.least, "maximize")
     assert rule.most is not None, "the loader requires one of them"
@@ -210,8 +218,12 @@ def _index_by_unit(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataF
     A configuration may have additional seeds after an extension, which are left out.
     """
     config_ids, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
+
+    # Index the rows by the context of their configuration.
     rows = table.copy()
     rows.index = pd.MultiIndex.from_arrays([[contexts[str(config_id)] for config_id in config_ids], seeds], names=UNIT)
+
+    # Leave out seeds that some configuration lacks.
     rows_per_seed = rows.groupby(level="seed")[rows.columns[0]].transform("size")
     return rows[rows_per_seed == len(contexts)]
 
@@ -230,6 +242,8 @@ def pair_arms(arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[flo
     """
     first, second = (arm.values for arm in arms)
     pairs = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
+
+    # Every context must be in both arms, else a configuration would be dropped silently.
     contexts = [set(arm.contexts.values()) for arm in arms]
     if contexts[0] != contexts[1]:
         raise UserError(

@@ -100,10 +100,12 @@ def count_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: 
     if judgement.answer is None or judgement.answer.ask_more is None or judgement.verdict != UNDECIDED:
         return judgement
 
-    # Find the smallest of SUGGESTED_SEEDS that would decide it, with the p-values that the other claims have today.
+    # Try the numbers of SUGGESTED_SEEDS that are larger than today's.
     ask_more, larger_counts = judgement.answer.ask_more, [n for n in SUGGESTED_SEEDS if n > judgement.answer.n]
     if not larger_counts or judgement.claim.asked_again:
         return judgement
+
+    # The p-values of the other claims stay as they are.
     tested = [
         _read_p_value(other) for other in page if other.claim.id != judgement.claim.id and not math.isnan(other.holm_p)
     ]
@@ -116,6 +118,7 @@ def count_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: 
             and holm([answer.p, *tested, *untested])[0] <= SIGNIFICANCE_LEVEL
         )
 
+    # Note it if even the largest number would not decide the claim.
     seeds_needed = next(filter(decide, larger_counts), 0)
     note = "" if seeds_needed else f"; {SUGGESTED_SEEDS[-1]} like these would not decide it"
     return replace(judgement, seeds_needed=seeds_needed, reason=f"{judgement.reason}{note}")
@@ -128,8 +131,11 @@ def _read_p_value(judgement: Judgement) -> float:
 
 def _pool_askings(askings: Sequence[Judgement]) -> list[Judgement]:
     """Return the askings of a claim with the judged one last: the last that was run, with pooled seeds."""
+    # Find the last asking that was run, and the earlier ones that asked the same.
     last = next((asking for asking in reversed(askings) if asking.sweep is not None), askings[-1])
     pooled = find_poolable(askings[: askings.index(last) + 1])
+
+    # Answer over all their seeds; the arms that are shown stay those of the last asking.
     if len(pooled) > 1 and last.sweep is not None:
         judged = _answer_claim(last.claim, last.sweep, pool_arms(pooled))
         names = tuple(judgement.claim.id for judgement in pooled)
@@ -251,6 +257,7 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]
     """
     sweeps: dict[str, SweepCurves | str] = {}
     for name in file.sweeps:
+        # The folder takes precedence over packed results, which may be older.
         folder, packed = storage / name, locate_packed(file, name)
         if (folder / LEDGER_FILE).exists():
             state = SweepState.load(folder)

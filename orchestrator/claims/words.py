@@ -28,12 +28,15 @@ def describe_metrics(metrics: Sequence[str]) -> str:
 
 def describe_value(claim: Claim, name: str) -> str:
     """Return the value of a seed in an arm as text: metric, lengths, the subtracted arm and the divisor."""
+    # Name the metrics, and those of the subtracted arm if they are others.
     arm = claim.arms[name]
     quantity, minus = _describe_arm_metrics(claim, arm), ""
     if arm.minus is not None:
         other = _describe_arm_metrics(claim, claim.arms[arm.minus])
         minus = f", minus that of {arm.minus}" if other == quantity else ""
         quantity += f" minus {other}" if other != quantity else ""
+
+    # Say how the lengths are reduced, and what the value is divided by.
     prefix = {"min": "the smallest ", "max": "the largest "}.get(arm.reduce or claim.reduce, "")
     prefix = prefix or ("the " if quantity.startswith("mean of") else "")
     lengths = describe_lengths(claim.lengths if arm.lengths is None else arm.lengths)
@@ -129,6 +132,7 @@ def describe_threshold(threshold: SeedThreshold | None) -> str:
 
 def name_effect(claim: Claim) -> str:
     """Return the name of the effect that answers the question."""
+    # Name the arms in the order of the comparison; the remaining questions are about one arm.
     first, second = claim.compare[0], claim.compare[-1]
     match claim.question:
         case "difference" | "equivalence" if first != second:

@@ -30,7 +30,8 @@ def resume(
 
     --set may only change resources, budget, tracking, notify.
     """
-    refuse_running(folder)  # before torch is imported
+    # Refuse a running sweep before torch is imported.
+    refuse_running(folder)
     from orchestrator.sweep.sweep import resume_sweep
 
     outcome = resume_sweep(
@@ -127,6 +128,7 @@ def confirm(
 
     --set may only change resources, budget, tracking, notify.
     """
+    # The plan depends on the results of the sweep, which are read first.
     from orchestrator.sweep.confirm import confirm as confirm_sweep
     from orchestrator.sweep.confirm import plan_confirmation
 

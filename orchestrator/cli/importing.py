@@ -79,7 +79,7 @@ def import_results(
         step=step,
     )
 
-    # Write them as a sweep.
+    # Write them as a sweep. The step is a column already if a tool was read.
     outcome = import_rows(
         rows,
         storage or find_default_storage(),

@@ -208,6 +208,7 @@ def data(
     spec = _load(file, overrides, imports=imports)
     from orchestrator.preview.data_view import describe_data
 
+    # Prepare texts before they are read.
     if fetch:
         from orchestrator.preview.corpora import fetch_corpora
 
@@ -231,6 +232,7 @@ def run(
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once, at most (resources.workers).")] = None,
 ) -> None:
     """Run a sweep from its beginning to its report."""
+    # Read the file by its grammar, with the values of options as overrides.
     max_seconds = options.parse_duration(max_time)
     overrides = [*(overrides or ()), *([f"resources.workers={workers}"] if workers is not None else [])]
     replaced = options.add_uris(overrides, tracking_uri, notify)

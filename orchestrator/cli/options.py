@@ -210,6 +210,8 @@ def parse_duration(text: str | None) -> float | None:
     """Return a duration in seconds: parse_duration("1h30m") -> 5400.0. Raises UserError for other texts."""
     if text is None:
         return None
+
+    # Read hours, minutes and seconds, each optional; zero is refused like other texts.
     match = re.fullmatch(r"(?=\d)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
     seconds = (
         sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
@@ -222,8 +224,11 @@ def parse_duration(text: str | None) -> float | None:
 
 def add_uris(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:
     """Return the overrides, with those of --tracking-uri and --notify added."""
-    if uri == "":  # the default store, not the one of MLflow's variable
+    # An empty address means the default store, not that of MLflow's variable.
+    if uri == "":
         os.environ.pop(URI_VARIABLE, None)
+
+    # Add the options as overrides of the sweep file.
     settings = {"tracking.uri": uri, "notify": notify}
     added = [f"{key}={quote_text(value) if value else ''}" for key, value in settings.items() if value is not None]
     return [*(overrides or ()), *added]

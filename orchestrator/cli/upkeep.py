@@ -42,6 +42,7 @@ def export(
     """Write weights, tables, figures and curves for papers and programs."""
     from orchestrator.export.verb import export
 
+    # Pass the options on; those without a value export nothing.
     files = {"best": best, "weights": weights, "latex": latex, "curves": curves}
     for line in export(folder, **files, figures=figures, to=to, size=size, labels=labels, force=force):
         say(console, line)

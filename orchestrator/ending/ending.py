@@ -80,6 +80,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
     A signal, a full disk or lack of memory is recorded and printed, and the outcome is `interrupted`; other exceptions
     are raised. Once the ledger is open, the address `notify` gets a notice in every case.
     """
+    # Open the ledger; a signal meanwhile takes effect afterwards.
     with Interrupts() as interrupts, ExitStack() as opened:
         with suppress(KeyboardInterrupt), interrupts.held():
             ledger = opened.enter_context(open_ledger())
@@ -126,6 +127,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
 
 def _report_interruption(state: SweepState, console: Console, cause: str = "") -> Outcome:
     """Print that the sweep was interrupted, the cause, and the command that continues it; return the outcome."""
+    # A sweep that was interrupted after its end record lacks only the report.
     if state.ended in ("complete", "failed"):
         advice = f"training is complete; draw the report with: {command('report', state.folder)}"
     else:

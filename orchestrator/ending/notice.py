@@ -38,6 +38,8 @@ class Notice:
         """Post the end of the sweep; an empty `message` means the recorded one. Prints whether that worked."""
         if self._address is None:
             return
+
+        # A resumed sweep without the option knows only the host, because the rest of the address is a secret.
         state = SweepState.load(folder)
         host = mask_webhook(self._address)
         if MASK in self._address:
@@ -83,6 +85,7 @@ def post_fields(address: str, fields: dict[str, Any], seconds: float = TIMEOUT_S
 
     Waits no longer than `seconds`, whatever the server does.
     """
+    # The timeout of urllib is that of each operation, so a slow server could take longer.
     problems: list[str | None] = []
     thread = threading.Thread(target=lambda: problems.append(_post(address, fields, seconds)), daemon=True)
     thread.start()

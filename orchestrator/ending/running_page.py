@@ -12,6 +12,7 @@ class RunningPage:
     """A context that keeps report.html up to date, and imports the modules that the final report needs."""
 
     def __init__(self, folder: Path) -> None:
+        # A daemon thread does not keep a driver alive that is ended by an error.
         self._folder, self._ended = folder, threading.Event()
         self._thread = threading.Thread(target=self._refresh, name="lengthwise-page", daemon=True)
 

@@ -50,12 +50,14 @@ def make_best_file(state: SweepState, result: Summary) -> str:
 
 def _shorten_name(name: str, ending: str) -> str:
     """Return a name with an ending, cut so that both fit the maximal length of a name."""
+    # File systems limit the bytes of a name, the grammar limits its characters.
     shortened = name.encode()[: MAX_BYTES - len(ending)].decode(errors="ignore")
     return shortened[: MAX_CHARACTERS - len(ending)] + ending
 
 
 def _remove_revisions(section: object) -> object:
     """Return a section without the revisions of its classes, which sweep files do not have."""
+    # Descend into mappings and lists.
     if isinstance(section, dict):
         return {key: _remove_revisions(value) for key, value in section.items() if key != "revision"}
     return [_remove_revisions(item) for item in section] if isinstance(section, list | tuple) else section

@@ -37,6 +37,8 @@ def make_latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     for row in select_labelled_rows(result, labels) or result.rows:
         values = [compact_value(searched_value(result, row, key, "")) for key in keys]
         text = labels.get(label(row.number), label(row.number))
+
+        # Escape the texts; numbers are formulas.
         cells = [escape(cell) for cell in (text, *values)]
         if cells[0].startswith(("[", "*")):
             cells[0] = f"{{}}{cells[0]}"  # otherwise the \\ before it would take the cell as an argument
@@ -75,6 +77,7 @@ def _format_quartiles(quartiles: Quartiles | None) -> str:
 
 def _format_number(value: float) -> str:
     """Return a number with three digits as LaTeX; "--" for NaN."""
+    # Write powers of ten as LaTeX does.
     text = three_digits(value, "∞")
     mantissa, exponent, power = text.partition("e")
     if math.isnan(value):

@@ -39,6 +39,7 @@ _METADATA = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Soft
 
 def parse_size(text: str) -> tuple[float, float]:
     """Return width and height in inches: parse_size("3.3x2.4") -> (3.3, 2.4). Raises UserError for anything else."""
+    # Numbers out of range are refused like other texts.
     try:
         width, height = map(float, text.lower().split("x"))
         if all(math.isfinite(side) and MIN_INCHES <= side <= MAX_INCHES for side in (width, height)):
@@ -99,11 +100,14 @@ def write_caption(result: Summary, labels: Mapping[str, str]) -> str:
 
 def _move_legend_out(axes: Axes, figure: Figure) -> None:
     """Move the legend below the axes, where it hides no line."""
+    # Choose as many columns as the longest text allows.
     legend = axes.get_legend()
     assert legend is not None
     texts = [text.get_text() for text in legend.get_texts()]
     line_characters = figure.get_figwidth() * CHARACTERS_PER_INCH
     columns = max(1, min(len(texts), int(line_characters / (max(map(len, texts)) + 8))))
+
+    # Draw it again for the figure.
     handles = [handle for handle in legend.legend_handles if handle is not None]
     legend.remove()
     figure.legend(handles, texts, loc="outside lower center", ncols=columns, frameon=False, borderpad=0.1)
@@ -117,6 +121,7 @@ def _make_figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
 
 def _render(figure: Figure, kind: str) -> bytes:
     """Return the bytes of a figure, without a date, after wrapping its axis labels."""
+    # Wrap the axis labels to the size of the figure; the y axis is shorter than the figure.
     content = io.BytesIO()
     width, height = figure.get_size_inches()
     for label, side in ((figure.axes[0].xaxis.label, width), (figure.axes[0].yaxis.label, 0.75 * height)):

@@ -69,6 +69,7 @@ def export(
     if best:
         from orchestrator.export.best import make_best_file
 
+        # A sweep file needs the modules and the program that it names beside it.
         modules = state.spec.get("imports")
         module_note = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
         add(best, make_best_file(state, result), *module_note, f"run it with: {command('run', best)}")
@@ -95,6 +96,7 @@ def export(
     if weights:
         from orchestrator.export.weights import LOADER, collect_weights_files
 
+        # Large files are read one after the other while they are written.
         tensor_files = collect_weights_files(state, weights)
         files |= tensor_files
         paths += tensor_files

@@ -64,6 +64,7 @@ def read_source(
 
     Raises UserError for results that cannot be read or without a name that matches the pattern.
     """
+    # MLflow has an address, other tools have files.
     if kind == "mlflow":
         if experiment is None:
             raise UserError(f"--from mlflow:{address}: needs --experiment NAME")
@@ -219,6 +220,8 @@ def parse_value(text: str) -> Any:
     constants = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
     if text in constants:
         return constants[text]
+
+    # A whole number is an integer, other numbers are floats.
     for kind in (int, float):
         try:
             return kind(text)
@@ -229,6 +232,7 @@ def parse_value(text: str) -> Any:
 
 def _compile_pattern(naming: Naming) -> re.Pattern[str]:
     """Return the compiled pattern. Raises UserError if it is invalid or has other groups."""
+    # Compile the pattern, and check the names of its groups.
     try:
         pattern = re.compile(naming.pattern)
     except re.error as error:

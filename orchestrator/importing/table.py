@@ -76,6 +76,7 @@ class Results:
 
 def read_table(path: Path) -> ImportedRows:
     """Return the rows of a CSV or Parquet file. Raises UserError for any other file."""
+    # Read the file by its ending; pandas' own errors are ValueErrors.
     try:
         content = path.read_bytes()
         if path.suffix.lower() == ".csv":
@@ -86,8 +87,10 @@ def read_table(path: Path) -> ImportedRows:
             raise UserError(f"{path}: not a table; allowed: a file that ends with .csv or .parquet")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, pa.ArrowException) as error:  # pandas' own errors are ValueErrors
+    except (ValueError, pa.ArrowException) as error:
         raise UserError(f"{path}: cannot be read as a table: {str(error).splitlines()[0]}") from None
+
+    # Locate the rows of a CSV file by line; an empty field of it is not a recorded NaN.
     is_csv = path.suffix.lower() == ".csv"
     return ImportedRows(
         frame=frame,
@@ -105,6 +108,7 @@ def reset_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _read_csv(path: Path, content: bytes) -> pd.DataFrame:
     """Return the rows of a CSV file; only empty fields are missing, "nan" and "None" stay texts."""
+    # pandas would rename the second of two columns with one name.
     header = next(csv.reader(io.StringIO(content.partition(b"\n")[0].decode("utf-8-sig"))), [])
     if repeated := next((name for name in header if header.count(name) > 1), None):
         raise UserError(f"{path}:1: {repeated}: two columns have this name")
@@ -197,6 +201,7 @@ def _choose_settings(
 
 def _make_keys(source: str, names: Sequence[str]) -> list[str]:
     """Return the dotted keys of settings: their names with invalid characters replaced by _."""
+    # A key must not be a prefix of another, because settings are nested at the dots.
     keys = [re.sub(r"[^\w.-]|^\.+|\.+$|(?<=\.)\.", "_", name) for name in names]
     for name, key in zip(names, keys, strict=True):
         other = next((n for n, k in zip(names, keys, strict=True) if n != name and f"{key}.".startswith(f"{k}.")), None)
@@ -218,6 +223,8 @@ def _to_numbers(values: pd.Series[Any]) -> npt.NDArray[np.float64]:
     """Return values as numbers, NaN for anything else, also for booleans."""
     if values.dtype == bool:
         return np.full(len(values), np.nan)
+
+    # Categories are converted by their values.
     values = values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
     return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
 
@@ -236,6 +243,8 @@ def _read_lengths(raw: ImportedRows, frame: pd.DataFrame, metric: Codes) -> Code
     """Return the length of each row; a metric whose lengths are all empty is a curve of one point."""
     if "length" not in frame:
         return np.full(len(frame), NO_LENGTH, dtype=np.int64)
+
+    # Find the metrics that have a length in any row.
     has_length = np.zeros(metric.max() + 1, dtype=bool)
     has_length[metric[frame["length"].notna().to_numpy()]] = True
     filled = frame["length"].astype(object).where(has_length[metric], NO_LENGTH) if not has_length.all() else None
@@ -293,6 +302,7 @@ def _number_configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str,
 
 def _make_plain_values(uniques: Any, values: pd.Series[Any]) -> list[Any]:
     """Return distinct values for JSON; integers that missing values made floats become integers again."""
+    # A column of integers with missing values has floats in pandas.
     plain_values = [make_plain(value) for value in uniques.tolist()]
     numbers = [value for value in plain_values if isinstance(value, float)]
     if numbers and len(numbers) == len(plain_values) and values.isna().any() and all(map(float.is_integer, numbers)):
@@ -302,6 +312,7 @@ def _make_plain_values(uniques: Any, values: pd.Series[Any]) -> list[Any]:
 
 def make_plain(value: Any) -> Any:
     """Return a setting as number, boolean or text, None if it is missing; lists and mappings as JSON text."""
+    # Convert numpy values first, then everything that is not plain.
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple | dict):

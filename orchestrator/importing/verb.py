@@ -61,6 +61,7 @@ def read_directions(options: Sequence[str]) -> dict[str, str]:
     directions = {}
     for text in options:
         name, _, direction = text.rpartition(":") if ":" in text else (text, "", "")
+        # Suggest the nearest direction for a misspelt one.
         if not name or direction not in DIRECTIONS:
             hint = find_nearest(direction, DIRECTIONS)
             allowed = " or ".join(f"{name or 'NAME'}:{direction}" for direction in DIRECTIONS)
@@ -80,6 +81,7 @@ def read_rows(
     step: int | None = None,
 ) -> ImportedRows:
     """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" by a pattern of names."""
+    # A tidy table has everything in its columns.
     kind, colon, source = table.partition(":")
     if not colon or kind not in KINDS:
         source_options = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
@@ -87,6 +89,8 @@ def read_rows(
             allowed = ", ".join(f"{name}:..." for name in KINDS)
             raise UserError(f"{refused[0]}: not allowed with the table {table}; allowed with --from {allowed}")
         return read_table(Path(table))
+
+    # Other tools need a pattern for the names of their metrics.
     if pattern is None:
         raise UserError(f"--from {table}: needs --pattern, such as 'accuracy/length_(?P<length>\\d+)'")
     naming = Naming(pattern=pattern, metric=metric, seed_column=seed_column, step=step)
@@ -149,6 +153,8 @@ def import_rows(
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+
+        # Say what was imported, and record the end of the sweep.
         counts = f"{counted(len(configurations), 'configuration')}, seeds {spans(members.seeds)}"
         say(
             console,
@@ -186,6 +192,7 @@ def _choose_lengths(results: Results, members: ImportedMembers, metric: str, opt
 
 def _list_common_seeds(members: ImportedMembers) -> list[int]:
     """Return the seeds that every configuration has."""
+    # A seed is common if as many configurations have it as there are.
     count = len(members.curves)
     configurations_by_seed = dict.fromkeys(members.seeds, 0)
     for group in members.groups:
@@ -203,6 +210,8 @@ def _build_spec(
 ) -> SweepSpec:
     """Return the specification of a sweep that lists the configurations. Raises SweepFileError for an invalid name."""
     findings = Findings("lengthwise import")
+
+    # List the configurations as searched values, with the steps if they differ.
     steps = _list_varying_steps(members)
     listed = [_make_listed_values(results, number, steps) for number in range(len(members.curves))]
     sections = {
@@ -214,6 +223,8 @@ def _build_spec(
         "objective": objective,
         "tracking": {"enabled": False},
     }
+
+    # Check the sections as those of a sweep file.
     spec, _ = build_spec({"task": {}, "model": {}, **sections}, findings)
     findings.raise_any()
     return spec

@@ -81,6 +81,7 @@ class Measurements:
     @classmethod
     def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
         """Return the measurements from the fields that `to_fields` returned."""
+        # Fields that older versions did not record have their defaults.
         return cls(
             lengths=tuple(fields["lengths"]),
             averages=tuple(fields["averages"]),
@@ -113,6 +114,7 @@ def _test_set_key(item: tuple[str, RecordedMetric]) -> tuple[str, tuple[int, ...
 
 def make_measurement_fields(measured: Measurements, known: Iterable[str]) -> dict[str, Any]:
     """Return the fields of a configuration's record with its measurements, in full unless the digest is `known`."""
+    # Most configurations of a sweep have equal measurements, so each digest is recorded in full once.
     fields = measured.to_fields()
     digest = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:12]
     return {"measured": digest} | ({} if digest in known else {"measured_in_full": {digest: fields}})
@@ -129,6 +131,7 @@ def find_partial_metric_lengths(recorded: Iterable[Mapping[str, Any]]) -> dict[s
     lengths: dict[str, set[int]] = {}
     for fields in recorded:
         for test_set in fields["sets"]:
+            # The lengths of a metric are a subset of the evaluated ones, so fewer of them means that some are missing.
             if len(test_set["lengths"]) < len(fields["lengths"]):
                 lengths |= {name: set(test_set["lengths"]) for name in test_set["metrics"]}
     return lengths

@@ -87,6 +87,7 @@ class Trainer(Protocol):
     inline_curves: bool  # whether small curves are written to the ledger, because packs are too many for files
     equal_failures: int | None  # the number of first packs that end the sweep if all fail with the same error
 
+    # Members: built from sections of a sweep file, or from a record
     def build(self, sections: Mapping[str, Any], *, recorded: bool) -> Any:
         """Return the member of seed 0 with these sections. Raises ConfigError with dotted keys."""
 
@@ -96,12 +97,14 @@ class Trainer(Protocol):
     def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
         """Return a sentence for each bug fix that changes the results of a recorded configuration."""
 
+    # Descriptions, which plans and records need
     def measured(self, member: Any) -> Measurements:
         """Return the metrics, lengths and averages that a member reports."""
 
     def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the names that an objective may use; None if the sections do not declare enough of them."""
 
+    # Checks of a sweep before it runs, from single values to scripts and data
     def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
         """Return the problems of single values, each under its dotted key."""
 
@@ -129,6 +132,7 @@ class Trainer(Protocol):
     def too_large(self, member: Any) -> list[Problem]:
         """Return problems of parts that need more memory than any machine has, under dotted keys."""
 
+    # Costs, by which members are packed and sweeps are forecast
     def kept_bytes(self, member: Any) -> int:
         """Return the size in bytes of the weights that a finished member keeps."""
 
@@ -141,6 +145,7 @@ class Trainer(Protocol):
     def parameters(self, resolved: Mapping[str, Any]) -> str | None:
         """Return the parameters of a model and their initial values as text; None if unknown."""
 
+    # Training, in a process of a worker
     def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
         """Return the settings of this process that may change results."""
 

@@ -49,6 +49,7 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
 
 def read_examples(member: MemberConfig, count: int) -> list[Example]:
     """Return the first `count` training inputs with their targets and annotations; a single one if all are equal."""
+    # Draw as many steps as are needed for `count` rows.
     examples: list[Example] = []
     rows = member.training.batch_size
     for step in range(1, -(-count // rows) + 1):
@@ -71,6 +72,7 @@ def format_examples(examples: Sequence[Example], annotations: Sequence[str] = ()
     rows_below = " and ".join(", ".join(["their targets", *annotations]).rsplit(", ", 1))
     lines = [f"the first training inputs, above {rows_below}:", ""] if examples else []
     for rows in examples:
+        # Align the columns; tokens with blanks need a wider separator, single characters none.
         separator, widths = " ", [0] * max(map(len, rows))
         if len({len(words) for words in rows}) == 1:
             widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -242,6 +242,8 @@ def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[Ro
     """Return rows on the rounds and rungs of a race; empty without a race."""
     if spec.search.racing is None:
         return []
+
+    # Describe the rounds, and the rungs of the first.
     parts = [
         f"{counted(len(planned.seeds), 'seed')} of {counted(planned.configurations, 'configuration')}"
         for planned in rounds
@@ -252,10 +254,13 @@ def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[Ro
 
 def find_cluster(spec: SweepSpec, workers: int | None) -> Cluster:
     """Return the cluster for the packs: with `workers` workers, or as many as fit on this machine."""
+    # The inline scheduler has one worker, this process.
     gpus = spec.resources.gpus
     if spec.resources.scheduler == "inline":
         refuse_workers("inline", workers)
         return inline.describe_process(gpus)
+
+    # With GPUs the cluster is that of this machine's GPUs, else of its cores.
     if gpus:
         memory = read_gpu_memories()
         return Cluster(

@@ -77,6 +77,7 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
 
 def _list_descriptions(kind: str) -> list[tuple[str, Description]]:
     """Return (title, description) for each name of a kind or each part of a section."""
+    # The domains of a space are shown with their options, sections by their classes, other kinds by the registry.
     if kind == "space":
         forms = {name: f"{', '.join([name, *domain.options, 'when'])}" for name, domain in DOMAINS.items()}
         texts = {forms[name]: " ".join((domain.__doc__ or "").split()) for name, domain in DOMAINS.items()}
@@ -91,6 +92,7 @@ def _list_descriptions(kind: str) -> list[tuple[str, Description]]:
 
 def _describe_model(model: type[BaseModel]) -> Description:
     """Return the description of a section of the grammar: each key with its meaning, choices and default."""
+    # Collect meaning, choices and default of each key.
     texts = {}
     for key, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
@@ -100,6 +102,8 @@ def _describe_model(model: type[BaseModel]) -> Description:
             *([requirement] if default != "" and not isinstance(default, BaseModel) else []),
         ]
         texts[key] = f"{field.description} ({'; '.join(notes)})" if notes else str(field.description)
+
+    # The first line of the class's docstring is the summary of the section.
     summary = (model.__doc__ or "").strip().partition("\n")[0]
     return Description(model.__name__, summary, texts, {})
 

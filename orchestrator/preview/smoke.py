@@ -66,6 +66,7 @@ def smoke(spec: SweepSpec) -> int:
     `validate` builds. Raises SweepFileError for a sweep that cannot be built, SmokeFailed for the first structure that
     fails.
     """
+    # Try each structure once, without compilation, which would take longer than the step.
     structures = set[str]()
     files = frozenset(str(source.root / name) for source in import_for(spec) for name in source.files)
     for configuration in build_drawn(spec):

@@ -90,6 +90,7 @@ def make_streams_lenient() -> None:
 
 def align_rows(rows: Sequence[tuple[str, str]]) -> str:
     """Return labels and texts as lines of two columns, without trailing blanks."""
+    # The first column is as wide as the longest label.
     width = max((len(label) for label, _ in rows), default=0)
     return "\n".join(f"{label:{width}}  {text}".rstrip() for label, text in rows)
 

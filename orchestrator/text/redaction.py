@@ -36,6 +36,7 @@ def strip_password(uri: str) -> str:
 
     strip_password("postgresql://ada:pw@host/x") -> "postgresql://ada@host/x"
     """
+    # A server's user name is part of the secret; a database's names the account.
     masked = mask_passwords(uri)
     if masked.startswith(("http://", "https://")) and "@" in (parts := urlsplit(masked)).netloc:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
@@ -44,6 +45,7 @@ def strip_password(uri: str) -> str:
 
 def restore_password(uri: str) -> str:
     """Return MLFLOW_TRACKING_URI if it is `uri` with a password, otherwise `uri`."""
+    # The ledger has the address without its password, the environment variable may have both.
     variable = os.environ.get(URI_VARIABLE, "")
     return variable if strip_password(variable) == uri else uri
 
@@ -65,6 +67,7 @@ def redact_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def redact_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a ledger record with messages and webhooks redacted; values, names and paths stay."""
+    # Messages of libraries may contain an address; other fields were checked before.
     redacted = {
         key: mask_passwords(value) if key in _MESSAGE_FIELDS and isinstance(value, str) else value
         for key, value in fields.items()

@@ -152,6 +152,7 @@ def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subj
     Returns the first message of each group with all of its subjects. Memory addresses, pack_ids and config_ids count
     as numbers.
     """
+    # Messages are equal if they are equal after their numbers are replaced.
     groups: dict[str, tuple[str, list[_Subject]]] = {}
     for message, subject in errors:
         groups.setdefault(_NUMBER.sub("0", message), (message, []))[1].append(subject)
@@ -165,6 +166,8 @@ def describe_deaths(deaths: Sequence[tuple[str, str]], crashed: str, folder: Pat
     """
     if not deaths:
         return ""
+
+    # List the most frequent errors, and count the others.
     groups = group_errors((error, pack_id) for pack_id, error in deaths)
     texts = [f"{error} ({len(packs)} alike)" if len(packs) > 1 else error for error, packs in groups.items()]
     texts[MAX_ERRORS:] = [f"{len(texts) - MAX_ERRORS} other errors"] if len(texts) > MAX_ERRORS else []
@@ -178,6 +181,7 @@ def advise_retry(folder: Path) -> str:
 
 def spans(numbers: Sequence[int]) -> str:
     """Return whole numbers as ranges: spans((1, 2, 3, 7)) -> "1-3, 7"; "none" without numbers."""
+    # Collect runs of consecutive numbers.
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -197,6 +201,7 @@ def read_numbers(text: str) -> tuple[int, ...]:
 
     Empty for any other text, for repeated numbers, and for a range of more than MAX_RANGE_NUMBERS.
     """
+    # Read each number or range; a huge range would fill the memory.
     numbers: list[int] = []
     for part in filter(None, map(str.strip, text.split(","))):
         match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)

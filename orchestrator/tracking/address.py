@@ -24,6 +24,8 @@ def read_uri_variable() -> str | None:
     uri = strip_password(os.environ.get(URI_VARIABLE, ""))
     if not uri:
         return None
+
+    # Other programs may set the variable to a store that lengthwise does not support.
     if problem := store_problem(uri):
         raise UserError(
             f"{URI_VARIABLE}={uri} {problem}; allowed: {STORES}, "
@@ -49,6 +51,8 @@ def choose_tracking_uri(state: SweepState, uri: str | None = None) -> str:
                 f"{state.folder}: untrusted tracking.uri {recorded}, recorded on {' and '.join(_list_hosts(state))}; "
                 f"to trust it, run: {command('publish', state.folder)} --tracking-uri {shlex.quote(recorded)}"
             )
+
+    # The password is added again when the store is opened, so that no ledger contains it.
     return make_store_absolute(strip_password(uri or default_uri(state.folder.resolve().parent)))
 
 

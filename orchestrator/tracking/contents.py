@@ -165,8 +165,11 @@ class SweepRuns:
 
     def _make_configuration_tags(self, row: Row, configuration: ConfigurationState) -> dict[str, str]:
         """Return the tags of a configuration's run; the first ten of a finished sweep also get a colour."""
+        # List the failed seeds, with the step at which each diverged.
         failed = [member for _, member in sorted(configuration.members.items()) if member.status == "failed"]
         steps = [f"{m.seed}" + (f" (at step {m.failed_at})" if m.failed_at is not None else "") for m in failed]
+
+        # Identify the configuration; a colour also marks it in MLflow's charts.
         tags = self._make_common_tags("configuration") | {
             "lengthwise.config_id": row.config_id,
             "lengthwise.number": str(row.number),
@@ -186,6 +189,8 @@ class SweepRuns:
                 band = self.summary.bands.get((row.config_id, metric, average))
                 if band is None:
                     continue
+
+                # Every seed of every metric would be too many points for MLflow's charts.
                 curves = {"median": band.median, "q25": band.q25, "q75": band.q75}
                 if (metric, average) == self.summary.objective_curve:
                     curves |= {f"seed_{seed}": values for seed, values in band.seeds.items()}
@@ -195,6 +200,7 @@ class SweepRuns:
 
     def _make_summary_points(self, row: Row, time_ms: int) -> list[Point]:
         """Return the numbers of a complete configuration as points at step 0."""
+        # Values that do not apply are None, and no point is sent for them.
         values = {
             "score": row.score,
             "search_score": self._search_scores.get(row.config_id),

@@ -43,11 +43,12 @@ def raising_tracking_error(uri: str, later: str = "", uri_option: str | None = N
 
     `uri_option` is the address if an option gave it; then the command has this option.
     """
+    # requests' errors are OSErrors; SQLAlchemy raises its own, and a missing database driver is an ImportError.
     try:
         yield
-    except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
+    except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:
         refusal = _describe_refusal(error)
-        message = f"MLflow at {uri}: {refusal or _describe(error)}"
+        message = f"MLflow at {uri}: {refusal or _describe_failure(error)}"
         if later:
             option = f" --tracking-uri {shlex.quote(uri_option)}" if uri_option is not None else ""
             message += f"\ncomplete it later with: {later}{option}"
@@ -73,7 +74,7 @@ def _describe_refusal(error: Exception) -> str:
     return ""
 
 
-def _describe(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     """Return the cause of an error with a remedy; for an unknown error the first line of its message."""
     # The message of a connection error is that of urllib3, so its type is compared; of the others the words are.
     text = str(error).strip()

@@ -33,6 +33,7 @@ def make_unique_names(texts: Iterable[str]) -> dict[str, str]:
     """Return the key part of each text, with a number appended if two texts have the same key part."""
     names: dict[str, str] = {}
     for text in dict.fromkeys(texts):
+        # Names that differ only in case are equal for some databases.
         candidate, count = make_key_part(text), 2
         while candidate.casefold() in {other.casefold() for other in names.values()}:
             candidate, count = f"{make_key_part(text)}_{count}", count + 1
@@ -42,10 +43,13 @@ def make_unique_names(texts: Iterable[str]) -> dict[str, str]:
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the leaves of nested mappings as (dotted key, text): flatten({"a": {"b": 1}}) -> ("a.b", "1")."""
+    # Descend into mappings; an empty one has no leaf.
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
             part = make_key_part(str(key))
             yield from flatten(inner, f"{prefix}.{part}" if prefix else part)
+
+    # Texts stay as they are, other values are JSON.
     elif not isinstance(value, Mapping):
         yield (
             make_key_part(prefix) if len(prefix) <= MAX_LABEL else prefix,

@@ -26,6 +26,7 @@ def make_children_filter(parent_run_id: str) -> str:
 
 def make_sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[tuple[str, str], ...]:
     """Return (title, link) of each page of a sweep, its report first."""
+    # Without the workflow MLflow opens its GenAI page.
     runs, training = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs", "workflowType=machine_learning"
     order = f"orderByKey={quote('metrics.`rank`')}&orderByAsc=true"
     table = f"{runs}?searchFilter={quote(make_children_filter(parent_id))}&{order}&{training}"

@@ -97,8 +97,9 @@ def publish(
 
 def record_address(folder: Path, uri: str) -> None:
     """Record a new address of a sweep in its ledger, unless a driver runs it, which records its own."""
+    # The folder may belong to another user, or a driver may have the ledger.
     if uri not in SweepState.load(folder).published_at:
-        with suppress(LengthwiseError), open_ledger(folder) as ledger:  # the folder may belong to another user
+        with suppress(LengthwiseError), open_ledger(folder) as ledger:
             ledger.append("publish", uri=uri, ok=True, message="")
 
 

@@ -36,7 +36,7 @@ class Attempt:
 
 
 class Publisher:
-    """The child process, which imports MLflow, as the driver sees it: starts it and sends it requests."""
+    """A handle on the child process, which imports MLflow: starts it, sends it requests, kills it."""
 
     def __init__(self) -> None:
         self._connection, child_end = Pipe()
@@ -66,6 +66,7 @@ class Publisher:
 
     def wait(self, seconds: float = MAX_WAIT_SECONDS) -> Attempt:
         """Return the last attempt; if it takes more than `seconds`, an attempt with a problem."""
+        # Skip refusals and attempts from before the end of the sweep.
         deadline = time.monotonic() + seconds
         problem = f"publishing to MLflow did not end in {seconds:.0f} s"
         try:
@@ -74,20 +75,27 @@ class Publisher:
                     return attempt
         except (EOFError, OSError):
             problem = "the process that publishes to MLflow has died"
+
+        # The command publishes the rest later.
         return Attempt(problem=f"{problem}; complete it with: {command('publish', self._folder)}")
 
     def kill(self) -> None:
         """Kill the child; do nothing if it was killed before."""
-        if self._connection.closed:  # another process may have its process id by now
+        # After a first kill another process may have the process id.
+        if self._connection.closed:
             return
-        with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
+
+        # Kill the whole group; macOS refuses to signal a group of zombies.
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._connection.close()
 
     def _send(self, **request: str) -> None:
-        with suppress(OSError):  # the child has died: `wait` will see the closed connection
+        """Send a request; an empty one is a signal."""
+        with suppress(OSError):  # if the child has died, `wait` reports it
             self._connection.send_bytes(json.dumps(request).encode())
 
     def _receive(self) -> Attempt:
+        """Return the next attempt that the child reports; raises EOFError if the child has died."""
         return Attempt(**json.loads(self._connection.recv_bytes()))

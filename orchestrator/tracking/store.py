@@ -35,9 +35,10 @@ TABLE_METRICS = {"score", "rank", "generalization_length", "area_beyond", "seeds
 
 def open_client(uri: str) -> MlflowClient:
     """Return a client of the store at `uri` with short timeouts."""
+    # MLflow reads its settings from the environment, and would print the address with its password.
     for key, value in TIMEOUTS.items():
         os.environ.setdefault(key, value)
-    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # MLflow would print the address with its password
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     return MlflowClient(restore_password(uri))
 
 
@@ -119,10 +120,13 @@ class MlflowExperiment:
         Its name, other tags, and a note or colour of the user stay. Outdated values, such as medians of fewer seeds,
         are deleted from a database; a server, which has no request for this, keeps them beside the new values.
         """
+        # Create the run; the note and the colour follow with the other tags.
         if run is None:
             identity = {key: text for key, text in contents.tags.items() if key not in (NOTE_TAG, COLOR_TAG)}
             run = self.client.create_run(self.experiment_id, contents.start_ms, identity, contents.name)
             self.created += 1
+
+        # The digest says that MLflow has these contents already.
         run_id, digest = str(run.info.run_id), contents.digest()
         if run.data.tags.get(DIGEST_TAG) == digest:
             return run
@@ -151,7 +155,7 @@ class MlflowExperiment:
         tags = _choose_tags(contents, run.data.tags) | {CHANGED_TAG + key: contents.params[key] for key in changed}
         self._send(run_id, metrics, missing, [RunTag(*tag) for tag in tags.items() - run.data.tags.items()])
 
-        # The status, and last the digest, which means that the run is complete.
+        # Send the status, and last the digest, which means that the run is complete.
         if contents.end_ms is not None:
             self.client.set_terminated(run_id, contents.status, contents.end_ms)
         else:
@@ -226,6 +230,7 @@ class MlflowExperiment:
 
 def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], params: Collection[str]) -> None:
     """Delete metrics with all their points, and parameters, of a run in a database."""
+    # MLflow has no function that deletes values, so delete the rows of its tables.
     from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam
 
     with client._tracking_client.store.ManagedSessionMaker() as session:
@@ -236,6 +241,7 @@ def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], 
 
 def _choose_tags(contents: RunContents, present: Mapping[str, str]) -> dict[str, str]:
     """Return the tags to write to a run that has the tags `present`, except a note or colour chosen by the user."""
+    # The user may have chosen another colour, or edited the note.
     tags, note = dict(contents.tags), present.get(NOTE_TAG, "")
     if present.get(COLOR_TAG, COLORS[0]) not in COLORS:
         tags.pop(COLOR_TAG, None)

@@ -90,9 +90,11 @@ def run_server(
         *("--artifacts-destination", str(artifact_folder(database.parent))),
         *(("--allowed-hosts", allowed_hosts) if allowed_hosts else ()),
     ]
+
+    # Settings for the server and its child processes.
     environment = {
         **os.environ,
-        "PYTHONSAFEPATH": "1",  # for its children, too: modules of the current folder hide no others
+        "PYTHONSAFEPATH": "1",  # modules of the current folder must not hide others
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that are not needed
     }
@@ -120,6 +122,7 @@ def run_server(
 
 def choose_port(host: str, port: int | None) -> int:
     """Return `port`, or the first free one of PORTS if it is None; raises UserError if it cannot be used."""
+    # Bind each candidate; the error of the last is reported.
     for candidate in PORTS if port is None else [port]:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
@@ -129,18 +132,21 @@ def choose_port(host: str, port: int | None) -> int:
             except (OSError, UnicodeError) as error:
                 problem = getattr(error, "strerror", None) or error
     raise UserError(
-        f"--host {host} --port {candidate}: {problem}; allowed: a free port above 1023, and a name or address of "
-        "this machine: 127.0.0.1 (only for this machine), 0.0.0.0 (for others, too)"
+        f"--host {host} --port {candidate}: {problem}; allowed: a free port above 1023, and 127.0.0.1 "
+        "(this machine only), 0.0.0.0 (all networks)"
     )
 
 
 def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
     """Wait until a server answers; raise UiServerError if it exits or takes more than START_SECONDS."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without a proxy
+    # A proxy would not reach this machine.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + START_SECONDS
     while True:
         with suppress(OSError), opener.open(f"{url}/health", timeout=2):
             return
+
+        # Give up if the server has exited or takes too long; its log says why.
         if server.poll() is not None or time.monotonic() > deadline:
             last_lines = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
             raise UiServerError(f"the MLflow server did not start; last lines of {log}: {last_lines}")
@@ -149,6 +155,7 @@ def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path) -> 
 
 def _end_group(server: "subprocess.Popen[bytes]") -> None:
     """Kill the process group of a server: SIGTERM, then SIGKILL after at most five seconds."""
+    # MLflow's workers may outlive their parent, so signal the whole group.
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal_number)
@@ -163,6 +170,7 @@ def _log_file(database: Path) -> Path:
 
 def list_sweep_links(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """Return the sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server`)."""
+    # Find the sweeps of all experiments; an experiment is a study.
     client = MlflowClient(uri)
     studies = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
     runs = search_runs_by_tag(client, "kind", "sweep", list(studies))
