@@ -127,8 +127,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     design = read_design(sweep.state)
     if design.kind != "random":
         raise UserError(
-            f"sweep {sweep.name}: unit: configurations needs a random search, whose configurations "
-            "are independent"
+            f"sweep {sweep.name}: unit: configurations needs a random search, whose configurations are independent"
         )
 
     # Reduce the seeds of each configuration to their median.

@@ -70,15 +70,15 @@ class Engine:
         """Return a member of a recorded configuration. Raises ConfigError."""
         return recorded_member(resolved, seed)
 
-    def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
+    def list_corrections(self, resolved: Mapping[str, Any]) -> list[str]:
         """Return a sentence for each class whose results a later bug fix changed."""
         return corrections(resolved)
 
-    def measured(self, member: MemberConfig) -> Measurements:
+    def list_measurements(self, member: MemberConfig) -> Measurements:
         """Return the metrics, lengths and averages of a member, by today's classes."""
         return list_measurements(member)
 
-    def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
+    def read_declared_objective(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the declarations of task, model and averages; None if the task cannot be built."""
         # A task that cannot be built declares nothing.
         try:
@@ -101,22 +101,22 @@ class Engine:
         first = task.distributions[0].name
         return DeclaredObjective(metrics=metrics, averages=averages, lengths=lengths, distribution=first)
 
-    def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
+    def find_value_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
         """Return the problems of each section alone: unknown names and keys, missing keys, wrong values."""
         return single_problems(sections)
 
-    def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
+    def find_slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
         """Return the field that a dotted key sets."""
         return find_slot(sections, key)
 
     # Before a sweep starts --------------------------------------------------------------------------------------------
 
-    def problems_here(self, members: Iterable[MemberConfig]) -> list[Problem]:
+    def find_local_problems(self, members: Iterable[MemberConfig]) -> list[Problem]:
         """Return a problem for each file of data that is missing on this machine or differs."""
         tasks = dict.fromkeys(member.task for member in members)
         return [problem.under("task") for task in tasks for problem in task.data_problems()]
 
-    def start_problems(self, member: MemberConfig, seeds: Collection[int]) -> list[Problem]:
+    def find_start_problems(self, member: MemberConfig, seeds: Collection[int]) -> list[Problem]:
         """Return problems with the initial weights of members on this machine."""
         return list(member.start_problems(seeds))
 
@@ -148,7 +148,7 @@ class Engine:
         names = " with ".join(part.name for part in parts)
         return [("model.name", f"model {names}: {problem}") for problem in check_model(unmeasured)]
 
-    def sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[Source]:
+    def find_sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[Source]:
         """Return the files of data; up to MAX_COPY_BYTES they are copied, else read in place."""
         files: dict[Path, dict[str, str]] = {}
         for task in dict.fromkeys(member.task for member in members):
@@ -160,7 +160,7 @@ class Engine:
             if stored
         ]
 
-    def warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
+    def find_warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
         """Return (key, warning) on slow packs, unused settings, averages near their start, weights that no file has."""
         # Find models whose members are trained one after another.
         members = list(members)
@@ -198,7 +198,7 @@ class Engine:
 
     # Costs ------------------------------------------------------------------------------------------------------------
 
-    def too_large(self, member: MemberConfig) -> list[Problem]:
+    def find_oversized_parts(self, member: MemberConfig) -> list[Problem]:
         """Return problems of a model with optimizer state, or of a batch, that takes more than MAX_MEMBER_BYTES.
 
         A batch is counted with a single token in each row, because drawing it could take minutes.
@@ -218,11 +218,11 @@ class Engine:
             if size > MAX_MEMBER_BYTES
         ]
 
-    def kept_bytes(self, member: MemberConfig) -> int:
+    def count_kept_bytes(self, member: MemberConfig) -> int:
         """Return the bytes of the weights of all averages that are kept."""
         return _count_weights_bytes(member) * len(averages_kept(member))
 
-    def pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
+    def estimate_pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
         """Return the cost of packs of one structure in operations: of every step, and of every member."""
         least_bytes, largest = (MIN_MEMBER_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
         cost = estimate_cost(member)
@@ -235,13 +235,13 @@ class Engine:
             per_member=cost.flops_per_step * count_equivalent_steps(member) + looped,
         )
 
-    def rough_seconds(self, member: MemberConfig) -> float:
+    def estimate_seconds(self, member: MemberConfig) -> float:
         """Return a rough estimate of the training seconds by operations."""
         return estimate_seconds(member)
 
     # Comparisons ------------------------------------------------------------------------------------------------------
 
-    def parameters(self, resolved: Mapping[str, Any]) -> str | None:
+    def describe_parameters(self, resolved: Mapping[str, Any]) -> str | None:
         """Return the declared parameters of a model; None if it cannot be built or overrides `initial`."""
         from trainers.models.model import Model
 
@@ -261,7 +261,7 @@ class Engine:
 
     # Training ---------------------------------------------------------------------------------------------------------
 
-    def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
+    def read_environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
         """Return the environment of this process: versions, device, and the threads that `run` will use."""
         return {**read_environment(work["code"], gpus=work["gpus"]), "threads": work["cpus"]}
 

@@ -290,7 +290,7 @@ def _make_configuration_fields(
         sections = _make_sections(results, members, options, number)
         trainer = trainer_of(sections)
         member = trainer.build(sections, recorded=True)
-        measured = make_measurement_fields(trainer.measured(member), measured_ids)
+        measured = make_measurement_fields(trainer.list_measurements(member), measured_ids)
         measured_ids.add(measured["measured"])
 
         # Every configuration is a draw of its own, like those of a listed sweep.

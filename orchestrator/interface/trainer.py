@@ -94,27 +94,27 @@ class Trainer(Protocol):
     def rebuild(self, resolved: Mapping[str, Any], seed: int) -> Any:
         """Return a member of a recorded configuration, also of an older version. Raises ConfigError."""
 
-    def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
+    def list_corrections(self, resolved: Mapping[str, Any]) -> list[str]:
         """Return a sentence for each bug fix that changes the results of a recorded configuration."""
 
     # Descriptions, which plans and records need
-    def measured(self, member: Any) -> Measurements:
+    def list_measurements(self, member: Any) -> Measurements:
         """Return the metrics, lengths and averages that a member reports."""
 
-    def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
+    def read_declared_objective(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the names that an objective may use; None if the sections do not declare enough of them."""
 
     # Checks of a sweep before it runs, from single values to scripts and data
-    def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
+    def find_value_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
         """Return the problems of single values, each under its dotted key."""
 
-    def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
+    def find_slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
         """Return the typed field that a dotted key sets; None for an unknown key."""
 
-    def problems_here(self, members: Iterable[Any]) -> list[Problem]:
+    def find_local_problems(self, members: Iterable[Any]) -> list[Problem]:
         """Return problems of data or scripts that are missing on this machine, under dotted keys."""
 
-    def start_problems(self, member: Any, seeds: Collection[int]) -> list[Problem]:
+    def find_start_problems(self, member: Any, seeds: Collection[int]) -> list[Problem]:
         """Return the problems, under dotted keys, that keep members with these seeds from starting on this machine."""
 
     def try_out(self, member: Any, folder: Path | None) -> list[tuple[str, str]]:
@@ -123,30 +123,30 @@ class Trainer(Protocol):
         `folder` is that of the sweep file, None without a file.
         """
 
-    def sources(self, members: Iterable[Any], folder: Path | None) -> list[Source]:
+    def find_sources(self, members: Iterable[Any], folder: Path | None) -> list[Source]:
         """Return the user's files that the sweep copies, except the modules of `imports`."""
 
-    def warnings(self, members: Iterable[Any], folder: Path | None) -> list[tuple[str, str]]:
+    def find_warnings(self, members: Iterable[Any], folder: Path | None) -> list[tuple[str, str]]:
         """Return warnings about settings that are allowed but seldom intended, as (dotted key, message)."""
 
-    def too_large(self, member: Any) -> list[Problem]:
+    def find_oversized_parts(self, member: Any) -> list[Problem]:
         """Return problems of parts that need more memory than any machine has, under dotted keys."""
 
     # Costs, by which members are packed and sweeps are forecast
-    def kept_bytes(self, member: Any) -> int:
+    def count_kept_bytes(self, member: Any) -> int:
         """Return the size in bytes of the weights that a finished member keeps."""
 
-    def pack_cost(self, member: Any, gpus: float) -> PackCost:
+    def estimate_pack_cost(self, member: Any, gpus: float) -> PackCost:
         """Return the cost of packs of members like this one."""
 
-    def rough_seconds(self, member: Any) -> float:
+    def estimate_seconds(self, member: Any) -> float:
         """Return a rough estimate of the seconds that a single member trains on one core; 0 if unknown."""
 
-    def parameters(self, resolved: Mapping[str, Any]) -> str | None:
+    def describe_parameters(self, resolved: Mapping[str, Any]) -> str | None:
         """Return the parameters of a model and their initial values as text; None if unknown."""
 
     # Training, in a process of a worker
-    def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
+    def read_environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
         """Return the settings of this process that may change results."""
 
     def run(self, work: Mapping[str, Any], members: list[Any], reporter: Reporter, checkpoints: Any) -> None:

@@ -65,7 +65,7 @@ def configure(
             continue
 
         # Refuse what takes too much memory, or cannot start.
-        large = trainer.too_large(member)
+        large = trainer.find_oversized_parts(member)
         too_large = [_make_problem(spec, excess.key, excess.message, allowed=excess.allowed) for excess in large]
         unstarted = _find_start_problems(spec, member, values)
         for problem in too_large or (*_find_objective_problems(spec, trainer, member), *unstarted):
@@ -158,7 +158,7 @@ def find_unmeasured(
 
 def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[Problem]:
     """Return problems of metrics, averages and lengths in the objective that this configuration does not have."""
-    objective, measured = spec.objective, trainer.measured(member)
+    objective, measured = spec.objective, trainer.list_measurements(member)
     problems = find_unmeasured(spec, measured.metrics, measured.averages, measured.lengths)
     every, steps = member.every, member.steps
     if objective.evaluation == "best" and (every is None or every >= steps):
@@ -174,7 +174,7 @@ def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, A
 
     A recorded sweep is checked when it is resumed.
     """
-    problems = [] if spec.is_recorded else trainer_of(spec.sections).start_problems(member, spec.seeds)
+    problems = [] if spec.is_recorded else trainer_of(spec.sections).find_start_problems(member, spec.seeds)
     return [
         _make_problem(spec, _find_drawn_item(spec, problem.key, values), problem.message, allowed=problem.allowed)
         for problem in problems
@@ -194,7 +194,7 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     """Return warnings of settings that are seldom meant, in members and in the objective (by the first member)."""
     objective, trainer = spec.objective, trainer_of(spec.sections)
     warnings = list_trainer_warnings(spec, members)
-    judged = trainer.measured(members[0]).metrics[objective.metric]
+    judged = trainer.list_measurements(members[0]).metrics[objective.metric]
     trained = [length for length in objective.lengths if length in judged.trained_lengths]
     if trained:
         included = f"objective.lengths includes trained lengths ({spans(trained)})"
@@ -211,5 +211,5 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
 
 def list_trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
     """Return the warnings of the trainer about these members, each at its line of the sweep file."""
-    warnings = trainer_of(spec.sections).warnings(members, spec.folder)
+    warnings = trainer_of(spec.sections).find_warnings(members, spec.folder)
     return list(dict.fromkeys(f"{spec.where(key)}: {message}" for key, message in warnings))

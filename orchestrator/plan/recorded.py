@@ -52,7 +52,7 @@ def refuse_corrected(recorded: Iterable[RecordedConfiguration], subject: str) ->
         sentence
         for configuration in recorded
         for sentence in _build(
-            configuration, partial(trainer_of(configuration.resolved).corrections, configuration.resolved)
+            configuration, partial(trainer_of(configuration.resolved).list_corrections, configuration.resolved)
         )
     ]
     if corrected:
@@ -66,7 +66,7 @@ def refuse_corrected(recorded: Iterable[RecordedConfiguration], subject: str) ->
 def refuse_without_data(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if training data of these configurations are missing or differ; `subject` begins the message."""
     recorded = list(recorded)
-    problems = trainer_of(recorded[0].resolved).problems_here(map(rebuild_member, recorded)) if recorded else ()
+    problems = trainer_of(recorded[0].resolved).find_local_problems(map(rebuild_member, recorded)) if recorded else ()
     if missing := list(dict.fromkeys(problem.message for problem in problems)):
         raise UserError(f"{subject}:\n  " + "\n  ".join(missing))
 
@@ -77,7 +77,7 @@ def refuse_without_start(recorded: Iterable[tuple[RecordedConfiguration, Collect
         f"{problem.key}: {problem.message}" + (f"; allowed: {problem.allowed}" if problem.allowed else "")
         for configuration, seeds in recorded
         if seeds
-        for problem in trainer_of(configuration.resolved).start_problems(rebuild_member(configuration), seeds)
+        for problem in trainer_of(configuration.resolved).find_start_problems(rebuild_member(configuration), seeds)
     }
     if problems:
         raise UserError(f"{subject}:\n  " + "\n  ".join(sorted(problems)))
@@ -86,7 +86,7 @@ def refuse_without_start(recorded: Iterable[tuple[RecordedConfiguration, Collect
 def refuse_too_large(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if a seed takes more memory than `run` allows; `subject` begins the message."""
     for configuration in recorded:
-        for problem in trainer_of(configuration.resolved).too_large(rebuild_member(configuration)):
+        for problem in trainer_of(configuration.resolved).find_oversized_parts(rebuild_member(configuration)):
             raise UserError(f"{subject}: {problem.key}: {problem.message}; allowed: {problem.allowed}")
 
 

@@ -69,7 +69,7 @@ def count_weights_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
     `built` is its first generation; the configurations of later ones count as the mean of these.
     """
     members = [configuration.member(spec.seeds[0]) for configuration in built if configuration.duplicate_of is None]
-    sizes = [trainer_of(spec.sections).kept_bytes(member) for member in members]
+    sizes = [trainer_of(spec.sections).count_kept_bytes(member) for member in members]
     planned = sum(len(part.seeds) * sum(sizes[: part.configurations]) for part in plan_rounds(spec, len(sizes)))
     return round(count_configurations(spec) / len(built) * planned)
 

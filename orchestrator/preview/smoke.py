@@ -140,7 +140,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         folder = Path(temporary)
 
         # Copy the files that the sweep keeps.
-        sources = [*import_for(spec), *trainer.sources([member], spec.folder)]
+        sources = [*import_for(spec), *trainer.find_sources([member], spec.folder)]
         modules = [source.recorded() for source in sources]
         for source, fields in zip(sources, make_worker_modules(folder, modules), strict=True):
             for file in source.files if not source.installed else ():

@@ -52,15 +52,15 @@ class ProgramTrainer:
         """Return a member of a recorded configuration. Raises ConfigError."""
         return ProgramMember.from_mapping({**resolved, "seed": seed})
 
-    def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
+    def list_corrections(self, resolved: Mapping[str, Any]) -> list[str]:
         """Return nothing: the code of a program is compared by its files."""
         return []
 
-    def measured(self, member: ProgramMember) -> Measurements:
+    def list_measurements(self, member: ProgramMember) -> Measurements:
         """Return the declared metrics."""
         return member.measured
 
-    def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
+    def read_declared_objective(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the declared metrics, None if the section `evaluation` cannot be built."""
         try:
             evaluation = ProgramEvaluation.from_mapping(sections["evaluation"])
@@ -73,19 +73,19 @@ class ProgramTrainer:
         lengths = tuple(sorted({length for metric in metrics.values() for length in metric.lengths}))
         return DeclaredObjective(metrics=metrics, averages=evaluation.averages, lengths=lengths)
 
-    def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
+    def find_value_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
         """Return unknown keys, missing keys and wrong values; `config` may have any."""
         return single_problems(sections, ProgramMember)
 
-    def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
+    def find_slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
         """Return the field that a dotted key sets, None for keys of `config`."""
         return find_slot(sections, key, ProgramMember)
 
-    def problems_here(self, members: Iterable[ProgramMember]) -> list[Problem]:
+    def find_local_problems(self, members: Iterable[ProgramMember]) -> list[Problem]:
         """Return nothing: files and commands are checked by `try_out`."""
         return []
 
-    def start_problems(self, member: ProgramMember, seeds: Collection[int]) -> list[Problem]:
+    def find_start_problems(self, member: ProgramMember, seeds: Collection[int]) -> list[Problem]:
         """Return nothing: a program chooses its own initial weights."""
         return []
 
@@ -105,13 +105,13 @@ class ProgramTrainer:
             problems += _find_function_problems(member.program.function)
         return problems
 
-    def sources(self, members: Iterable[ProgramMember], folder: Path | None) -> list[Source]:
+    def find_sources(self, members: Iterable[ProgramMember], folder: Path | None) -> list[Source]:
         """Return the files of the commands, which are copied and hashed. Raises OwnCodeError."""
         commands = [member.program for member in members if member.program.command is not None]
         names = {name for program in commands for name in _list_files(program, folder)}
         return [program_files(_find_root(folder), sorted(names))] if commands else []
 
-    def warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
+    def find_warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
         """Return a warning for each command that does not receive the seed or a searched key."""
         members = list(members)
         commands = dict.fromkeys(member.program.words for member in members if member.program.command is not None)
@@ -126,27 +126,27 @@ class ProgramTrainer:
                 warnings.append(("program.command", message + f"or read {read} of run = lengthwise.member()"))
         return warnings
 
-    def too_large(self, member: ProgramMember) -> list[Problem]:
+    def find_oversized_parts(self, member: ProgramMember) -> list[Problem]:
         """Return nothing: the memory of a program is not known."""
         return []
 
-    def kept_bytes(self, member: ProgramMember) -> int:
+    def count_kept_bytes(self, member: ProgramMember) -> int:
         """Return 0: no weights are kept."""
         return 0
 
-    def pack_cost(self, member: ProgramMember, gpus: float) -> PackCost:
+    def estimate_pack_cost(self, member: ProgramMember, gpus: float) -> PackCost:
         """Return the cost of packs of one member, by its steps."""
         return PackCost(largest=1, bytes_per_member=1, per_pack=0.0, per_member=float(member.steps))
 
-    def rough_seconds(self, member: ProgramMember) -> float:
+    def estimate_seconds(self, member: ProgramMember) -> float:
         """Return the seconds that the sweep file gives, 0 if it does not."""
         return 60.0 * (member.program.member_minutes or 0.0)
 
-    def parameters(self, resolved: Mapping[str, Any]) -> str | None:
+    def describe_parameters(self, resolved: Mapping[str, Any]) -> str | None:
         """Return None: the parameters of a program are not known."""
         return None
 
-    def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
+    def read_environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
         """Return the interpreter or command, and a digest of the packages that it has."""
         table: dict[str, str | int | bool] = {
             "device": "gpu" if work["gpus"] else "cpu",

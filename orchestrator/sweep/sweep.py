@@ -94,7 +94,7 @@ def run_sweep(
         members = [configuration.member(spec.seeds[0]) for configuration in configurations]
         for warning in list_warnings(spec, members):
             say(console, f"warning: {warning}")
-        sources = (*sources, *trainer_of(spec.sections).sources(members, spec.folder))
+        sources = (*sources, *trainer_of(spec.sections).find_sources(members, spec.folder))
         code = record_code(reading.read(), sources)
 
     # The first record says what the sweep wants; from it on, resume can do the rest.

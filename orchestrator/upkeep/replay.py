@@ -110,7 +110,7 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
         work = make_solo_work(read_recorded_spec(state).resources, Path(name), of_sweep, seed, state.modules)
         work["code"] = make_worker_modules(state.folder, state.modules)
         if under := [state.environments[name] for _, name in pack.ran_under]:
-            again.environment += differing_keys(under[-1], trainer.environment(work))
+            again.environment += differing_keys(under[-1], trainer.read_environment(work))
         with suppress(_EndedEarly):
             trainer.run(work, [trainer.rebuild(of_sweep.resolved, seed)], again, None)
     return again

@@ -31,7 +31,7 @@ def test_a_shipped_sweep_is_good(file: Path, own_code_forgotten: None) -> None:
     import_for(spec)
     configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
     member = configurations[0].member(spec.seeds[0])
-    judged = trainer_of(spec.sections).measured(member).metrics[spec.objective.metric]
+    judged = trainer_of(spec.sections).list_measurements(member).metrics[spec.objective.metric]
     beyond = set(judged.lengths) - set(judged.trained_lengths) if judged.trained_lengths else set()
     spec = spec.with_direction(judged.direction) if spec.direction_is_assumed else spec
     # The decays of averages are those of the papers.

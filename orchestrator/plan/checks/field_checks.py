@@ -43,7 +43,7 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     example = {key: _make_example(spec.space[key]) for key in drawn}
     names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.is_doubtful(key)]
     always = [key for key, domain in spec.space.items() if not domain.when]
-    problems = trainer_of(spec.sections).single_problems(fixed)
+    problems = trainer_of(spec.sections).find_value_problems(fixed)
     unused = [problem for problem in problems if problem.key in names and problem.key in always]
     problems = [
         *(problem for section in spec.sections for problem in _find_section_problems(spec, section, names, example)),
@@ -88,7 +88,7 @@ def _find_section_problems(
     cases = list_cases(spec, [key for key in names if within(key, section)])
     trainer = trainer_of(spec.sections)
     problems = [
-        {(problem.key, problem.message, problem.allowed): problem for problem in trainer.single_problems(sections)}
+        {(problem.key, problem.message, problem.allowed): problem for problem in trainer.find_value_problems(sections)}
         for sections in (assign_values(spec, {**example, **case}) for case in cases)
     ]
     for problem, suffix in _join_cases(problems, cases):
@@ -114,7 +114,7 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         if findings.is_doubtful(f"search.listed[{index}]") or any(map(findings.is_doubtful, values)):
             continue
         sections = assign_values(spec, values)
-        for problem in trainer_of(spec.sections).single_problems(sections):
+        for problem in trainer_of(spec.sections).find_value_problems(sections):
             if _is_uncertain(problem.key, findings):
                 continue
             listed_key = next((key for key in values if within(problem.key, key)), None)
@@ -142,7 +142,7 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
 def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
     """Return the values of a domain that the class named by this case rejects."""
     trainer = trainer_of(spec.sections)
-    slot = trainer.slot(assign_values(spec, {**case, key: _make_example(domain)}), key)
+    slot = trainer.find_slot(assign_values(spec, {**case, key: _make_example(domain)}), key)
     if slot is not None:
         return list(find_misfits(domain, slot))
     listed = isinstance(domain, (Choice, Grid))
@@ -150,7 +150,7 @@ def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, 
     problems = []
     for index, value in enumerate(values):
         sections = assign_values(spec, {**case, key: value})
-        for problem in trainer.single_problems(sections):
+        for problem in trainer.find_value_problems(sections):
             if problem.key == key and problem.message == "unknown key":
                 return [replace(problem, key="", given=ABSENT)]
             if within(problem.key, key):

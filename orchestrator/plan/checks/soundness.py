@@ -60,7 +60,7 @@ def complete_objective(spec: SweepSpec) -> SweepSpec:
 def _read_declarations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[DeclaredObjective]:
     """Yield each draw's declaration of the objective, except for draws that cannot be built far enough."""
     trainer = trainer_of(spec.sections)
-    return filter(None, (trainer.declared(assign_values(spec, values)) for _, values in draws))
+    return filter(None, (trainer.read_declared_objective(assign_values(spec, values)) for _, values in draws))
 
 
 def _draw_values(spec: SweepSpec) -> list[tuple[int, Mapping[str, Any]]]:
@@ -111,7 +111,7 @@ def build_sample(spec: SweepSpec) -> Sample:
     """
     built = build_configurations(spec, _draw_values(spec))
     member = built[0].member(spec.seeds[0])
-    measured = trainer_of(spec.sections).measured(member)
+    measured = trainer_of(spec.sections).list_measurements(member)
     evaluated = describe_evaluated(measured) if list_further_distributions(measured) else None
     warnings = list_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in built])
     return Sample(built=len(built), warnings=warnings, evaluated=evaluated)
@@ -160,7 +160,7 @@ def build_first_generation(spec: SweepSpec) -> list[Configuration]:
 def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     """Raise SweepFileError where data that the tasks of these configurations depend on cannot be used here."""
     findings = spec.findings()
-    for problem in trainer_of(spec.sections).problems_here(
+    for problem in trainer_of(spec.sections).find_local_problems(
         configuration.member(spec.seeds[0]) for configuration in built
     ):
         findings.report(problem, problem.key, place=spec.place(problem.key))

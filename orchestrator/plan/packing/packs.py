@@ -91,7 +91,7 @@ class Packer:
 
     def _cost(self, member: Member) -> PackCost:
         if member.structural_key not in self._costs:
-            self._costs[member.structural_key] = self._trainer.pack_cost(member, self._resources.gpus)
+            self._costs[member.structural_key] = self._trainer.estimate_pack_cost(member, self._resources.gpus)
         return self._costs[member.structural_key]
 
     def _capacity(self, member: Member) -> int:

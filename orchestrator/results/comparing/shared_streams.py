@@ -158,6 +158,6 @@ def _have_same_parameters(
 def declared_parameters(resolved: Mapping[str, Any]) -> str | None:
     """Return the declared parameters of a model and their initial values as text; None if its classes are missing."""
     try:
-        return trainer.trainer_of(resolved).parameters(resolved)  # brings torch, which most reports do without
+        return trainer.trainer_of(resolved).describe_parameters(resolved)  # brings torch, which most reports do without
     except OwnCodeError:
         return None

@@ -51,7 +51,9 @@ class ConfigurationSampler:
         known, records = set(self._state.measured), list[dict[str, Any]]()
         for configuration in new:
             draw = self._draw_indices.get(configuration.number, configuration.number // grid)
-            measured = make_measurement_fields(trainer.measured(configuration.member(self._spec.seeds[0])), known)
+            measured = make_measurement_fields(
+                trainer.list_measurements(configuration.member(self._spec.seeds[0])), known
+            )
             known.add(measured["measured"])
             records.append(
                 {

@@ -154,7 +154,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     import_on_worker(work["code"])
     keep_freed_memory()
     trainer = trainer_of(work["members"][0])
-    reporter.began(trainer.environment(work))
+    reporter.began(trainer.read_environment(work))
 
     # Rebuild the members and open their checkpoints.
     pairs = zip(work["members"], work["ids"], strict=True)

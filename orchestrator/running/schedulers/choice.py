@@ -53,7 +53,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
     # Otherwise the estimated training time decides.
     workers = local.describe_machine(resources.cpus, max_workers=resources.workers).workers
     members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
-    seconds = mean(map(trainer.rough_seconds, islice(examples, EXAMPLES))) * members / workers
+    seconds = mean(map(trainer.estimate_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:
         return "ray", f"estimated training time: {duration(seconds)}, more than {_LIMIT}"
     return "local", f"estimated training time: under {_LIMIT}"
