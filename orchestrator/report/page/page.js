@@ -563,7 +563,7 @@ function drawControls() {
   const slider = $("evaluation"); // the judged evaluation stands at the right end
   slider.max = page.steps.length;
   slider.value = state.e ? state.e - 1 : page.steps.length;
-  const where = state.e ? `step ${d3.format(",")(page.steps[state.e - 1])}` : page.running ? "the latest" : "the judged one";
+  const where = state.e ? `step ${d3.format(",")(page.steps[state.e - 1])}` : page.running ? "the latest" : "that of the ranking";
   $("step").textContent = where;
   slider.setAttribute("aria-valuetext", where);
 }
