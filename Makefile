@@ -121,4 +121,4 @@ studies: $(INSTALLED)
 	done
 
 quickstart-pages: $(INSTALLED)
-	@$(PYTHON) tests/readme/quickstart_pages.py
+	@PYTHONPATH=. $(PYTHON) tests/readme/quickstart_pages.py

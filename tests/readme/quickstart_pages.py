@@ -1,4 +1,4 @@
-"""Draw search_spaces/quickstart.png and the screen in orchestrator/README.md from a run of the quickstart.
+"""Draw the picture of README.md and the screen in orchestrator/README.md from a run of the quickstart.
 
     make quickstart-pages
 
@@ -12,15 +12,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from matplotlib.figure import Figure
+from PIL import Image
 
-from orchestrator.figures.on_axes import plot_curves
 from orchestrator.report.files import read_summary
 from orchestrator.report.terminal import Screen
 from orchestrator.text.consoles import UncroppedConsole
+from tests.browser import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART, PICTURE = ROOT / "search_spaces" / "quickstart.yaml", ROOT / "search_spaces" / "quickstart.png"
+SIZE, CROPPED, COLOURS = (1060, 820), (1044, 820), 128  # of the picture, in pixels; cropped: without the scroll bar
 PAGE = ROOT / "orchestrator" / "README.md"
 SCREEN = re.compile(r"(?<=```\n)Sweep quickstart\n.*?(?=\n```)", re.DOTALL)
 WIDTH = 100  # of the screen in characters
@@ -43,13 +44,24 @@ def screen_of(folder: Path) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def draw_report(folder: Path, storage: Path) -> None:
+    """Write a picture of the first screen of a sweep's report.html, as a browser shows it."""
+    page = storage / "page.html"
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    page.write_text(text.replace(str(folder), "sweeps/quickstart"), encoding="utf-8")
+    with Browser(storage / "profile", *SIZE) as tab:
+        tab.open(page.as_uri())
+        tab.screenshot(PICTURE)
+    with Image.open(PICTURE) as image:
+        first_screen = image.convert("RGB").crop((0, 0, *CROPPED)).quantize(COLOURS)
+    first_screen.save(PICTURE, optimize=True)
+
+
 def main() -> None:
-    """Run the quickstart and write both."""
+    """Run the quickstart and write all of them."""
     with tempfile.TemporaryDirectory() as storage:
         folder = run_quickstart(Path(storage))
-        figure = Figure(figsize=(8, 5), layout="constrained")
-        plot_curves(read_summary(folder), figure.subplots())
-        figure.savefig(PICTURE, dpi=150, metadata={"Software": None})
+        draw_report(folder, Path(storage))
         screen = screen_of(folder)
         PAGE.write_text(SCREEN.sub(lambda _: screen, PAGE.read_text(encoding="utf-8"), count=1), encoding="utf-8")
 

@@ -43,7 +43,7 @@ OF_OTHERS = {
 def lines_of_blocks(one: Page) -> list[str]:
     """Every command of a shell block, without its comment."""
     lines = [line for text in one.blocks("bash") for line in text.replace("\\\n", " ").splitlines() if line.strip()]
-    return [re.sub(r"\s+# .*", "", line) for line in lines]
+    return [re.sub(r"\s+# .*", "", line) for line in lines if not line.startswith("# ")]
 
 
 def quoted_commands(one: Page) -> list[str]:
@@ -138,6 +138,8 @@ def test_every_command_is_one_that_exists(line: str, whole: bool, own_code_forgo
         check_make(rest)
     elif program == "ray":
         check_ray(rest, settings)
+    elif program == "export":
+        assert without_settings(rest[0])[0] == {"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cpu"}
     elif program == ".":
         assert rest == [".venv/bin/activate"]
     elif program == "sbatch":

@@ -40,5 +40,16 @@ def test_a_finding_has_the_verdict_of_its_picture(study: str, claim: str, verdic
     assert len(verdicts) == 1 and verdicts[0].startswith(f"**{verdict.lower()}"), verdicts
 
 
+def test_the_numbers_of_a_finding_are_on_its_page() -> None:
+    lines = FRONT.text.splitlines()
+    rows = [(above, line) for above, line in itertools.pairwise(lines) if line.startswith("| **")]
+    for pictures, findings in rows:
+        studies = re.findall(r"search_spaces/(\w+)/page_figures", pictures)
+        for study, finding in zip(studies, findings.strip("| ").split(" | "), strict=True):
+            for number in re.findall(r"\b\d\.\d+(?:e-\d+)?(?=[ ,.)])", re.sub(r"arXiv:\S+", "", finding)):
+                assert re.search(rf"[ |]{re.escape(number)}[ |]", PAGES[study]), (study, number)
+    assert len(rows) == 2
+
+
 def test_every_study_has_a_finding() -> None:
     assert sorted(study for study, _, _ in FINDINGS) == sorted(PAGES)
