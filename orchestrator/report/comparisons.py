@@ -32,9 +32,10 @@ from orchestrator.results.comparing.sweep_comparison import SweepComparison, com
 from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.exact_tests import ALPHA
-from orchestrator.statistics.intervals import LEVEL, fewest_for_median
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, LEVEL, fewest_for_median
 from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import (
+    command,
     compact_pair,
     compact_value,
     counted,
@@ -46,6 +47,7 @@ from orchestrator.text.wording import (
 )
 
 MAX_DIFFERING_KEYS, MAX_VALUE_CHARACTERS = 12, 60  # keys in a sentence, characters of a value
+ENOUGH_SEEDS = 8  # for an interval
 
 
 def compare_and_show(
@@ -112,6 +114,7 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     sides, is_one_sweep = (compared.first, compared.second), compared.second.result is result
     names = [label(side.row.number) + ("" if is_one_sweep else f" of {side.result.name}") for side in sides]
     yield _show_verdict(comparisons[0], names, console, result)
+    yield from _advise_more_seeds(comparisons[0], [side.result for side in sides], console)
     for name, side in (("First", compared.first), ("Second", compared.second)):
         yield prose(f"{name}: {_describe_configuration(side)}", console, result)
 
@@ -138,6 +141,14 @@ def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, 
     """Return the verdict as the first line of a comparison; equal names become "First" and "Second"."""
     first, second = names if names[0] != names[1] else ("First", "Second")
     return prose(verdict_sentence(line, first, second, result.infinity_text), console, result, "bold")
+
+
+def _advise_more_seeds(line: SeedComparison, results: Sequence[Summary], console: Console) -> Iterator[RenderableType]:
+    """Yield the commands that train enough seeds for an interval, if there are too few."""
+    if math.isnan(line.outcome.low) and 0 < line.outcome.n < FEWEST_FOR_MEDIAN:
+        few = [result for result in results if len(result.shared_seeds) < ENOUGH_SEEDS]
+        commands = [f"{command('extend', result.folder)} --seeds {ENOUGH_SEEDS}" for result in few]
+        yield prose(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, results[0])
 
 
 def _describe_configuration(side: Side) -> str:
@@ -202,6 +213,7 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     first, matching = compared.first, compared.matching
     if compared.together:
         yield _show_verdict(compared.together[0], [first.name, compared.second.name], console, first)
+        yield from _advise_more_seeds(compared.together[0], [first, compared.second], console)
     else:
         yield Text("Inconclusive: nothing can be compared.", "bold")
     for name, result in (("First", first), ("Second", compared.second)):
@@ -220,7 +232,8 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
         yield Text("All matched configurations together", style="bold")
         yield from _lay_out_comparisons(compared.together, [], first, console)
     yield from (prose(sentence, console, first) for sentence in describe_noise(compared))
-    if len(matching.pairs) > 1 and compared.configurations:
+    has_intervals = not all(math.isnan(comparison.outcome.low) for comparison in compared.configurations)
+    if len(matching.pairs) > 1 and has_intervals:
         group = compared.configurations[0].question.group
         shown = [comparison for comparison in compared.configurations if comparison.question.group == group][
             :MAX_TERMINAL_LINES
@@ -236,7 +249,9 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     notes.append(
         "All together: one value per seed, the mean over the matched configurations; only seeds that all of them have."
     )
-    notes += difference_notes(compared.configurations)
+    if len(matching.pairs) > 1 and not has_intervals:
+        notes.append(f"Each of the {len(matching.pairs)} matched configurations, without intervals: --csv FILE.")
+    notes += difference_notes(compared.configurations if has_intervals else compared.together)
     together, alone = ([line.unmatched for line in lines] for lines in (compared.together, compared.configurations))
     if (left_out := max(together, default=0)) > min(alone, default=0):  # else in the notes above
         notes.append(f"All together: {counted(left_out, 'seed')} left out, missing in some matched configuration.")
