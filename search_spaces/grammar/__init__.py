@@ -1,9 +1,10 @@
 """The grammar of sweep files: `load` parses YAML to plain data, then validates the data and builds a SweepSpec.
 
-parse      YAML and --set overrides -> plain data, with the place of every key
+parse      YAML and --set overrides -> plain data, with the line of every key
 values     types of single values
-domains    domains of searched keys; space: the section that has them
+domains    domains of searched keys
+space      the section of domains
 spec       the sections as classes, whose fields are the keys
 validate   plain data -> SweepSpec, with problems of keys and between sections
-problems   collects problems: a check gives the address of a key, the file and line are added
+problems   collected problems: a check gives the address of a key, `Findings` adds file and line
 """

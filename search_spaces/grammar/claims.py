@@ -20,21 +20,23 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 GROUPS = ("test", "selection", "trained", "unseen", "all")
 
 
-def _lengths(value: Any) -> str | tuple[int, ...]:
+def _check_lengths(value: Any) -> str | tuple[int, ...]:
+    """Return a group of lengths, or distinct lengths; raises a validation error for other values."""
     if isinstance(value, str) and value in GROUPS:
         return value
     value = expand_ranges(value)
     if isinstance(value, list) and value and all(is_number(number, whole=True) and number >= 1 for number in value):
-        different = tuple(dict.fromkeys(value))
-        if len(different) == len(value):
-            return different
+        distinct = tuple(dict.fromkeys(value))
+        if len(distinct) == len(value):
+            return distinct
     raise value_error(
         "are not lengths",
         f"{', '.join(GROUPS)}, or a list of different whole numbers from 1 on, or ranges such as 41-500",
     )
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _check_names(value: Any) -> tuple[str, ...]:
+    """Return a name, or a list of names, as a tuple; raises a validation error for other values."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name.strip() for name in names):
         raise value_error("is not a name", "a name, or a list of names")
@@ -44,10 +46,10 @@ def _names(value: Any) -> tuple[str, ...]:
 _LENGTHS_SCHEMA = {"anyOf": [{"enum": list(GROUPS)}, LENGTHS_SCHEMA]}
 _NAMES_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
-Lengths = Annotated[str | tuple[int, ...], BeforeValidator(_lengths), WithJsonSchema(_LENGTHS_SCHEMA)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_names), WithJsonSchema(_NAMES_SCHEMA)]
+Lengths = Annotated[str | tuple[int, ...], BeforeValidator(_check_lengths), WithJsonSchema(_LENGTHS_SCHEMA)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_check_names), WithJsonSchema(_NAMES_SCHEMA)]
 
-_KEYS: dict[str, tuple[int, set[str], set[str]]] = {
+_QUESTION_KEYS: dict[str, tuple[int, set[str], set[str]]] = {
     "difference": (2, {"expect"}, {"negligible", "statistic", "unit"}),
     "share": (1, {"expect", "success"}, {"bound"}),
     "bound": (1, {"expect", "bound"}, set()),
@@ -56,27 +58,27 @@ _KEYS: dict[str, tuple[int, set[str], set[str]]] = {
     "trend": (1, {"expect", "key"}, {"hold_others", "category"}),
     "fisher": (2, {"expect", "success"}, set()),
 }
-"""By question: the number of compared arms, the required keys, the optional keys."""
+"""The number of compared arms, the required keys and the optional keys of each question."""
 
 
 class SeedThreshold(Strict):
-    """A bound on a number of each seed: it passes if it is at least `least`, or at most `most`."""
+    """A bound on a value of each seed, which passes if it is at least `least` or at most `most`."""
 
     least: float | None = Field(default=None, description="The smallest value that passes.")
     most: float | None = Field(default=None, description="The largest value that passes.")
 
 
 class Learned(SeedThreshold):
-    """Which seeds have learned the task and therefore count; the number of the other seeds is shown, too."""
+    """The rule for seeds that have learned the task and count; the number of other seeds is shown as well."""
 
     metric: Names = Field(description="The metric, or several whose mean is taken.")
     average: Text | None = Field(default=None, description="The weight average; by default the arm's.")
-    lengths: Lengths = Field(default="trained", description="Where the metric is taken; by default trained lengths.")
+    lengths: Lengths = Field(default="trained", description="The lengths of the metric; by default the trained ones.")
     reduce: Literal["mean", "min", "max"] = Field(default="mean", description="How lengths become one value.")
 
 
 class Arm(Strict):
-    """One side of a comparison: configurations, and a value for each of their seeds."""
+    """A side of a comparison: configurations, and a value for each of their seeds."""
 
     where: dict[str, Any] = Field(
         default_factory=dict, description="Dotted keys and values: the configurations that have all of them."
@@ -92,8 +94,8 @@ class Arm(Strict):
     )
     lengths: Lengths | None = Field(default=None, description="By default the claim's.")
     reduce: Literal["mean", "min", "max"] | None = Field(default=None, description="By default the claim's.")
-    minus: Text | None = Field(default=None, description="Another arm, subtracted length by length, seed by seed.")
-    over: Text | None = Field(default=None, description="Another arm that values are divided by, seed by seed.")
+    minus: Text | None = Field(default=None, description="Another arm, which is subtracted for each length and seed.")
+    over: Text | None = Field(default=None, description="Another arm, by which values are divided for each seed.")
 
 
 class Claim(Strict):
@@ -102,9 +104,10 @@ class Claim(Strict):
     id: Name = Field(description="A short name that other claims and pages refer to.")
     says: Text = Field(description="The claim, in one sentence.")
     source: Source = Field(
-        default="paper", description="Who claims it; ours: a control, or a question that the paper does not ask."
+        default="paper",
+        description="The source of the claim; ours: a control, or a question that the paper does not ask.",
     )
-    sweep: Name = Field(description="The name of the sweep that is asked; its file lies beside this one.")
+    sweep: Name = Field(description="The name of the sweep that answers the question; its file is beside this one.")
     question: Question = Field(
         description="difference: is one arm smaller than another, seed by seed? share: do enough seeds succeed? bound: "
         "is the median beyond a bound? equivalence: do two arms differ by less than `within`? ratio: the same as "
@@ -112,17 +115,22 @@ class Claim(Strict):
         "the score of configurations move with a hyperparameter? fisher: do more seeds of one arm succeed?"
     )
     arms: dict[str, Arm] = Field(min_length=1, description="The arms by name.")
-    compare: list[Text] = Field(min_length=1, max_length=2, description="The arms that the question is about.")
+    compare: list[Text] = Field(min_length=1, max_length=2, description="The names of the compared arms.")
     expect: Literal["smaller", "larger"] | None = Field(
-        default=None, description="Where the claim expects the first arm, beside the second or the bound."
+        default=None,
+        description="Whether the first arm is expected to be smaller or larger than the second, or than the bound.",
     )
-    bound: float | None = Field(default=None, description="What a median, a share (.5) or a ratio (1) is held against.")
-    negligible: float | None = Field(default=None, gt=0, description="A difference up to which there is no effect.")
+    bound: float | None = Field(
+        default=None, description="The bound of a median, of a share (default 0.5) or of a ratio (default 1)."
+    )
+    negligible: float | None = Field(default=None, gt=0, description="The largest difference that counts as no effect.")
     within: float | None = Field(default=None, gt=0, description="equivalence: the largest difference allowed.")
-    around: float | None = Field(default=None, description="equivalence: the difference in the middle; by default 0.")
-    success: SeedThreshold | None = Field(default=None, description="share, fisher: when a seed has succeeded.")
+    around: float | None = Field(default=None, description="equivalence: the expected difference; by default 0.")
+    success: SeedThreshold | None = Field(
+        default=None, description="share, fisher: the bound that a successful seed meets."
+    )
     key: Text | None = Field(default=None, description="trend: the searched key.")
-    hold_others: bool | None = Field(default=None, description="trend: with the other searched keys held fixed.")
+    hold_others: bool | None = Field(default=None, description="trend: whether the other searched keys are held fixed.")
     statistic: Literal["mean"] | None = Field(
         default=None,
         description="difference: mean decides by the mean over seeds and Student's interval, in place of the median.",
@@ -134,7 +142,7 @@ class Claim(Strict):
     )
     category: Text | None = Field(
         default=None,
-        description="trend: of a key whose values are names, this one against the first; needs hold_others.",
+        description="trend: for a categorical key, the value that is compared with the first; needs hold_others.",
     )
     metric: Names = Field(description="The metric, or several whose mean is taken.")
     average: Names = Field(default=("raw",), description="The weight average; of several, the best when selecting.")
@@ -147,62 +155,62 @@ class Claim(Strict):
     evaluation: Literal["last", "best"] = Field(
         default="last", description="Each seed's last evaluation, or its best one at the selection lengths."
     )
-    learned: Learned | None = Field(default=None, description="Which seeds count; by default all.")
+    learned: Learned | None = Field(default=None, description="The rule for seeds that count; by default all count.")
     control: Name | None = Field(default=None, description="A claim that must hold before this one is tested.")
     asked_again: Name | None = Field(
         default=None,
-        description="A claim that asks this of other seeds or in another way; the page has one row for all askings.",
+        description="A claim that asks the same question of other seeds or in another way; they share a row.",
     )
     figure: Literal["curves", "seeds", "none"] = Field(
         default="curves", description="curves: the difference against length. seeds: a dot for each seed."
     )
-    note: str = Field(default="", description="What a reader should know about how this is asked.")
+    note: str = Field(default="", description="Notes for readers on how the question is asked.")
 
     _page_bound: float | None = PrivateAttr(default=None)
 
     @property
     def no_effect_bound(self) -> float | None:
-        """The largest difference that is no effect: of the claim, else of the page for its metric, else None."""
+        """The largest difference that counts as no effect: the claim's, else the page's for its metric, else None."""
         return self._page_bound if self.negligible is None else self.negligible
 
 
 class NoEffect(Strict):
-    """The largest difference of a metric that a page calls no effect, the same for all of its claims."""
+    """The largest difference of a metric that counts as no effect, for all claims of a page."""
 
     metric: Name = Field(description="The metric, also for its other distributions (read_error for read_error.sparse).")
     within: float = Field(gt=0, description="The largest difference that is no effect.")
-    because: Text = Field(description="Why this bound; the page says so.")
+    because: Text = Field(description="The reason for this bound, which the page shows.")
 
 
 class Headline(Strict):
     """A headline of the paper: the claim that tests it, or why no claim does."""
 
-    says: Text = Field(description="What the paper says, in a few words.")
-    claim: Name | None = Field(default=None, description="The claim that asks it.")
+    says: Text = Field(description="The statement of the paper, in a few words.")
+    claim: Name | None = Field(default=None, description="The claim that tests it.")
     size: Text | None = Field(default=None, description="How far the sweep of that claim is from the paper's size.")
-    reason: Text | None = Field(default=None, description="Why it was not tested, of a headline without a claim.")
+    reason: Text | None = Field(default=None, description="Why it was not tested; only without a claim.")
 
 
 class Removed(Strict):
-    """Claims that were tested once and are no longer on the page; each still counts in Holm's correction."""
+    """Claims that are no longer on the page after they were tested; each still counts in Holm's correction."""
 
     claims: list[Name] = Field(min_length=1, description="Their ids.")
-    because: Text = Field(description="Why they were removed; the page says so.")
+    because: Text = Field(description="The reason for the removal, which the page shows.")
 
 
 class ClaimsFile(Strict):
     """A page of claims."""
 
     title: Text = Field(description="The heading of the page.")
-    paper: Text = Field(default="", description="Where the claims come from.")
-    introduction: str = Field(default="", description="What a reader should know first, in Markdown.")
+    paper: Text = Field(default="", description="The source of the claims.")
+    introduction: str = Field(default="", description="An introduction for readers, in Markdown.")
     no_effect: list[NoEffect] = Field(
         default_factory=list, description="Bounds of no effect by metric, for claims that give no `negligible`."
     )
     seen: dict[Name, int] = Field(
         default_factory=dict,
-        description="By sweep, how many of its seeds, from the first on, an earlier page had shown: its claims were "
-        "known before, not registered.",
+        description="By sweep, the number of its seeds, from the first on, that an earlier page had shown: its claims "
+        "were known before, not registered.",
     )
     headlines: list[Headline] = Field(
         default_factory=list, description="The headlines of the paper, which the page begins with."
@@ -210,13 +218,13 @@ class ClaimsFile(Strict):
     figures: list[Name] = Field(
         default_factory=list,
         max_length=4,
-        description="The claims that are drawn; by default those of the headlines and then the others, up to four.",
+        description="The claims with a figure; by default up to four, first those of the headlines.",
     )
     removed: list[Removed] = Field(
         default_factory=list, description="Claims that were asked before; they count in the correction."
     )
     claims: list[Claim] = Field(min_length=1, description="The claims, in the order of the page.")
-    closing: str = Field(default="", description="What was not tested, and why, in Markdown.")
+    closing: str = Field(default="", description="What was not tested, with reasons, in Markdown.")
 
     _path: Path = PrivateAttr(default=Path())
 
@@ -244,7 +252,7 @@ def claims_schema() -> dict[str, Any]:
 
 def load_claims(path: str | Path) -> ClaimsFile:
     """Return a claims file, read and checked. Raises SweepFileError with all problems."""
-    # Read the file, and say so if it is a sweep file.
+    # Read the file, and reject a sweep file.
     path = Path(path)
     findings = Findings(str(path))
     text = read_text(path, findings, "claims file")
@@ -253,12 +261,12 @@ def load_claims(path: str | Path) -> ClaimsFile:
     if data is not ABSENT and not isinstance(data, dict):
         findings.add("", "must be a mapping with title and claims", given=data)
     if isinstance(data, dict) and "task" in data and not isinstance(claims_file := data.get("claims"), list):
-        where = (
+        hint = (
             f"its claims file is {path.with_name(claims_file)}"
             if isinstance(claims_file, str)
             else "it names no claims file"
         )
-        findings.add("", f"is a sweep file, not a claims file; {where}", place=Place(findings.source))
+        findings.add("", f"is a sweep file, not a claims file; {hint}", place=Place(findings.source))
     findings.raise_any()
 
     # Check the types and names of keys, then the references between claims.
@@ -278,10 +286,13 @@ def load_claims(path: str | Path) -> ClaimsFile:
 
 
 def _check_page(file: ClaimsFile, findings: Findings) -> None:
-    """Record names in `seen` that are no sweeps, in headlines and figures that are no claims, in `removed` that are."""
+    """Record unknown sweeps in `seen`, unknown claims in headlines and figures, and claims of the page in `removed`."""
+    # Sweeps that an earlier page had shown.
     for name in file.seen:
         if name not in file.sweeps:
             findings.add(f"seen.{name}", "is not the sweep of a claim", given=name, names=file.sweeps)
+
+    # Claims that headlines and figures refer to.
     ids = [claim.id for claim in file.claims]
     references = [(f"figures[{index}]", name) for index, name in enumerate(file.figures)]
     for index, headline in enumerate(file.headlines):
@@ -291,6 +302,8 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
     for address, name in references:
         if name not in ids:
             findings.add(address, "is not a claim", given=name, names=ids)
+
+    # Removed claims.
     for index, group in enumerate(file.removed):
         for name in group.claims:
             if name in ids:
@@ -301,23 +314,23 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
     """Record problems of a claim."""
     # Keys that its question needs or does not read.
     address = f"claims[{index}]"
-    count, needed, allowed = _KEYS[claim.question]
-    present = {key for key in _optional_keys() if getattr(claim, key) is not None}
-    for key in sorted(needed - present):
+    count, required, optional = _QUESTION_KEYS[claim.question]
+    present = {key for key in _list_question_keys() if getattr(claim, key) is not None}
+    for key in sorted(required - present):
         findings.add(f"{address}.{key}", f"is needed by a {claim.question} question")
-    for key in sorted(present - needed - allowed):
+    for key in sorted(present - required - optional):
         findings.add(f"{address}.{key}", f"is not read by a {claim.question} question")
 
-    # Arms: their number, names and references, and which configurations they take.
-    least = 1 if claim.question == "equivalence" else count
-    if not least <= len(claim.compare) <= count:
+    # The number of arms, their names, references and configurations.
+    least_count = 1 if claim.question == "equivalence" else count
+    if not least_count <= len(claim.compare) <= count:
         message = f"must name {count} of the arms" if count > 1 else "must name one of the arms"
         findings.add(f"{address}.compare", message, given=claim.compare)
-    for name, key in _arm_references(claim):
+    for name, key in _list_arm_references(claim):
         if name not in claim.arms:
             findings.add(f"{address}.{key}", "is not an arm", given=name, names=claim.arms)
     for name in claim.arms:
-        if name in _source_arms(claim, name):
+        if name in _find_source_arms(claim, name):
             findings.add(f"{address}.arms.{name}", "depends on itself through minus and over")
     if claim.question == "trend" and any(arm.configurations != "all" for arm in claim.arms.values()):
         findings.add(f"{address}.arms", "must have configurations: all for a trend question")
@@ -338,7 +351,7 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
         if threshold is not None and (threshold.least is None) == (threshold.most is None):
             findings.add(f"{address}.{key}", "must have either least or most")
 
-    # Claims that it refers to.
+    # Its id, and the claims that it refers to.
     ids = [other.id for other in file.claims]
     if ids.count(claim.id) > 1 and ids.index(claim.id) != index:
         findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
@@ -353,10 +366,10 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
 
 
 def _set_page_bound(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
-    """Set the page's bound of no effect for the metric of a claim; record a claim with another bound of its own.
+    """Set the page's bound of no effect for the metric of a claim; record a claim with a different bound.
 
-    Only for differences of medians: a quotient of arms is not in units of the metric, and a mean over seeds has no test
-    of equivalence.
+    Only differences of medians have it: a quotient of arms is not in units of the metric, and a mean over seeds has no
+    test of equivalence.
     """
     metrics = {metric.partition(".")[0] for metric in claim.metric}
     bounds = {bound.within for bound in file.no_effect if bound.metric in metrics}
@@ -371,21 +384,22 @@ def _set_page_bound(claim: Claim, index: int, file: ClaimsFile, findings: Findin
         )
 
 
-def _optional_keys() -> set[str]:
-    return set().union(*(needed | allowed for _, needed, allowed in _KEYS.values()))
+def _list_question_keys() -> set[str]:
+    """Return the keys that only some questions read."""
+    return set().union(*(required | optional for _, required, optional in _QUESTION_KEYS.values()))
 
 
-def _arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
+def _list_arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
     """Yield the names of arms that a claim refers to, with the key of each reference."""
     yield from ((name, f"compare[{index}]") for index, name in enumerate(claim.compare))
     for name, arm in claim.arms.items():
         yield from ((other, f"arms.{name}.{key}") for key in ("minus", "over") if (other := getattr(arm, key)))
 
 
-def _source_arms(claim: Claim, name: str) -> set[str]:
+def _find_source_arms(claim: Claim, name: str) -> set[str]:
     """Return the names of the arms that an arm is computed from, through minus and over."""
-    seen = [name]
-    for source in seen:  # which grows
+    sources = [name]
+    for source in sources:  # grows while it is read: sources of sources
         if arm := claim.arms.get(source):
-            seen += [other for other in (arm.minus, arm.over) if other and other not in seen[1:]]
-    return set(seen[1:])
+            sources += [other for other in (arm.minus, arm.over) if other and other not in sources[1:]]
+    return set(sources[1:])

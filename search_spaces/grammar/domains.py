@@ -1,4 +1,4 @@
-"""Domains: the values that a key of the space is drawn from, written as a mapping with the kind of domain as a key.
+"""The domains of a space: values to draw a key from, written as a mapping with the kind of domain as a key.
 
 `{choice: [a, b]}` `{grid: [a, b]}` `{uniform: [low, high]}` `{log_uniform: [low, high]}`
 `{one_minus_log_uniform: [low, high]}` `{int_uniform: [low, high], step: 1}`
@@ -24,13 +24,14 @@ NUMBER: Schema = {"type": "number"}
 POSITIVE: Schema = {"type": "number", "exclusiveMinimum": 0}
 
 
-def _pair(first: Schema, second: Schema) -> Schema:
+def _make_pair_schema(first: Schema, second: Schema) -> Schema:
+    """Return the JSON Schema of a list of two values."""
     return {"type": "array", "prefixItems": [first, second], "minItems": 2, "maxItems": 2}
 
 
 @dataclass(frozen=True)
 class Domain(ABC):
-    """The values that a key is drawn from; `when`: the values other keys must have for it to be drawn (empty: always).
+    """The values of a searched key; `when` has the values that other keys need for it to be drawn (empty: always).
 
     kind: the key in a sweep file. schema: JSON Schema of its value. syntax: its form in messages. options: JSON Schemas
     of further keys.
@@ -50,15 +51,18 @@ class Domain(ABC):
 
     def to_plain(self) -> dict[str, Any]:
         """Return the domain as plain data, as in a sweep file."""
-        fields = self._fields()
+        fields = self._to_fields()
         return fields | {"when": {key: plain(values) for key, values in self.when.items()}} if self.when else fields
 
     @abstractmethod
-    def _fields(self) -> dict[str, Any]: ...
+    def _to_fields(self) -> dict[str, Any]:
+        """Return the mapping of a sweep file, without `when`."""
 
 
 @dataclass(frozen=True)
 class _Listed(Domain):
+    """Base of domains with a list of values."""
+
     schema: ClassVar[Schema] = {"type": "array", "minItems": 1, "uniqueItems": True}
     syntax: ClassVar[str] = "[a, b, ...]"
 
@@ -78,7 +82,7 @@ class _Listed(Domain):
                 fault(f".{cls.kind}[{index}]", f"repeats item {first} of the list", given=value)
         return cls(tuple(values), when=when) if len(seen) == len(values) else None
 
-    def _fields(self) -> dict[str, Any]:
+    def _to_fields(self) -> dict[str, Any]:
         return {self.kind: plain(self.values)}
 
 
@@ -98,10 +102,12 @@ class Grid(_Listed):
 
 @dataclass(frozen=True)
 class _Interval(Domain):
+    """Base of domains of real numbers from low to high, inside the bounds of their kind."""
+
     low: float
     high: float
 
-    schema: ClassVar[Schema] = _pair(NUMBER, NUMBER)
+    schema: ClassVar[Schema] = _make_pair_schema(NUMBER, NUMBER)
     above: ClassVar[float] = float("-inf")
     below: ClassVar[float] = float("inf")
     bounds: ClassVar[str] = "[low, high], two numbers, low < high"
@@ -109,9 +115,12 @@ class _Interval(Domain):
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
         """Return the domain of two finite numbers, low < high, inside the bounds of the kind; None with a problem."""
+        # Read two numbers.
         pair = read_number_pair(raw, cls.kind, cls.bounds, fault)
         if pair is None:
             return None
+
+        # Check their bounds and their order.
         low, high = float(pair[0]), float(pair[1])
         outside = [index for index, bound in enumerate((low, high)) if not cls.above < bound < cls.below]
         for index in outside:
@@ -123,7 +132,7 @@ class _Interval(Domain):
             fault(f".{cls.kind}", "is too wide: high - low is beyond the largest number", given=list(pair))
         return cls(low, high, when=when) if low < high and not outside and not is_too_wide else None
 
-    def _fields(self) -> dict[str, Any]:
+    def _to_fields(self) -> dict[str, Any]:
         return {self.kind: [self.low, self.high]}
 
 
@@ -139,7 +148,7 @@ class LogUniform(_Interval):
     """A real number whose logarithm is uniform; 0 < low < high."""
 
     kind = "log_uniform"
-    schema = _pair(POSITIVE, POSITIVE)
+    schema = _make_pair_schema(POSITIVE, POSITIVE)
     above = 0.0
     bounds = "[low, high], two numbers, 0 < low < high"
 
@@ -149,7 +158,7 @@ class OneMinusLogUniform(_Interval):
     """A real number x with 1 - x log-uniform: for decays near 1, as of an EMA; 0 < low < high < 1."""
 
     kind = "one_minus_log_uniform"
-    schema = _pair(*[{**POSITIVE, "exclusiveMaximum": 1}] * 2)
+    schema = _make_pair_schema(*[{**POSITIVE, "exclusiveMaximum": 1}] * 2)
     above = 0.0
     below = 1.0
     bounds = "[low, high], two numbers, 0 < low < high < 1"
@@ -160,7 +169,7 @@ class IntUniform(Domain):
     """A whole number, uniform over low, low + step, ..., high (both included)."""
 
     kind = "int_uniform"
-    schema = _pair({"type": "integer"}, {"type": "integer"})
+    schema = _make_pair_schema({"type": "integer"}, {"type": "integer"})
     options: ClassVar[dict[str, Schema]] = {
         "step": {"description": "Distance between neighbouring values.", "type": "integer", "minimum": 1}
     }
@@ -172,6 +181,7 @@ class IntUniform(Domain):
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
         """Return the domain of whole numbers low < high and a step that divides high - low; None with a problem."""
+        # Read two whole numbers and the step.
         bounds = "[low, high], two whole numbers, low < high"
         pair = read_number_pair(raw, cls.kind, bounds, fault, whole=True)
         step = raw.get("step", 1)
@@ -180,6 +190,8 @@ class IntUniform(Domain):
             return None
         if pair is None:
             return None
+
+        # The step must lead from low to high.
         low, high = pair
         if low >= high:
             fault(f".{cls.kind}", "low must be below high", given=list(pair), allowed=bounds)
@@ -191,7 +203,7 @@ class IntUniform(Domain):
             return None
         return cls(low, high, step, when=when)
 
-    def _fields(self) -> dict[str, Any]:
+    def _to_fields(self) -> dict[str, Any]:
         return {"int_uniform": [self.low, self.high], "step": self.step}
 
 
@@ -201,7 +213,7 @@ class Normal(Domain):
 
     kind = "normal"
     syntax = "[mean, std]"
-    schema = _pair(NUMBER, POSITIVE)
+    schema = _make_pair_schema(NUMBER, POSITIVE)
     options: ClassVar[dict[str, Schema]] = {
         "low": {"description": "Smaller values become this.", "type": ["number", "null"]},
         "high": {"description": "Larger values become this.", "type": ["number", "null"]},
@@ -215,7 +227,7 @@ class Normal(Domain):
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
         """Return the domain of a mean, a std > 0 and clip bounds around the mean; None with a problem."""
-        # Numbers.
+        # Read the numbers.
         is_valid = True
         clips: dict[str, float | None] = {}
         for name in ("low", "high"):
@@ -228,7 +240,7 @@ class Normal(Domain):
         if pair is None:
             return None
 
-        # Their order: low <= mean <= high, low < high, std > 0.
+        # Check their order: low <= mean <= high, low < high, std > 0.
         mean, std = float(pair[0]), float(pair[1])
         if std <= 0:
             fault(".normal[1]", "the standard deviation must be above 0", given=pair[1])
@@ -245,7 +257,7 @@ class Normal(Domain):
             is_valid = False
         return cls(mean, std, low, high, when=when) if is_valid else None
 
-    def _fields(self) -> dict[str, Any]:
+    def _to_fields(self) -> dict[str, Any]:
         clips = {name: clip for name, clip in (("low", self.low), ("high", self.high)) if clip is not None}
         return {"normal": [self.mean, self.std], **clips}
 
@@ -255,7 +267,7 @@ KINDS: dict[str, type[Domain]] = {
 }
 
 SYNTAX = ", ".join(f"{{{kind.kind}: {kind.syntax}}}" for kind in KINDS.values())
-"""How every domain is written."""
+"""The syntax of every domain, for messages."""
 
 
 def is_number(value: Any, *, whole: bool = False) -> bool:
@@ -264,7 +276,7 @@ def is_number(value: Any, *, whole: bool = False) -> bool:
 
 
 def parse_number(value: Any) -> Any:
-    """Return a text that is a number as a number, and a whole float as an int; other values unchanged.
+    """Return the number that a text denotes, and a whole float as an int; return other values unchanged.
 
     parse_number("1_000") and parse_number(1e3) -> 1000; parse_number("1e-4") -> 0.0001
     """
@@ -288,17 +300,20 @@ def suggest_number(value: Any, *, whole: bool = False) -> str | None:
 
 def read_number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, whole: bool = False) -> Any:
     """Return the two numbers of a domain as a tuple; None, with a problem, if they are invalid."""
+    # A mapping of two numbers is probably meant as a list.
     pair = raw[kind]
     if not isinstance(pair, list) or len(pair) != 2:
         ends = list(pair.values()) if isinstance(pair, dict) else []
         nearest = str(ends) if len(ends) == 2 and all(map(is_number, ends)) else None
         fault(f".{kind}", "must be a list of two numbers", given=pair, allowed=bounds, nearest=nearest)
         return None
-    wrong = [index for index, bound in enumerate(pair) if not is_number(bound, whole=whole)]
-    for index in wrong:
+
+    # Both must be numbers, without quotes.
+    invalid = [index for index, bound in enumerate(pair) if not is_number(bound, whole=whole)]
+    for index in invalid:
         message, nearest = f"must be a {'whole ' if whole else ''}number", suggest_number(pair[index], whole=whole)
         fault(f".{kind}[{index}]", message, given=pair[index], allowed=bounds, nearest=nearest)
-    return None if wrong else tuple(pair)
+    return None if invalid else tuple(pair)
 
 
 def plain(value: Any) -> Any:
@@ -319,9 +334,9 @@ def value_key(value: Any) -> Any:
     return (isinstance(value, bool), None if value is ABSENT else value)
 
 
-_WHEN = {
+_WHEN_SCHEMA = {
     "description": "Drawn only if each of these keys has the given value, or one of the given list; else the key keeps "
-    "its fixed value. A key here is a choice, a grid or a fixed value.",
+    "its fixed value. Each of them must be a choice, a grid or a fixed value.",
     "type": "object",
     "minProperties": 1,
 }
@@ -329,7 +344,7 @@ _WHEN = {
 
 def space_schema() -> dict[str, Any]:
     """Return the JSON Schema of `space`: dotted keys of the open sections, each with a domain."""
-    domain = {"anyOf": [_domain_schema(kind) for kind in KINDS.values()]}
+    domain = {"anyOf": [_make_domain_schema(kind) for kind in KINDS.values()]}
     return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": domain}, "additionalProperties": False}
 
 
@@ -338,7 +353,8 @@ def listed_schema() -> dict[str, Any]:
     return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": {}}, "additionalProperties": False}
 
 
-def _domain_schema(kind: type[Domain]) -> dict[str, Any]:
-    described = {"description": (kind.__doc__ or "").strip()}
-    properties = {kind.kind: described | kind.schema, **kind.options, "when": _WHEN}
+def _make_domain_schema(kind: type[Domain]) -> dict[str, Any]:
+    """Return the JSON Schema of a kind of domain."""
+    description = {"description": (kind.__doc__ or "").strip()}
+    properties = {kind.kind: description | kind.schema, **kind.options, "when": _WHEN_SCHEMA}
     return {"type": "object", "properties": properties, "required": [kind.kind], "additionalProperties": False}

@@ -1,4 +1,4 @@
-"""Writing plain data as YAML text that this package and YAML 1.1 readers read back unchanged."""
+"""Write plain data as YAML text that this package and YAML 1.1 readers read back unchanged."""
 
 import re
 from typing import Any
@@ -7,11 +7,13 @@ import yaml
 
 
 class _Dumper(yaml.SafeDumper):
+    """A dumper without aliases, with escapes for unprintable characters."""
+
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        # Other styles would fold next-line and the separators U+2028, U+2029 into spaces or line breaks.
+        # Unquoted, next line (U+0085) and the separators U+2028, U+2029 would become spaces or line breaks.
         escaped = not text.replace("\n", "").isprintable()
         return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if escaped else None)
 

@@ -1,4 +1,4 @@
-"""Reading a sweep file, with --set overrides, as a SweepSpec, or as a list of all its problems."""
+"""Read a sweep file, with --set overrides, as a SweepSpec, or as a list of all its problems."""
 
 import json
 import re
@@ -28,22 +28,22 @@ from search_spaces.grammar.validate import build_spec, check_across, note_random
 from search_spaces.grammar.values import STORES, expand_ranges, store_problem
 
 DATA_ENDINGS = (".csv", ".tsv", ".jsonl", ".npz", ".parquet")
-MAX_RECORDED = 2 * MAX_BYTES  # of a recorded specification as JSON, which has all defaults
-UNREAD = "fix this first; the rest of the file was not checked"
+MAX_RECORDED_BYTES = 2 * MAX_BYTES  # of a recorded specification as JSON, which has all defaults
+UNCHECKED_REST = "fix this first; the rest of the file was not checked"
 AVERAGES, PROGRAM_AVERAGES = "training.averages", "evaluation.averages"
-ANY_KEYS = ("training.initial.rename",)  # mappings with arbitrary keys
-RAW = "raw"  # the average of a sweep file without averages
+FREE_MAPPINGS = ("training.initial.rename",)  # mappings with arbitrary keys
+RAW_AVERAGE = "raw"  # the average of a sweep file without averages
 _PYTHON = re.compile(r"\A#!.*python|^(import \w[\w.]*( as \w+)?(, .*)?|from [\w.]+ import .+)$", re.MULTILINE)
 _LENGTHS = re.compile(r"(^|\.)(test_\w+|\w*lengths)$")  # keys whose value is a list of lengths
-ASSUMED = "minimize"  # placeholder until the direction of the metric is known
+ASSUMED_DIRECTION = "minimize"  # placeholder until the direction of the metric is known
 
 
 @dataclass(frozen=True)
 class Reading:
     """The result of reading a sweep file that may have problems.
 
-    findings: the problems so far. spec: the specification, with placeholders for wrong values, which are doubtful in
-    `findings`; None if the text is not a sweep file. unchecked: what was not checked, as text.
+    findings: the problems so far. spec: the specification, with placeholders for invalid values, which are doubtful in
+    `findings`; None if the text is not a sweep file. unchecked: the parts that were not checked, as text.
     """
 
     spec: SweepSpec | None
@@ -51,7 +51,7 @@ class Reading:
     unchecked: str = ""
 
     def checked_spec(self) -> SweepSpec:
-        """Return the specification. Raises SweepFileError if the file has problems, with all of them."""
+        """Return the specification. Raises SweepFileError with all problems of the file."""
         self.findings.raise_any(self.unchecked)
         assert self.spec is not None
         return self.spec
@@ -76,16 +76,16 @@ def load_sweep(
 
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
-    """Return a specification recorded in a ledger, checked like a file; source: its name in problems."""
+    """Return a specification recorded in a ledger, checked like a file; `source` is its name in problems."""
     findings = Findings(source)
-    if (size := len(json.dumps(spec))) > MAX_RECORDED:
-        findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_RECORDED} bytes")
+    if (size := len(json.dumps(spec))) > MAX_RECORDED_BYTES:
+        findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_RECORDED_BYTES} bytes")
     findings.raise_any()
     return parse_sweep(dump_yaml(dict(spec)), source, overrides).as_recorded()
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
-    """Return the specification in the text of a sweep file; source: its name in problems. See `load_sweep`."""
+    """Return the specification in the text of a sweep file; `source` is its name in problems. See `load_sweep`."""
     return _parse(text, Findings(source), overrides, name).checked_spec()
 
 
@@ -97,7 +97,7 @@ def read_sweep(
     *,
     recorded: bool = False,
 ) -> Reading:
-    """Return a sweep file, read as by `load_sweep`, with its problems instead of raising them."""
+    """Return a sweep file with its problems; otherwise like `load_sweep`, which raises them."""
     findings = Findings(str(path))
     text = read_text(Path(path), findings)
     if findings.problems:
@@ -121,9 +121,11 @@ def read_sections(
 
 
 def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
-    """Record problems that only matter for a file, or a dictionary, from which a sweep may start."""
+    """Record problems that matter only for a new sweep."""
+    # Conditions between keys; recorded sweeps may be older than this check.
     if not recorded:
         check_conditions(spec.space, {section: getattr(spec, section) for section in spec.sections}, findings)
+
     # The direction of the objective against the direction that a program declares for its metric.
     metrics = spec.evaluation.get("metrics") if spec.program and not recorded else None
     declared = metrics.get(spec.objective.metric) if isinstance(metrics, dict) else None
@@ -132,6 +134,8 @@ def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
     if declared in ("minimize", "maximize") and not spec.direction_is_assumed and direction != declared:
         message = f"contradicts evaluation.metrics.{spec.objective.metric}: {declared}"
         findings.add("objective.direction", message, given=direction, allowed=declared)
+
+    # The address of MLflow.
     uri = spec.tracking.uri
     if uri is not None and (problem := store_problem(uri)):
         findings.add("tracking.uri", problem, given=uri, allowed=STORES)
@@ -145,24 +149,24 @@ def _parse(
     imports: Sequence[str] = (),
 ) -> Reading:
     """Return the sweep in a text, with its problems."""
-    # Read YAML, and recognise texts that are not sweep files.
+    # Read YAML, and reject texts that are not sweep files.
     data = read_yaml(text, findings)
     if not isinstance(data, dict):
         if data is None:
             findings.add("", "is empty; a sweep file is a mapping with name, study, task, model, training ...")
         elif data is not ABSENT:
             findings.add("", "must be a mapping of keys to values", given=data)
-        return Reading(None, findings, UNREAD if data is ABSENT else "")
+        return Reading(None, findings, UNCHECKED_REST if data is ABSENT else "")
     if isinstance(data.get("claims"), list) and not data.keys() & {"task", "program"}:
         message = f"is a claims file, not a sweep file; judge its claims by: lengthwise claims {findings.source}"
         findings.add("", message, place=Place(findings.source))
         return Reading(None, findings)
 
-    # Options of the command line change the data before it is checked.
+    # Apply the options of the command line before the checks.
     overridden = [apply_override(text, data, findings) for text in overrides]
     if name is not None:
         if name != data.get("name"):
-            data.pop("claims", None)  # claims are registered under the file's own name
+            data.pop("claims", None)  # claims are registered under the name in the file
         data["name"] = name
         findings.relocate("name", {"name": Place("--name")})
     written = data.get("imports", [])
@@ -204,15 +208,21 @@ def _read_program(data: dict[str, Any], findings: Findings) -> None:
     """Expand the short form of `program`, add the module of its function to `imports`, and record engine sections."""
     if "program" not in data:
         return
+
+    # A text is a command.
     program = data["program"]
     if isinstance(program, str):
         data["program"] = program = {"command": program}
     if program == {}:
         findings.add("program", "is empty", allowed="command: [...] or function: MODULE.NAME")
+
+    # A program trains without task and model.
     for section in ("task", "model"):
         if section in data:
             findings.add(section, "is not allowed beside program, which trains without it; keep one of the two")
             del data[section]
+
+    # Import the module of a function.
     function = program.get("function") if isinstance(program, dict) else None
     module = function.rpartition(".")[0] if isinstance(function, str) else ""
     written = data.get("imports", [])
@@ -227,11 +237,11 @@ def _expand_lengths(value: Any, address: str, findings: Findings) -> None:
         for index, item in enumerate(value):
             _expand_lengths(item, child(address, index), findings)
     for key, item in list(value.items()) if isinstance(value, dict) else ():
-        written_out = expand_ranges(item) if _LENGTHS.search(key) else item
-        if written_out is item:
+        expanded = expand_ranges(item) if _LENGTHS.search(key) else item
+        if expanded is item:
             _expand_lengths(item, child(address, key), findings)
         else:
-            value[key] = written_out
+            value[key] = expanded
             findings.relocate(child(address, key), {child(address, key): findings.place(child(address, key))})
 
 
@@ -241,16 +251,25 @@ def _fill_objective(data: dict[str, Any]) -> bool:
     The average is filled in if all configurations have the same single label. The direction is only known to the task,
     or to the metrics of a program; `orchestrator.plan.checks.soundness` reads it there.
     """
+    # Objectives that are no mappings are reported later.
     objective = data.get("objective")
     if not isinstance(objective, dict):
         return False
+
+    # Fill in the only average of all configurations, and a placeholder for the direction.
     key = PROGRAM_AVERAGES if "program" in data else AVERAGES
     averages = lookup(data, key)
-    labels = list(averages) if isinstance(averages, dict | list) else [averages] if isinstance(averages, str) else [RAW]
+    labels = (
+        list(averages)
+        if isinstance(averages, dict | list)
+        else [averages]
+        if isinstance(averages, str)
+        else [RAW_AVERAGE]
+    )
     if "average" not in objective and len(labels) == 1 and not _varies_labels(data, key, labels):
         objective = {**objective, "average": labels[0]}
     assumed = "direction" not in objective
-    data["objective"] = {**objective, "direction": ASSUMED} if assumed else objective
+    data["objective"] = {**objective, "direction": ASSUMED_DIRECTION} if assumed else objective
     return assumed
 
 
@@ -259,47 +278,47 @@ def _varies_labels(data: dict[str, Any], averages: str, labels: list[str]) -> bo
     listed = lookup(data, "search.listed")
     tables = [data.get("space"), *(listed if isinstance(listed, list) else ())]
     keys = [str(key) for table in tables if isinstance(table, dict) for key in table]
-    known = [child(averages, label) for label in labels]
+    label_keys = [child(averages, label) for label in labels]
     return any(
-        within(averages, key) or (within(key, averages) and not any(within(key, average) for average in known))
+        within(averages, key) or (within(key, averages) and not any(within(key, label_key) for label_key in label_keys))
         for key in keys
     )
 
 
 def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
     """Return the text of a file of this kind; "", with a problem, if it is missing or cannot be read."""
-    here = Place(findings.source)
+    place = Place(findings.source)
     try:
-        # Paths that are not readable files, other kinds of files, and files that are too large.
+        # Reject paths that are no files, other kinds of files, and large files.
         if path.is_dir():
             inside = path / "sweep.yaml"
             nearest = str(inside) if kind == "sweep file" and inside.is_file() else None
-            findings.add("", f"is a directory; give a {kind}", nearest=nearest, place=here)
+            findings.add("", f"is a directory, not a {kind}", nearest=nearest, place=place)
         elif not path.exists():
             allowed = "a file, or a name that `lengthwise list examples` shows" if kind == "sweep file" else None
-            findings.add("", "there is no such file", allowed=allowed, nearest=_nearest_file(path), place=here)
+            findings.add("", "there is no such file", allowed=allowed, nearest=_nearest_file(path), place=place)
         elif not path.is_file():
-            findings.add("", "is not a regular file", place=here)
+            findings.add("", "is not a regular file", place=place)
         elif kind == "sweep file" and path.suffix in DATA_ENDINGS:
-            findings.add("", "is a data file, not a sweep file", allowed="the YAML file that names it", place=here)
+            findings.add("", "is a data file, not a sweep file", allowed="the YAML file that names it", place=place)
         elif (size := path.stat().st_size) > MAX_BYTES:
-            findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=here)
+            findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=place)
         elif _is_program(text := path.read_bytes().decode("utf-8-sig")) or path.suffix == ".py":
-            findings.add("", f"is a Python program, not a {kind}; name it in a sweep file under program:", place=here)
+            findings.add("", f"is a Python program, not a {kind}; name it in a sweep file under program:", place=place)
         else:
             return text
 
-    # Files that cannot be decoded or opened.
+    # Report files that cannot be decoded or opened.
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         findings.add("", f"is not UTF-8: byte 0x{error.object[error.start]:02X}", place=Place(findings.source, line))
     except (OSError, ValueError) as error:
-        findings.add("", f"cannot be read: {getattr(error, 'strerror', None) or error}", place=here)
+        findings.add("", f"cannot be read: {getattr(error, 'strerror', None) or error}", place=place)
     return ""
 
 
 def _is_program(text: str) -> bool:
-    """Return whether a text is Python: it has a line that is an import, or a first line that names the interpreter."""
+    """Return whether a text is Python: it has an import, or its first line names the interpreter."""
     return _PYTHON.search(text) is not None
 
 
@@ -322,8 +341,8 @@ def _nearest_file(path: Path) -> str | None:
 
 
 def _check_step_names(value: Any, address: str, findings: Findings) -> None:
-    """Record keys of the open sections that cannot be part of a dotted key, such as keys with dots."""
-    if address in ANY_KEYS:
+    """Record keys of the open sections that cannot be part of a dotted key, for example because they have dots."""
+    if address in FREE_MAPPINGS:
         return
     if isinstance(value, list):
         for index, item in enumerate(value):

@@ -14,13 +14,15 @@ STATISTICS = ("median", "mean", "max", "min")
 class SeedQuantile(Strict):
     """A quantile over seeds, by linear interpolation."""
 
-    quantile: Annotated[float, Field(gt=0, lt=1, description="0.25: a quarter of the seeds lie below.")]
+    quantile: Annotated[
+        float, Field(gt=0, lt=1, description="The quantile; at 0.25 a quarter of the seeds are below the score.")
+    ]
 
 
 class ShareAbove(Strict):
-    """The share of seeds whose value is at least a bar."""
+    """The share of seeds whose value reaches a threshold."""
 
-    share_above: float = Field(description="The bar that a seed has to reach.")
+    share_above: float = Field(description="The threshold that a seed has to reach.")
 
 
 def _check_statistic(value: Any) -> Any:
@@ -51,27 +53,27 @@ class Objective(Strict):
 
     metric: Text = Field(description="The metric, one of the task's.")
     average: Text = Field(
-        description="The weight average that is scored, one of training.averages; may be left out if there is one."
+        description="The scored weight average, one of training.averages; may be left out if there is only one."
     )
     lengths: Lengths = Field(
-        description="The validation lengths the score is taken at, such as [1-5, 8]; all other lengths stay unseen."
+        description="The validation lengths of the score, such as [1-5, 8]; all other lengths stay unseen."
     )
     direction: Literal["minimize", "maximize"] = Field(
-        description="Whether a small or a large score is good; may be left out if the metric says it."
+        description="Whether small or large scores are good; may be left out if the metric declares it."
     )
     reduce: Literal["mean", "max", "last"] = Field(
         default="mean",
-        description="How the values at the lengths become one score: the mean, the largest, or that at the longest.",
+        description="The statistic over lengths: the mean, the largest value, or the value at the longest length.",
     )
     evaluation: Literal["last", "best"] = Field(
         default="last",
-        description="The evaluation each seed is judged at: the last one, or the one with the best value at these "
-        "lengths, the later one of equals. Everything that is reported of the seed is taken there.",
+        description="The judged evaluation of each seed: the last one, or the one with the best value at these lengths "
+        "(the latest of equals). All reported values of a seed are from this evaluation.",
     )
     seeds: Statistic = Field(
         default="median",
-        description="How the values of the seeds become the score of a configuration. Tables and curves show medians "
-        "in every case.",
+        description="The statistic over seeds that is the score of a configuration. Tables and curves always show "
+        "medians.",
     )
     failed_seeds: Literal["worst", "exclude", "fail"] = Field(
         default="worst",
@@ -80,7 +82,7 @@ class Objective(Strict):
     )
     threshold: float | None = Field(
         default=None,
-        description="Generalization length is the greatest length at which the median still meets this value.",
+        description="The generalization length is the greatest length up to which every median meets this value.",
     )
 
     @property

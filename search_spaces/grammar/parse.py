@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml
 
-from search_spaces.grammar.problems import ABSENT, SECRET, Findings, Place, child, format_value
+from search_spaces.grammar.problems import ABSENT, SECRET_KEY, Findings, Place, child, format_value
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
-LARGEST_INT = 2**63 - 1
+MAX_INT = 2**63 - 1
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
@@ -37,38 +37,41 @@ class _UnreadableError(Exception):
 def read_yaml(text: str, findings: Findings, *, address: str = "", place: Place | None = None) -> Any:
     """Return the value of a YAML document, ABSENT if it cannot be read; record problems and places in `findings`.
 
-    address: the key of an override, '' for a file. place: recorded instead of the lines of the text. Values inside a
-    mapping or list that cannot be read are ABSENT.
+    address: the key of an override, '' for a file. place: the place to record instead of the lines of the text.
+    Unreadable values inside a mapping or list are ABSENT.
     """
-    return _Reader(findings, place).document(text, address)
+    return _Reader(findings, place).read_document(text, address)
 
 
 class _Reader:
+    """A reader of YAML events that records places and problems."""
+
     def __init__(self, findings: Findings, place: Place | None) -> None:
         self.findings = findings
         self.fixed_place = place
-        self.references: list[tuple[str, str, Place]] = []  # &name or *name, its address and place
+        self.references: list[tuple[str, str, Place]] = []  # (&name or *name, address, place)
 
-    def place(self, line: int) -> Place:
+    def make_place(self, line: int) -> Place:
+        """Return the place of a line, counted from 0."""
         return self.fixed_place or Place(self.findings.source, line + 1)
 
     def locate(self, event: Any) -> Place:
         """Return the line of an event."""
-        return self.place(event.start_mark.line)
+        return self.make_place(event.start_mark.line)
 
-    def document(self, text: str, address: str) -> Any:
+    def read_document(self, text: str, address: str) -> Any:
         """Return the value of a document, ABSENT with a problem if it cannot be read."""
-        # Characters that YAML does not allow.
+        # Reject characters that YAML does not allow.
         if match := _UNPRINTABLE.search(text):
             line = text.count("\n", 0, match.start())
             problem = f"character U+{ord(match[0]):04X} is not allowed in YAML"
-            self.findings.unreadable(address, problem, place=self.place(line))
+            self.findings.unreadable(address, problem, place=self.make_place(line))
             return ABSENT
 
-        # The document, or a single problem of its syntax.
+        # Read the document, or record a single problem of its syntax.
         try:
             try:
-                return self._document(yaml.parse(text, Loader=_Loader), address)
+                return self._read_events(yaml.parse(text, Loader=_Loader), address)
             finally:
                 self._report_references()
         except _UnreadableError:
@@ -79,12 +82,15 @@ class _Reader:
             message = " ".join(
                 part for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part
             )
-            wrong_line = text.splitlines()[line] if line < len(text.splitlines()) else ""
-            tab = " (indent with spaces, not tabs)" if wrong_line.lstrip(" ").startswith("\t") else ""
-            self.findings.unreadable(address, f"is not valid YAML: {message}{tab}".lstrip(), place=self.place(line))
+            line_text = text.splitlines()[line] if line < len(text.splitlines()) else ""
+            tab = " (indent with spaces, not tabs)" if line_text.lstrip(" ").startswith("\t") else ""
+            self.findings.unreadable(
+                address, f"is not valid YAML: {message}{tab}".lstrip(), place=self.make_place(line)
+            )
             return ABSENT
 
-    def _document(self, events: Iterator[Any], address: str) -> Any:
+    def _read_events(self, events: Iterator[Any], address: str) -> Any:
+        """Return the value of the only document in the events."""
         value: Any = None
         documents = 0
         for event in events:
@@ -92,11 +98,11 @@ class _Reader:
                 documents += 1
                 place = self.locate(event)
                 if documents > 1:
-                    self.findings.add("", "holds more than one YAML document; keep one", place=place)
+                    self.findings.add("", "has more than one YAML document; keep one", place=place)
                     raise _UnreadableError
                 if event.version or event.tags:
                     self.findings.add("", "YAML directives (%YAML, %TAG) are not allowed", place=place)
-                value = self._value(next(events), events, address, 0)
+                value = self._read_value(next(events), events, address, 0)
         return value
 
     def _report_references(self) -> None:
@@ -108,17 +114,17 @@ class _Reader:
         message = f"{kind} ({first}) are not allowed; write it out"
         if count := len(self.references) - 1:
             last, _, end = self.references[-1]
-            where = "" if end.line is None else f" in line {end.line}"
-            rest = f"{last}{where}" if count == 1 else f"{count:,} more, the last{where}"
+            location = "" if end.line is None else f" in line {end.line}"
+            rest = f"{last}{location}" if count == 1 else f"{count:,} more, the last{location}"
             message = f"anchors and aliases ({first} and {rest}) are not allowed; write the values out"
         self.findings.add(address, message, place=place)
         for name, address, _ in self.references:
             if name[0] == "*":
                 self.findings.mark_doubtful(address)
 
-    def _value(self, event: Any, events: Iterator[Any], address: str, depth: int) -> Any:
+    def _read_value(self, event: Any, events: Iterator[Any], address: str, depth: int) -> Any:
         """Return the value that begins with an event."""
-        # Its place, and YAML features that are not allowed.
+        # Record its place, and reject YAML features that are not allowed.
         place = self.locate(event)
         if depth > MAX_DEPTH:
             self.findings.unreadable(address, f"is nested more than {MAX_DEPTH} levels deep", place=place)
@@ -135,42 +141,45 @@ class _Reader:
             message = f"YAML tags ({event.tag}) are not allowed; write a plain value"
             self.findings.unreadable(address, message, place=place)
 
-        # A scalar, a list or a mapping.
+        # Read a scalar, a list or a mapping.
         if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event, address, place)
+            return self._read_scalar(event, address, place)
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
             while not isinstance(event := next(events), yaml.SequenceEndEvent):
-                items.append(self._value(event, events, child(address, len(items)), depth + 1))
+                items.append(self._read_value(event, events, child(address, len(items)), depth + 1))
             return items
-        return self._mapping(events, address, depth)
+        return self._read_mapping(events, address, depth)
 
-    def _mapping(self, events: Iterator[Any], address: str, depth: int) -> dict[str, Any]:
+    def _read_mapping(self, events: Iterator[Any], address: str, depth: int) -> dict[str, Any]:
         """Return a mapping without its invalid and repeated keys, which are recorded."""
         mapping: dict[str, Any] = {}
-        first_line: dict[str, Place] = {}
+        first_places: dict[str, Place] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             place = self.locate(event)
-            key = self._key(event, events, address, place, depth)
+            key = self._read_key(event, events, address, place, depth)
             if key is None or key in mapping:
                 if key is not None:
-                    message = f"is written twice (first at {first_line[key]}); keep one"
+                    message = f"is written twice (first at {first_places[key]}); keep one"
                     self.findings.add(child(address, key), message, place=place)
-                _Reader(Findings(self.findings.source), self.fixed_place)._value(next(events), events, "", depth + 1)
+                reader = _Reader(Findings(self.findings.source), self.fixed_place)  # skips the value
+                reader._read_value(next(events), events, "", depth + 1)
                 continue
-            first_line[key] = place
+            first_places[key] = place
             self.findings.places[child(address, key)] = place
-            mapping[key] = self._value(next(events), events, child(address, key), depth + 1)
+            mapping[key] = self._read_value(next(events), events, child(address, key), depth + 1)
         return mapping
 
-    def _key(self, event: Any, events: Iterator[Any], address: str, place: Place, depth: int) -> str | None:
+    def _read_key(self, event: Any, events: Iterator[Any], address: str, place: Place, depth: int) -> str | None:
         """Return a key of a mapping; None, with a problem, if it is invalid."""
         if not isinstance(event, yaml.ScalarEvent):
             self.findings.add(address, "has a key that is not text", allowed="text keys", place=place)
             if not isinstance(event, yaml.AliasEvent):
-                quiet = _Reader(Findings(self.findings.source), self.fixed_place)
-                quiet._value(event, events, "", depth + 1)
+                reader = _Reader(Findings(self.findings.source), self.fixed_place)  # skips the key
+                reader._read_value(event, events, "", depth + 1)
             return None
+
+        # Only texts without anchors and tags are keys; unquoted words and numbers are not texts.
         text: str = event.value
         plain = event.implicit[0]  # neither quoted nor tagged
         if plain and text == "<<":
@@ -184,22 +193,22 @@ class _Reader:
             return None
         return text
 
-    def _scalar(self, event: Any, address: str, place: Place) -> Any:
-        """Return a text, number, flag or null; ABSENT, with a problem, if it is invalid."""
-        # Quoted text.
+    def _read_scalar(self, event: Any, address: str, place: Place) -> Any:
+        """Return a text, number, flag or null; ABSENT, with a problem, if the scalar is invalid."""
+        # Return quoted text.
         text: str = event.value
         if not event.implicit[0]:
             if any("\ud800" <= letter <= "\udfff" for letter in text):
-                self.findings.unreadable(address, "holds half a character (a lone surrogate escape)", place=place)
+                self.findings.unreadable(address, "has half a character (a lone surrogate escape)", place=place)
                 return ABSENT
             return text
 
-        # Words and numbers.
+        # Read words and numbers.
         if text in _WORDS:
             return _WORDS[text]
         if _INT.fullmatch(text):
-            number = int(text, 0) if len(text) <= 30 else LARGEST_INT + 1
-            if abs(number) > LARGEST_INT:
+            number = int(text, 0) if len(text) <= 30 else MAX_INT + 1
+            if abs(number) > MAX_INT:
                 self.findings.unreadable(address, "is too large for a whole number", given=text, place=place)
                 return ABSENT
             return number
@@ -213,7 +222,7 @@ class _Reader:
                 return ABSENT
             return value
 
-        # Texts that another YAML reader would take for a number.
+        # Reject texts that another YAML reader would take for a number.
         if _NOT_FINITE.fullmatch(text):
             self.findings.unreadable(address, "must be a finite number", given=text, place=place)
             return ABSENT
@@ -229,9 +238,9 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
 
     After `space.` the rest is a single key of the space, including its dots; null removes this key from the space.
     """
-    # The key, and how the override is named in problems.
+    # Read the key; problems name the override, without a secret.
     key, (_, equals, written) = overridden_key(text), text.partition("=")
-    visible = f"{SECRET}=***" if key == SECRET else text
+    visible = f"{SECRET_KEY}=***" if key == SECRET_KEY else text
     place = Place(
         f"--set {visible}" if visible.isprintable() and len(visible) <= 120 else f"--set {format_value(visible, 120)}"
     )

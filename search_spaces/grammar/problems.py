@@ -55,13 +55,13 @@ class Problem:
             parts.append(f"allowed: {self.allowed}")
         if self.nearest is not None:
             parts.append(f"did you mean {self.nearest}?")
-        return _printable("; ".join(parts))
+        return _escape_unprintable("; ".join(parts))
 
 
 class SweepFileError(ValueError):
-    """A sweep file cannot be used. problems: all problems; str() has a line for each, in the order of the file.
+    """A sweep file cannot be used. `problems` has all problems; str() has a line for each, in the order of the file.
 
-    unchecked: what could not be checked because of them, as text; "" if everything was checked.
+    `unchecked` names the parts that were not checked because of them; "" if everything was checked.
     """
 
     def __init__(self, problems: Iterable[Problem], unchecked: str = "") -> None:
@@ -69,23 +69,23 @@ class SweepFileError(ValueError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the problems."""
+        """Return the constructor and the problems for pickle; by default it would pass only the joined text."""
         return type(self), (self.problems, self.unchecked)
 
     @property
     def full_text(self) -> str:
-        """The problems, and what was not checked because of them, as text."""
+        """The problems, and the parts that were not checked because of them, as text."""
         return f"{self}\n({self.unchecked})" if self.unchecked else str(self)
 
 
 def format_value(value: Any, limit: int = 100) -> str:
     """Return a value as YAML on one line, cut at `limit` characters."""
     text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
-    text = _printable(text)
+    text = _escape_unprintable(text)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def _printable(text: str) -> str:
+def _escape_unprintable(text: str) -> str:
     """Return the text with unprintable characters as escapes."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
@@ -94,13 +94,13 @@ def nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str |
     """Return the valid name closest to the given name; None if no name is close (difflib's ratio below `cutoff`)."""
     if not isinstance(given, str) or len(given) > 200:
         return None
-    by_folded = {name.casefold(): name for name in names}
-    matches = difflib.get_close_matches(given.casefold(), by_folded, n=1, cutoff=cutoff)
-    return by_folded[matches[0]] if matches else None
+    name_by_folded = {name.casefold(): name for name in names}
+    matches = difflib.get_close_matches(given.casefold(), name_by_folded, n=1, cutoff=cutoff)
+    return name_by_folded[matches[0]] if matches else None
 
 
-SECRET = "notify"  # the key whose value is never shown: the address of a webhook is a secret
-MAX_REPETITIONS = 10  # problems of the same kind that are listed
+SECRET_KEY = "notify"  # its value is never shown: the address of a webhook is a secret
+MAX_REPETITIONS = 10  # listed problems of a kind
 _VARYING = re.compile(r"""'[^']*'|"[^"]*"|\([^)]*\)|\{.*\}|\[.*\]|-?\d[\d.e+-]*""")  # names and values in a message
 
 
@@ -142,10 +142,10 @@ def within(address: str, ancestor: str) -> bool:
 
 
 class Findings:
-    """Collects the problems of a file, and adds to each the place of its address.
+    """The problems of a file, each with the place of its address.
 
-    A value may be doubtful, because it could not be read or was replaced: problems that follow from it are dropped.
-    places: address -> place. notes: messages that are not problems.
+    A value is doubtful if it could not be read or was replaced; problems that follow from it are dropped. `places` has
+    the place of each address, `notes` has messages that are not problems.
     """
 
     def __init__(self, source: str) -> None:
@@ -159,9 +159,9 @@ class Findings:
 
     def without_problems(self) -> "Findings":
         """Return findings with the same places and notes, but without problems."""
-        fresh = Findings(self.source)
-        fresh.places, fresh.notes = dict(self.places), list(self.notes)
-        return fresh
+        findings = Findings(self.source)
+        findings.places, findings.notes = dict(self.places), list(self.notes)
+        return findings
 
     def place(self, address: str) -> Place:
         """Return the place of an address, or of its nearest ancestor in the file."""
@@ -187,17 +187,20 @@ class Findings:
     ) -> None:
         """Record a problem, unless the value at its address is doubtful.
 
-        names: the allowed names, of which the nearest to `misspelt`, by default to `given`, is suggested.
+        names: the allowed names; the nearest to `misspelt`, by default to `given`, is suggested.
         """
+        # A problem of a doubtful value follows from another problem.
         if isinstance(given, list) and ABSENT in given:
             return
         if self._is_inside_doubtful(address):
             return
+
+        # Suggest a name, and hide a secret.
         if names is not None:
             names = tuple(names)
             allowed = allowed or ", ".join(names)
             nearest = nearest or nearest_name(given if misspelt is ABSENT else misspelt, names)
-        if address == SECRET:
+        if address == SECRET_KEY:
             given = ABSENT
         place = place or self.place(address)
         self._problems.setdefault(
@@ -205,7 +208,7 @@ class Findings:
         )
 
     def report(self, problem: Any, address: str | None = None, place: Place | None = None) -> None:
-        """Record a problem object of another check or package at `address`, by default at its own key."""
+        """Record a problem object of another check or package at `address`, by default at its key."""
         details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
         self.add(problem.key if address is None else address, problem.message, **details, place=place)
 
@@ -225,7 +228,7 @@ class Findings:
         return self._is_inside_doubtful(address) or address in self._partly_doubtful
 
     def mark_anchor(self, address: str) -> None:
-        """Mark an address that has an anchor: the anchor is reported, not the unknown key that holds it."""
+        """Mark an address that has an anchor: the anchor is reported instead of the unknown key above it."""
         self._anchors.update((address, *ancestors(address)))
 
     def holds_anchor(self, address: str) -> bool:
@@ -233,6 +236,7 @@ class Findings:
         return address in self._anchors
 
     def _is_inside_doubtful(self, address: str) -> bool:
+        """Return whether the value at an address, or an outer value, is doubtful."""
         return address in self._doubtful or any(outer in self._doubtful for outer in ancestors(address))
 
     def note(self, place: Place, text: str) -> None:
@@ -242,26 +246,26 @@ class Findings:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems so far: first of the file, by line, then of overrides; repetitions of a kind are counted."""
+        """The problems so far: of the file by line, then of overrides; repetitions of a kind are counted."""
 
-        def order(entry: tuple[tuple[Place, str, str], Problem]) -> tuple[bool, int]:
+        def make_sort_key(entry: tuple[tuple[Place, str, str], Problem]) -> tuple[bool, int]:
             place = entry[0][0]
             return place.source != self.source, place.line or 0
 
-        return tuple(_limit_repetitions([problem for _, problem in sorted(self._problems.items(), key=order)]))
+        return tuple(_limit_repetitions([problem for _, problem in sorted(self._problems.items(), key=make_sort_key)]))
 
     def raise_any(self, unchecked: str = "") -> None:
-        """Raise SweepFileError if there are problems; unchecked: what was not checked because of them, as text."""
+        """Raise SweepFileError if there are problems; `unchecked` names the parts that were not checked."""
         if self._problems:
             raise SweepFileError(self.problems, unchecked)
 
 
 def _limit_repetitions(problems: list[Problem]) -> Iterator[Problem]:
-    """Yield the first problems of each kind (equal except for names and numbers), then a problem with their number."""
-    counts = Counter(_kind(problem) for problem in problems)
+    """Yield the first problems of each kind (equal except for names and numbers), then a problem with their count."""
+    counts = Counter(_find_kind(problem) for problem in problems)
     listed: Counter[str] = Counter()
     for problem in problems:
-        kind = _kind(problem)
+        kind = _find_kind(problem)
         listed[kind] += 1
         if counts[kind] <= MAX_REPETITIONS + 1 or listed[kind] <= MAX_REPETITIONS:
             yield problem
@@ -269,7 +273,8 @@ def _limit_repetitions(problems: list[Problem]) -> Iterator[Problem]:
             yield Problem(problem.where, "", f"and {counts[kind] - MAX_REPETITIONS:,} more like it: {problem.message}")
 
 
-def _kind(problem: Problem) -> str:
+def _find_kind(problem: Problem) -> str:
+    """Return the message of a problem without names and values."""
     return _VARYING.sub("", problem.message)
 
 
@@ -283,7 +288,7 @@ def lookup(mapping: Any, dotted: str) -> Any:
 
 
 def dotted_keys(mapping: dict[str, Any], prefix: str = "") -> Iterable[str]:
-    """Yield every dotted key of nested mappings, including those of inner mappings."""
+    """Yield every dotted key of nested mappings, also of the inner mappings themselves."""
     for key, value in mapping.items():
         dotted = f"{prefix}.{key}" if prefix else key
         yield dotted

@@ -12,10 +12,10 @@ DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a sweep file; `load_sweep` checks more."""
-    about = "One sweep of lengthwise: fixed and searched values, objective and resources."
+    description = "One sweep of lengthwise: fixed and searched values, objective and resources."
     schema = SweepSpec.model_json_schema()
-    required = [key for key in schema["required"] if key not in SECTIONS]  # the space may give a whole section
-    return {**DRAFT, **schema, "required": required, "title": "lengthwise sweep", "description": about}
+    required = [key for key in schema["required"] if key not in SECTIONS]  # the space may set a whole section
+    return {**DRAFT, **schema, "required": required, "title": "lengthwise sweep", "description": description}
 
 
 def schema_text(schema: Mapping[str, Any] | None = None) -> str:

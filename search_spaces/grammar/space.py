@@ -1,4 +1,4 @@
-"""Reading the `space` section: dotted keys with domains, and the conditions under which they are drawn."""
+"""Read the `space` section: dotted keys with domains, and the conditions under which they are drawn."""
 
 import math
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ MAX_GRID_POINTS = 100_000
 
 
 def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[str, Domain]:
-    """Return the valid domains of a space, in the order of the file; record problems. `sections`: the fixed values."""
-    # The domain of each key.
+    """Return the valid domains of a space in the order of the file; record problems. `sections`: the fixed values."""
+    # Read the domain of each key.
     if raw is ABSENT:
         return {}
     if not isinstance(raw, dict):
@@ -37,12 +37,12 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
     for key, written in raw.items():
         is_valid = check_key("space", key, raw, sections, findings)
         if not is_valid and not (isinstance(written, dict) and written.keys() & KINDS.keys()):
-            continue  # the value is not a domain, either
+            continue  # the value is no domain: its only problem is the key
         domain = _parse_domain(child("space", key), written, findings, "choice" if is_random else "grid")
         if is_valid and domain is not None:
             domains[key] = domain
 
-    # Conditions between keys, and the size of the grid.
+    # Check conditions between keys, and the size of the grid.
     for key, domain in domains.items():
         for other, values in domain.when.items():
             _check_condition(child(f"space.{key}.when", other), other, values, domains, list(raw), sections, findings)
@@ -56,17 +56,17 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
 
 def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
     """Return whether `key` of the mapping `raw` at the address `parent` can be set; record a problem if not."""
-    # A section, or a dotted key inside it.
+    # A key is a section, or a dotted key inside a section.
     address, place = child(parent, key), parent.partition("[")[0]
     if not SECTION_KEY.fullmatch(key) or key.partition(".")[0] not in sections:
         names = list(dotted_keys(sections))
-        tail = {name.rpartition(".")[2]: name for name in names}
-        nearest = nearest_name(key, names) or tail.get(nearest_name(key.rpartition(".")[2], tail) or "")
+        last_steps = {name.rpartition(".")[2]: name for name in names}
+        nearest = nearest_name(key, names) or last_steps.get(nearest_name(key.rpartition(".")[2], last_steps) or "")
         example = "config.lr" if "program" in sections else "model.width"
         if nearest is None and "program" in sections and SECTION_KEY.fullmatch(f"config.{key}"):
             nearest = f"config.{key}"
-        starts = f"a section ({', '.join(sections)}) or a dotted key inside one, such as {example}"
-        findings.add(address, f"a {place} key is {starts}", nearest=nearest)
+        allowed = f"a section ({', '.join(sections)}) or a dotted key inside one, such as {example}"
+        findings.add(address, f"a {place} key is {allowed}", nearest=nearest)
         return False
     if "program" not in sections and within(key, METRICS):
         findings.add(address, "is the same for all configurations, because metrics change no result; remove it")
@@ -96,7 +96,7 @@ def _parse_domain(address: str, raw: Any, findings: Findings, list_kind: str) ->
     def fault(subkey: str, message: str, **details: Any) -> None:
         findings.add(address + subkey, message, **details)
 
-    # The kind of domain.
+    # Find the kind of domain.
     if not isinstance(raw, dict):
         message = "must be a domain; a fixed value belongs in its own section"
         fault("", message, given=raw, allowed=SYNTAX, nearest=_guess_domain(raw, list_kind))
@@ -111,7 +111,7 @@ def _parse_domain(address: str, raw: Any, findings: Findings, list_kind: str) ->
         fault("", message, given=raw, allowed=SYNTAX, nearest=nearest)
         return None
 
-    # Its values and options.
+    # Read its values and options.
     kind = KINDS[kinds[0]]
     options = (*kind.options, "when")
     unknown = [name for name in raw if name not in (kind.kind, *options)]
@@ -127,12 +127,15 @@ def _guess_domain(raw: Any, list_kind: str) -> str | None:
 
     raw: a list, a value, a call such as "uniform(0, 1)", or a parameter of a W&B sweep.
     """
+    # A parameter of a W&B sweep.
     if isinstance(raw, dict):
         ends = [raw.get("min"), raw.get("max")]
         if isinstance(raw.get("values"), list):
             return _guess_domain(raw["values"], list_kind)
         kind = "log_uniform" if "log" in str(raw.get("distribution")) else "uniform"
         return f"{{{kind}: {format_value(ends)}}}" if all(map(is_number, ends)) else None
+
+    # A call, a list, or a value.
     name, bracket, values = str(raw).rstrip(") ").partition("(")
     if bracket and (called := nearest_name(name.strip(), KINDS, cutoff=0.85)):
         return f"{{{called}: [{values}]}}"
@@ -142,6 +145,7 @@ def _guess_domain(raw: Any, list_kind: str) -> str | None:
 
 
 def _parse_when(raw: dict[str, Any], fault: Any) -> When | None:
+    """Return the conditions of a domain; None, with a problem, if they are invalid."""
     written = raw.get("when", {})
     if not isinstance(written, dict) or ("when" in raw and not written):
         fault(".when", "must map other keys to the value, or list of values, that they must have", given=written)
@@ -165,16 +169,16 @@ def _check_condition(
     findings: Findings,
 ) -> None:
     """Record a condition on a key that is unknown, cannot be a condition, or never has the value."""
-    # A fixed key.
+    # The condition may be on a fixed key.
     fixed = lookup(sections, other)
     if other not in space_keys:
         if fixed is ABSENT:
-            known = [*space_keys, *(name for name in dotted_keys(sections) if "." in name)]
-            nearest = nearest_name(other, known)
+            candidates = [*space_keys, *(name for name in dotted_keys(sections) if "." in name)]
+            nearest = nearest_name(other, candidates)
             findings.add(address, "is neither in the space nor a key with a fixed value", nearest=nearest)
         return
 
-    # A searched key.
+    # A searched key must have a list of values, among them those of the condition.
     domain = domains.get(other)
     if domain is None:
         return  # a problem of this domain is recorded already
@@ -183,16 +187,16 @@ def _check_condition(
         findings.add(address, message)
         return
     possible = [*domain.values, *([fixed] if domain.when and fixed is not ABSENT else [])]
-    keys = {value_key(value) for value in possible}
+    possible_keys = {value_key(value) for value in possible}
     for value in values:
-        if value_key(value) not in keys:
+        if value_key(value) not in possible_keys:
             nearest = nearest_name(value, [name for name in possible if isinstance(name, str)])
             allowed = ", ".join(format_value(option, 40) for option in possible)
             findings.add(address, f"{other} never has this value", given=value, allowed=allowed, nearest=nearest)
 
 
 def check_conditions(space: dict[str, Domain], sections: dict[str, Any], findings: Findings) -> None:
-    """Record conditions on keys that overlap with a key of the space, and note keys that are never drawn."""
+    """Record conditions on keys that overlap with a key of the space; note keys that are never drawn."""
     for key, domain in space.items():
         for other, values in domain.when.items():
             address = child(f"space.{key}.when", other)
@@ -215,13 +219,16 @@ def check_conditions(space: dict[str, Domain], sections: dict[str, Any], finding
 def _check_cycles(domains: dict[str, Domain], findings: Findings) -> list[str]:
     """Record circular conditions; return their keys."""
     circular: list[str] = []
+    # Remove keys whose conditions are on removed keys, until only circles are left.
     waiting = {key: [other for other in domain.when if other in domains] for key, domain in domains.items()}
     while waiting:
         if free := [key for key, needed in waiting.items() if not any(other in waiting for other in needed)]:
             for key in free:
                 del waiting[key]
             continue
-        trail = [next(iter(waiting))]  # every remaining key waits for another, so following them leads into a cycle
+
+        # Every remaining key waits for another, so following them leads into a circle.
+        trail = [next(iter(waiting))]
         while (following := next(other for other in waiting[trail[-1]] if other in waiting)) not in trail:
             trail.append(following)
         circle = trail[trail.index(following) :]

@@ -31,11 +31,11 @@ from search_spaces.grammar.values import (
     Text,
 )
 
-LEVEL = 0.05
+DEFAULT_LEVEL = 0.05
 
 
 class Rung(NamedTuple):
-    """A step at which configurations are compared, and the earlier step since which their improvement counts."""
+    """A step at which configurations are compared, and the earlier step from which improvement is measured."""
 
     step: int
     since: int
@@ -53,28 +53,28 @@ class Rungs(Strict):
     growth: float = Field(
         default=3.0,
         gt=1,
-        description="Each rung is at this many times the step of the one before, rounded up to an evaluation.",
+        description="The step of each rung over that of the previous rung, rounded up to an evaluation.",
     )
     keep: float = Field(
         gt=0, lt=1, description="The share of the configurations of a rung that trains on: the best medians, and ties."
     )
     guard: bool = Field(
         default=True,
-        description="Whether configurations train on, too, that still improve by more than their seeds differ.",
+        description="Whether configurations that still improve by more than their seeds differ train on as well.",
     )
 
     def rungs(self, every: int, steps: int) -> tuple[Rung, ...]:
         """Return the rungs of a training of `steps` steps, evaluated every `every` steps.
 
-        Improvement counts since the rung before; at the first rung since the last evaluation in its first half.
+        Improvement is measured from the previous rung; at the first rung from the last evaluation in its first half.
 
         Rungs(first=300, keep=0.5).rungs(100, 3000) -> (Rung(300, 100), Rung(900, 300), Rung(2700, 900))
         """
-        rising = [Rung(self.first, self.first // 2 // every * every)]
-        while (evaluations := rising[-1].step // every) * every < steps:
+        rungs = [Rung(self.first, self.first // 2 // every * every)]
+        while (evaluations := rungs[-1].step // every) * every < steps:
             step = max(evaluations + 1, math.ceil(round(min(self.growth * evaluations, steps), 6))) * every
-            rising.append(Rung(step, rising[-1].step))
-        return tuple(rising[:-1])
+            rungs.append(Rung(step, rungs[-1].step))
+        return tuple(rungs[:-1])
 
     def count_kept(self, configurations: int) -> int:
         """Return how many configurations train on, without ties and configurations kept by the guard."""
@@ -87,28 +87,29 @@ def count_share(share: float, configurations: int) -> int:
 
 
 class Racing(Strict):
-    """After each round a share of the configurations stays, or all that a test does not rule out."""
+    """A race over seeds: after each round a share of the configurations stays, or all that a test does not rule out."""
 
-    first: int = Field(ge=1, description="Seeds of every configuration: those of the first round.")
-    growth: float = Field(default=2.0, gt=1, description="Seeds at the end of a round over those of the one before.")
+    first: int = Field(ge=1, description="Seeds of every configuration in the first round.")
+    growth: float = Field(
+        default=2.0, gt=1, description="Seeds at the end of a round over those of the previous round."
+    )
     keep: float | None = Field(
         default=None,
         gt=0,
         lt=1,
-        description="The share of the configurations of a round that stays: those with the best medians, and ties.",
+        description="The share of the configurations of a round that stays: the best medians, and ties.",
     )
     test: Literal["friedman"] | None = Field(
         default=None,
-        description="Instead of keep. friedman: all stay that Friedman's test over the seeds of a round and Conover's "
-        "comparison with the best rank sum do not rule out; Wilcoxon's signed-rank test if there are two.",
+        description="Replaces keep. friedman: configurations stay unless Friedman's test over the seeds of a round and "
+        "Conover's comparison with the best rank sum rule them out; of two, Wilcoxon's signed-rank test decides.",
     )
     level: float | None = Field(
-        default=None, gt=0, lt=1, description=f"test only: the level of the test; null is {LEVEL}."
+        default=None, gt=0, lt=1, description=f"test only: the level of the test; null is {DEFAULT_LEVEL}."
     )
     steps: Rungs | None = Field(
         default=None,
-        description="Prunes configurations of the first round that are behind in the course of training; null trains "
-        "all of them to the end.",
+        description="Prunes configurations of the first round during training; null trains all of them to the end.",
     )
 
     def next_seed_count(self, count: int, total: int) -> int:
@@ -124,7 +125,7 @@ class Racing(Strict):
 
     def resolved(self) -> dict[str, Any]:
         """Return the section as plain data: given values, and defaults that have an effect."""
-        level = {"level": self.level or LEVEL} if self.test else {}
+        level = {"level": self.level or DEFAULT_LEVEL} if self.test else {}
         return self.model_dump(exclude_none=True) | level
 
 
@@ -145,25 +146,30 @@ class Search(Strict):
         default=None,
         ge=1,
         le=1_000_000,
-        description="How many times the random domains are drawn. Needed if there are any, else left out.",
+        description="Number of draws from the random domains; needed if the space has any, else left out.",
     )
     seed: int = Field(
-        default=0, ge=0, le=LARGEST_SEED, description="The draws depend on this seed and their number, only."
+        default=0,
+        ge=0,
+        le=LARGEST_SEED,
+        description="The seed of the draws; each depends only on it and on its number.",
     )
     generation: int = Field(
-        default=8, ge=1, le=100_000, description="tpe only: configurations drawn before their scores are waited for."
+        default=8,
+        ge=1,
+        le=100_000,
+        description="tpe only: configurations that are drawn together, before it waits for their scores.",
     )
     startup: int | None = Field(
         default=None,
         ge=1,
         le=1_000_000,
-        description="tpe only: how many results it must know before it learns from them; until then it draws at "
-        "random. null is one generation.",
+        description="tpe only: results that it needs before it learns from them; until then it draws at random. null "
+        "is one generation.",
     )
     failed_configurations: Literal["worst", "ignored"] = Field(
         default="worst",
-        description="tpe only: whether a configuration without a score is reported to tpe as the worst score, or left "
-        "out.",
+        description="tpe only: whether a configuration without a score counts as the worst score, or is left out.",
     )
     listed: Listed | None = Field(
         default=None,
@@ -178,7 +184,7 @@ class Search(Strict):
 
     @property
     def results_needed(self) -> int:
-        """The number of results that tpe needs before it uses them."""
+        """The number of results that tpe needs before it learns from them."""
         return self.generation if self.startup is None else self.startup
 
     def count_informed(self, drawn: int, failed: Collection[int] = ()) -> int:
@@ -188,9 +194,9 @@ class Search(Strict):
         """
         if self.sampler != "tpe":
             return 0
-        lost = set(failed) if self.failed_configurations == "ignored" else set()
+        ignored = set(failed) if self.failed_configurations == "ignored" else set()
         for start in range(0, drawn, self.generation):
-            if start - sum(number < start for number in lost) >= self.results_needed:
+            if start - sum(number < start for number in ignored) >= self.results_needed:
                 return drawn - start
         return 0
 
@@ -204,7 +210,7 @@ class Resources(Strict):
         default="auto",
         description="ray: packs run side by side in workers, here or on a cluster. local: side by side in processes of "
         "this machine, without Ray, which starts sooner. inline: one after the other in the process of the command "
-        "itself, for tests and debugging. auto: ray where RAY_ADDRESS names a cluster, a pack needs a GPU or training "
+        "itself, for tests and debugging. auto: ray if RAY_ADDRESS names a cluster, a pack needs a GPU or training "
         "will take more than two minutes, else local.",
     )
     pack: PackSize = Field(default="auto", description="Members trained together as one program: auto, or a number.")
@@ -217,20 +223,20 @@ class Resources(Strict):
     keep_weights: KeepWeights = Field(
         default="auto",
         description="Whether the final weights of every member are kept: all parameters, once for each weight average. "
-        "auto: if those of the planned sweep take at most 64 MiB; `lengthwise plan` says how large they are. true: "
-        "always. false: never.",
+        "auto: if the weights of the planned sweep take at most 64 MiB (see `lengthwise plan`). true: always. "
+        "false: never.",
     )
     workers: int | None = Field(
         default=None,
         ge=1,
-        description="Packs at once, at most; null is as many as the machine or cluster can hold.",
+        description="Maximum number of packs at a time; null is as many as the machine or cluster can hold.",
     )
     retries: int = Field(default=2, ge=0, description="How often a pack that died is started again.")
     watchdog_seconds: float = Field(
         default=600.0,
         gt=0,
-        description="A pack silent for this many seconds is taken for dead; fewer than 5 count as 5, because a pack "
-        "reports once a second. A program is silent while it neither reports nor writes to its log.",
+        description="A pack without a heartbeat for this many seconds counts as dead; at least 5, because heartbeats "
+        "come once a second. Reports and lines in the log are the heartbeats of a program.",
     )
     grace_seconds: float = Field(
         default=30.0, gt=0, description="Programs only: seconds between the request to stop (SIGTERM) and SIGKILL."
@@ -238,7 +244,7 @@ class Resources(Strict):
     member_hours: float | None = Field(
         default=None,
         gt=0,
-        description="Programs only: hours after which one start of a member is stopped; it is started again if it has "
+        description="Programs only: hours after which an attempt of a member is stopped; it is started again if it has "
         "reported a new step. null is no limit.",
     )
 
@@ -252,14 +258,12 @@ class Budget(Strict):
     """Limits of a sweep in all, over every command that runs it; null is no limit."""
 
     hours: float | None = Field(default=None, gt=0, description="Hours during which a driver runs the sweep.")
-    gpu_hours: float | None = Field(
-        default=None, gt=0, description="Hours of packs, each times the GPUs that resources.gpus gives it."
-    )
+    gpu_hours: float | None = Field(default=None, gt=0, description="Hours of packs times their GPUs (resources.gpus).")
     member_steps: float | None = Field(default=None, gt=0, description="Training steps, summed over members.")
 
 
 class Tracking(Strict):
-    """Where the results are published."""
+    """The publication of results to MLflow."""
 
     enabled: bool = Field(default=True, description="Whether results are published to MLflow.")
     uri: Text | None = Field(
@@ -270,7 +274,7 @@ class Tracking(Strict):
 
 
 class SweepSpec(Strict):
-    """A sweep: fixed and searched values, objective and resources. Made by `load_sweep` alone."""
+    """A sweep: fixed and searched values, objective and resources; only `load_sweep` makes it."""
 
     name: Name = Field(description="The sweep's name, and its folder in the storage folder.")
     study: Name = Field(description="The study it belongs to: the MLflow experiment.")
@@ -278,12 +282,12 @@ class SweepSpec(Strict):
     claims: Text | None = Field(
         default=None,
         description="A claims file beside this one. Its claims about this sweep are registered before the first step; "
-        "under another name it is another sweep and has none.",
+        "a sweep under another name has no claims.",
     )
     imports: Modules = Field(
         default=(),
-        description="Python modules of your own, beside this file or installed, whose tasks, models, positions, "
-        "averages and schedules can be named below.",
+        description="Your Python modules, beside this file or installed, with tasks, models, positions, averages and "
+        "schedules for this file.",
     )
     task: Section = Field(
         description="The task: its name and options. `lengthwise list` shows them. Task and model, or a program."
@@ -295,24 +299,24 @@ class SweepSpec(Strict):
         "placeholders, or `function`, a Python function. A text is a command.",
     )
     config: Section = Field(
-        default_factory=dict, description="The fixed values that your program is given: any keys, nested or not."
+        default_factory=dict, description="The fixed values for your program: any keys, nested or not."
     )
     training: Section = Field(description="Steps, batch size, learning rate, schedule, weight averages ...")
     space: Annotated[dict[str, InstanceOf[Domain]], WithJsonSchema(space_schema())] = Field(
-        default_factory=dict, description="What is varied: dotted keys and the domains they are drawn from."
+        default_factory=dict, description="The searched keys: dotted keys with their domains."
     )
     search: Search = Field(default_factory=Search, description="The sampler, its seed, the number of configurations.")
     seeds: Seeds = Field(
-        default=5, validate_default=True, description="How many seeds each configuration is trained with, or a list."
+        default=5, validate_default=True, description="Number of seeds of each configuration, or a list of seeds."
     )
-    evaluation: Section = Field(default_factory=dict, description="When, on how much and at which lengths to evaluate.")
-    objective: Objective = Field(description="What makes one configuration better than another.")
-    resources: Resources = Field(default_factory=Resources, description="What a pack may use.")
+    evaluation: Section = Field(default_factory=dict, description="The steps, samples and lengths of evaluations.")
+    objective: Objective = Field(description="The score by which configurations are ranked.")
+    resources: Resources = Field(default_factory=Resources, description="Resources of a pack.")
     budget: Budget = Field(
         default_factory=Budget,
         description="Limits of the sweep; packs that would exceed them do not start until a larger budget is given.",
     )
-    tracking: Tracking = Field(default_factory=Tracking, description="Where results are published.")
+    tracking: Tracking = Field(default_factory=Tracking, description="Whether and where results are published.")
     notify: Address | None = Field(
         default=None,
         description="An http or https address that gets one JSON POST when the sweep ends, fails or is interrupted; "
@@ -374,8 +378,8 @@ class SweepSpec(Strict):
         This is the place of its domain for a searched key, the first place in search.listed for a listed key, and the
         place of the nearest outer key for a missing key.
         """
-        drawn = next((name for name in self.space if within(key, name)), None)
-        address = f"space.{drawn}" if drawn else key
+        searched_key = next((name for name in self.space if within(key, name)), None)
+        address = f"space.{searched_key}" if searched_key else key
         for index, values in enumerate(self.search.listed or ()):
             if name := next((name for name in values if within(key, name)), None):
                 address = f"search.listed[{index}].{name}"
@@ -392,7 +396,7 @@ class SweepSpec(Strict):
 
         Without `claims`, which are only read before the sweep starts.
         """
-        # Sections of the engine or of a program.
+        # Keep the sections of the engine, or of a program.
         data = self.model_dump(exclude={"space", "claims"})
         data["space"] = {key: domain.to_plain() for key, domain in self.space.items()}
         for section in {*SECTIONS} - {*self.sections}:
@@ -400,7 +404,7 @@ class SweepSpec(Strict):
         if not self.program:
             del data["resources"]["grace_seconds"], data["resources"]["member_hours"]
 
-        # Defaults of newer keys are left out, so that sweeps of earlier versions keep their hash.
+        # Leave out newer keys at their defaults, so that sweeps of earlier versions keep their hash.
         if not self.imports:
             del data["imports"]
         if self.objective.seeds == "median":
@@ -423,8 +427,8 @@ class SweepSpec(Strict):
 
     @property
     def spec_hash(self) -> str:
-        """The hash of all values that change results, 16 hexadecimal digits: without the sections in PASSIVE."""
-        text = json.dumps(_result_values(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """The hash of all values that change results (without PASSIVE sections), as 16 hexadecimal digits."""
+        text = json.dumps(_select_result_values(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:
@@ -437,12 +441,12 @@ class SweepSpec(Strict):
 
 def differences(before: SweepSpec, after: SweepSpec) -> list[tuple[str, object, object]]:
     """Return (dotted key, value before, value after) of every difference that changes results."""
-    old, new = _flatten(_result_values(before)), _flatten(_result_values(after))
+    old, new = _flatten(_select_result_values(before)), _flatten(_select_result_values(after))
     keys = [*old, *(key for key in new if key not in old)]
     return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
 
 
-def _result_values(spec: SweepSpec) -> dict[str, Any]:
+def _select_result_values(spec: SweepSpec) -> dict[str, Any]:
     """Return the resolved values that change results."""
     return {key: value for key, value in spec.resolved().items() if key not in PASSIVE}
 
@@ -469,15 +473,15 @@ def active_values(spec: SweepSpec, drawn: Mapping[str, Any]) -> dict[str, Any]:
     A condition on a key that is not active itself is checked against its fixed value.
     """
     sections = {section: getattr(spec, section) for section in spec.sections}
-    known: dict[str, bool] = {}
+    active: dict[str, bool] = {}  # cache of is_active
 
     def is_active(key: str) -> bool:
-        if key not in known:
-            known[key] = key in drawn and all(
+        if key not in active:
+            active[key] = key in drawn and all(
                 value_key(drawn[other] if other in spec.space and is_active(other) else lookup(sections, other))
                 in {value_key(value) for value in values}
                 for other, values in spec.space[key].when.items()
             )
-        return known[key]
+        return active[key]
 
     return {key: drawn[key] for key in spec.space if is_active(key)}

@@ -1,7 +1,7 @@
-"""Validating plain data as a SweepSpec: pydantic's errors in the terms of sweep files, and checks between sections.
+"""Validate plain data as a SweepSpec: pydantic's errors in the terms of sweep files, and checks between sections.
 
-A file with problems still gives a specification, with defaults or placeholders for wrong values, so that the rest of
-the file is checked in the same run.
+A file with problems still becomes a specification, with defaults or placeholders for invalid values, so that the rest
+of the file is checked in the same run.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _PLACEHOLDERS: dict[str, Any] = {
     **{"name": "unnamed", "study": "unnamed", "task": {}, "model": {}, "training": {}, "seeds": 1},
     "objective": {"metric": "unnamed", "average": "unnamed", "lengths": [1], "direction": "minimize"},
 }
-"""Placeholders for missing or wrong values without a default. They are marked as doubtful and never checked."""
+"""Placeholders for missing or invalid values without a default. They are marked as doubtful and never checked."""
 
 
 def build_spec(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, list[str]]:
@@ -39,7 +39,7 @@ def build_spec(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, lis
     except ValidationError as error:
         faults = error.errors(include_url=False)
     misspelt = report_faults(faults, data, findings, SweepSpec)
-    replaced = [_substitute(data, fault["loc"]) for fault in faults]
+    replaced = [_replace_value(data, fault["loc"]) for fault in faults]
     missing = [str(loc[0]) for loc in misspelt if len(loc) == 1 and loc[0] and not data.get(str(loc[0]))]
     return SweepSpec.model_validate(data), [*replaced, *missing]
 
@@ -51,18 +51,21 @@ def report_faults(
 
     A missing key is not reported if an unknown key probably misspells it.
     """
+    # An unknown key may misspell a missing one.
     unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
     if model is SweepSpec:
-        unknown = [fault for fault in unknown if not _section_key(fault, data)]
-    misspelt = {(*fault["loc"][:-1], _nearest_key(fault, model)) for fault in unknown}
+        unknown = [fault for fault in unknown if not _find_section_key(fault, data)]
+    misspelt = {(*fault["loc"][:-1], _find_nearest_key(fault, model)) for fault in unknown}
+
+    # Record the other errors.
     for fault in faults:
         if fault["type"] != "missing" or fault["loc"] not in misspelt:
-            _translate(fault, data, findings, model)
+            _translate_error(fault, data, findings, model)
     return misspelt
 
 
-def _substitute(data: dict[str, Any], location: tuple[int | str, ...]) -> str:
-    """Replace a wrong value by a placeholder, or remove it if its key has a default; return its address."""
+def _replace_value(data: dict[str, Any], location: tuple[int | str, ...]) -> str:
+    """Replace an invalid value by a placeholder, or remove it if its key has a default; return its address."""
     model: type[BaseModel] = SweepSpec
     placeholders, address = _PLACEHOLDERS, ""
     for depth, step in enumerate(map(str, location), 1):
@@ -93,9 +96,9 @@ _BOUNDS |= {"less_than": "below {lt}", "less_than_equal": "at most {le}"}
 _BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
-def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, model: type[BaseModel]) -> None:
+def _translate_error(details: ErrorDetails, data: dict[str, Any], findings: Findings, model: type[BaseModel]) -> None:
     """Record an error of pydantic about `model` as a problem in the terms of the file."""
-    # Keys.
+    # Translate missing and unknown keys.
     address = ""
     for step in details["loc"]:
         address = child(address, step)
@@ -104,13 +107,15 @@ def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, 
         allowed = "task and model, or program for a script of your own" if address in ("task", "model") else None
         findings.add(address, "is missing", allowed=allowed)
     elif kind == "extra_forbidden" and findings.holds_anchor(address):
-        return  # the anchor that it holds is reported already
+        return  # its anchor is reported already
     elif kind == "extra_forbidden":
-        allowed = ", ".join(_fields_above(details["loc"], model))
-        nearest = (_section_key(details, data) if model is SweepSpec else None) or _nearest_key(details, model)
+        allowed = ", ".join(_list_fields(details["loc"], model))
+        nearest = (_find_section_key(details, data) if model is SweepSpec else None) or _find_nearest_key(
+            details, model
+        )
         findings.add(address, "unknown key", allowed=allowed, nearest=nearest)
 
-    # Values.
+    # Translate invalid values.
     elif kind == "literal_error":
         names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
         findings.add(address, "is not allowed", given=given, names=names)
@@ -131,17 +136,18 @@ def _suggest_value(kind: str, given: Any) -> str | None:
     return suggest_number(given, whole=kind == "int_type") if kind in ("int_type", "float_type") else None
 
 
-def _nearest_key(unknown: ErrorDetails, model: type[BaseModel]) -> str | None:
-    return nearest_name(str(unknown["loc"][-1]), _fields_above(unknown["loc"], model))
+def _find_nearest_key(unknown: ErrorDetails, model: type[BaseModel]) -> str | None:
+    """Return the valid key that an unknown key probably misspells."""
+    return nearest_name(str(unknown["loc"][-1]), _list_fields(unknown["loc"], model))
 
 
-def _section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
+def _find_section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
     """Return the dotted key that ends with an unknown top-level key: steps -> training.steps.
 
     None if it may be a misspelt top-level key, such as seed (seeds).
     """
     name = str(unknown["loc"][-1])
-    if len(unknown["loc"]) > 1 or nearest_name(name, _fields_above(unknown["loc"]), cutoff=0.85):
+    if len(unknown["loc"]) > 1 or nearest_name(name, _list_fields(unknown["loc"]), cutoff=0.85):
         return None
     written = dotted_keys({section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)})
     models = {key: field.annotation for key, field in SweepSpec.model_fields.items()}
@@ -154,27 +160,30 @@ def _section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
     return next((key for key in (*written, *typed) if "." in key and key.rpartition(".")[2] == name), None)
 
 
-def _fields_above(location: tuple[int | str, ...], model: type[BaseModel] = SweepSpec) -> Sequence[str]:
+def _list_fields(location: tuple[int | str, ...], model: type[BaseModel] = SweepSpec) -> Sequence[str]:
     """Return the valid keys at a location of a model, which may have models in lists and mappings."""
     for step in location[:-1]:
-        if step in model.model_fields and (inner := _models_in(model.model_fields[str(step)].annotation)):
+        if step in model.model_fields and (inner := _find_models(model.model_fields[str(step)].annotation)):
             model = inner[0]
     return tuple(model.model_fields)
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def _find_models(annotation: Any) -> list[type[BaseModel]]:
     """Return the models in a type: [Arm] for dict[str, Arm]."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for part in get_args(annotation) for model in _models_in(part)]
+    return [model for part in get_args(annotation) for model in _find_models(part)]
 
 
 def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: list[str], findings: Findings) -> None:
     """Record problems between sections; values that could not be read are ignored."""
+    # Check each section with those that it depends on.
     listed = _check_listed(data, findings)
     _check_search(data, space, findings)
     _check_objective(data, space, listed, findings)
     check_racing(data, findings)
+
+    # Overrides of searched keys have no effect.
     for key in overridden:
         drawn = next((name for name, domain in space.items() if within(key, name) and not domain.when), None)
         if drawn:
@@ -185,13 +194,13 @@ def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: lis
 
 
 def note_random_search(search: Search, findings: Findings) -> None:
-    """Note a search by tpe with too few configurations to use any result, which is a random search."""
+    """Note a search by tpe that is a random search, because it has too few configurations to use any result."""
     count = search.configurations
     if search.sampler == "tpe" and count is not None and not search.count_informed(count):
         findings.note(
             findings.place("search.configurations"),
             f"search.configurations: {count} are too few for tpe, so this is a random search: it needs "
-            f"{search.results_needed} results and draws {search.generation} at a time; give more, or lower "
+            f"{search.results_needed} results and draws {search.generation} at a time; add configurations, or lower "
             "search.startup and search.generation",
         )
 
@@ -217,7 +226,7 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
     # Sampler listed reads neither the space nor the number of configurations.
     if sampler == "listed":
         for key in space:
-            message = "sampler listed draws nothing: its configurations are those of search.listed"
+            message = "is not read by sampler listed, whose configurations are in search.listed"
             findings.add(f"space.{key}", message)
         if search.get("listed") is None:
             findings.add("search.listed", "is needed by sampler listed")
@@ -228,7 +237,7 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
     if search.get("listed") is not None:
         findings.add("search.listed", f"is not read by sampler {sampler}", nearest="sampler: listed")
 
-    # Domains that the sampler cannot draw from, and a number of configurations that is missing or not allowed.
+    # Reject domains that the sampler cannot draw from, and a missing or useless number of configurations.
     if sampler == "tpe":
         for key in grids:
             findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice")
@@ -248,7 +257,7 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
 
 def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, Any]]:
     """Return the configurations of search.listed that are mappings, and record problems of their keys."""
-    listed = _mapping(data.get("search")).get("listed")
+    listed = _require_mapping(data.get("search")).get("listed")
     entries = [values for values in listed if isinstance(values, dict)] if isinstance(listed, list) else []
     sections = {section: data.get(section, {}) for section in sections_of(data)}
     for index, values in enumerate(listed if isinstance(listed, list) else []):
@@ -263,12 +272,12 @@ def _check_objective(
     data: dict[str, Any], space: dict[str, Domain], listed: list[dict[str, Any]], findings: Findings
 ) -> None:
     """Record lengths of the objective that are not evaluated, and an average that is not defined."""
-    # Lengths.
-    objective = _mapping(data.get("objective"))
+    # Check the lengths.
+    objective = _require_mapping(data.get("objective"))
     evaluated = lookup(data, "evaluation.lengths")
     varied = dict.fromkeys([*space, *(key for values in listed for key in values)])
     if (
-        "program" not in data  # whose metrics may have lengths of their own
+        "program" not in data  # metrics of a program may have separate lengths
         and isinstance(evaluated, list)
         and isinstance(objective.get("lengths"), list)
         and not any(within("evaluation.lengths", key) for key in varied)
@@ -278,7 +287,7 @@ def _check_objective(
                 allowed = ", ".join(str(other) for other in evaluated)
                 findings.add(f"objective.lengths[{index}]", "is not evaluated", given=length, allowed=allowed)
 
-    # The average.
+    # Check the average.
     averages = lookup(data, "training.averages")
     average = objective.get("average", ABSENT)
     start = "training.averages."
@@ -290,7 +299,8 @@ def _check_objective(
             findings.add("objective.average", "is not one of training.averages", given=average, names=labels)
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _require_mapping(value: Any) -> dict[str, Any]:
+    """Return a value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -299,7 +309,7 @@ RACING_KEY = "search.racing"
 
 def check_racing(data: dict[str, Any], findings: Findings) -> None:
     """Record problems of a race; a section that could not be read is ignored."""
-    # The rule by which configurations stay.
+    # Check the rule by which configurations stay.
     racing = lookup(data, RACING_KEY)
     if not isinstance(racing, dict):
         return
@@ -309,18 +319,18 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
     first, steps = racing.get("first"), racing.get("steps")
     has_one_round = isinstance(count, int) and isinstance(first, int) and 1 <= count <= first
     if len(rules) != 1 and (rules or not (steps and has_one_round)):
-        message = "has both keep and test" if rules else "does not say which configurations stay"
+        message = "has both keep and test" if rules else "has neither keep nor test"
         findings.add(RACING_KEY, message, allowed="keep: a share such as 0.25, or test: friedman")
     if racing.get("level") is not None and "test" not in rules:
         findings.add(f"{RACING_KEY}.level", "is read by a test only", given=racing["level"], nearest="test: friedman")
     if lookup(data, "search.sampler") == "tpe":
         findings.add(
             RACING_KEY,
-            "tpe learns from scores, and scores over different numbers of seeds cannot be compared",
+            "tpe cannot learn from scores over different numbers of seeds",
             allowed="the samplers random, qmc, grid and listed",
         )
 
-    # The rounds: a second round, or rungs in the first round.
+    # A race needs a second round, or rungs in the first round.
     if has_one_round and steps is None:
         message = f"there is no round after the first: all {count} seeds are in it"
         findings.add(
@@ -329,7 +339,7 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
     if isinstance(steps, dict):
         _check_rungs(data, steps, count if has_one_round else first, findings)
 
-    # Failed seeds and claims, which need a value of every seed.
+    # A test and claims need a value of every seed.
     if "test" in rules and lookup(data, "objective.failed_seeds") == "exclude":
         findings.add(
             "objective.failed_seeds",
@@ -342,18 +352,18 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
 
 
 def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findings: Findings) -> None:
-    """Record problems of the rungs of the first round; seeds: number of seeds of every configuration in it."""
-    # The steps of rungs are the same for all configurations.
+    """Record problems of the rungs of the first round, in which every configuration has `seeds` seeds."""
+    # Rungs need the same steps in all configurations.
     key, guard = f"{RACING_KEY}.steps", rungs.get("guard", True) is True
     listed = lookup(data, "search.listed")
     varied = [lookup(data, "space"), *(listed if isinstance(listed, list) else ())]
     for name in ("training.steps", "evaluation.every"):
         section = name.partition(".")[0]
         if any(isinstance(entry, dict) and (name in entry or section in entry) for entry in varied):
-            findings.add(key, f"its rungs are steps of every configuration, and {name} is searched")
+            findings.add(key, f"rungs need the same {name} in every configuration, but it is searched")
             return
 
-    # A rung is at an evaluation before the end.
+    # Rungs need an evaluation before the end.
     first, every, last = rungs.get("first"), lookup(data, "evaluation.every"), lookup(data, "training.steps")
     if not isinstance(every, int):
         message = "compares configurations at evaluations, but the only evaluation is at the end"
@@ -365,7 +375,7 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
         allowed = f"a multiple of evaluation.every ({every})"
         findings.add(f"{key}.first", "there is no evaluation at this step", given=first, allowed=allowed)
     elif guard and first < 2 * every:
-        message = "the guard compares with an evaluation in the first half, and there is none"
+        message = "the guard needs an evaluation in the first half of the steps to the rung"
         allowed = f"at least {2 * every}, a smaller evaluation.every, or guard: false"
         findings.add(f"{key}.first", message, given=first, allowed=allowed)
     if isinstance(last, int) and first >= last:
@@ -373,6 +383,6 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
 
     # The guard needs several seeds.
     if guard and seeds == 1:
-        message = "the guard compares with the spread over seeds, and one seed has none"
+        message = "the guard needs the spread over seeds, but there is only one seed"
         address = f"{RACING_KEY}.first" if lookup(data, f"{RACING_KEY}.first") == 1 else "seeds"
         findings.add(address, message, given=seeds, allowed=f"at least 2, or {key}.guard: false")

@@ -14,26 +14,28 @@ from search_spaces.grammar.domains import is_number, listed_schema, suggest_numb
 
 MAX_CHARACTERS = 100
 MAX_BYTES = 200  # many file systems stop at 255 bytes, suffixes included
-ALLOWED = "letters, digits, space, '.', '_' and '-', at most 100 characters, starting and ending with none of ' ' '.'"
+NAME_SYNTAX = (
+    "letters, digits, space, '.', '_' and '-', at most 100 characters, starting and ending with none of ' ' '.'"
+)
 
-_WINDOWS = {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
-_STORAGE = {"mlflow.db", "mlruns", "mlartifacts"}  # other content of a storage folder
+_WINDOWS_NAMES = {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
+_STORAGE_NAMES = {"mlflow.db", "mlruns", "mlartifacts"}  # other content of a storage folder
 _INVISIBLE = set("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
 
 
 def normalize_name(name: str) -> str:
-    """Return the name in Unicode form NFC, so that it is one folder on every system."""
+    """Return the name in Unicode form NFC, so that it is the same folder on every system."""
     return unicodedata.normalize("NFC", name)
 
 
 def name_problem(name: str) -> str | None:
-    """Return why a normalised name is not a safe folder name, None if it is.
+    """Return the problem of a normalised name as a folder name, None if it is safe.
 
     >>> name_problem("Über die Länge 2.1")
     >>> name_problem("../escape")
     "must not start with '.'"
     """
-    # Characters.
+    # Check the characters.
     if not name.strip():
         return "must not be empty"
     if name[0] in ". ":
@@ -42,25 +44,26 @@ def name_problem(name: str) -> str | None:
         return f"must not end with {name[-1]!r}"
     if ".." in name:
         return "must not contain '..'"
-    if wrong := next((letter for letter in name if not _is_allowed(letter)), None):
-        letter = repr(wrong) if wrong.isprintable() else "the character"
-        return f"must not contain {letter} (U+{ord(wrong):04X})"
+    if forbidden := next((letter for letter in name if not _is_allowed(letter)), None):
+        letter = repr(forbidden) if forbidden.isprintable() else "the character"
+        return f"must not contain {letter} (U+{ord(forbidden):04X})"
     if unicodedata.category(name[0]).startswith("M"):
         return "must not start with a combining mark"
 
-    # Length, and reserved names.
+    # Check the length, and reserved names.
     if len(name) > MAX_CHARACTERS:
         return f"is {len(name)} characters long"
     if len(name.encode()) > MAX_BYTES:
         return f"is {len(name.encode())} bytes long in UTF-8; at most {MAX_BYTES} fit a folder name"
-    if name.split(".")[0].rstrip().casefold() in _WINDOWS:
+    if name.split(".")[0].rstrip().casefold() in _WINDOWS_NAMES:
         return "is reserved by Windows"
-    if name.casefold() in _STORAGE:
+    if name.casefold() in _STORAGE_NAMES:
         return "is used by the storage folder itself"
     return None
 
 
 def _is_allowed(letter: str) -> bool:
+    """Return whether a name may contain a character; invisible letters may not."""
     if letter in _INVISIBLE or "\ufe00" <= letter <= "\ufe0f" or "\U000e0100" <= letter <= "\U000e01ef":
         return False
     category = unicodedata.category(letter)
@@ -69,19 +72,19 @@ def _is_allowed(letter: str) -> bool:
 
 MAX_SEEDS = 100_000
 LARGEST_SEED = 2**32 - 1
-MAX_LENGTHS = 100_000  # of a range
+MAX_RANGE = 100_000  # lengths of a range
 STORES = "sqlite:///FILE, http://HOST:PORT, https://HOST, postgresql://HOST/NAME (or mysql, mssql), databricks"
 WEB_ADDRESSES = "an address such as https://host/path"
-_STORE = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
+_STORE_SYNTAX = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
 
 MASK = "***"
 _PASSWORDS = (  # the group is the part before the password
     re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)"),  # a password, with a slash if it is not a port
     re.compile(r"(https?://)[^\s/:@]+@"),  # a token
 )
-_IN_QUERY = re.compile(r"(?i)([?&][\w-]*(?:token|password|passwd|pwd|secret|api[_-]?key)=)[^\s&#'\"]+")
+_QUERY_SECRET = re.compile(r"(?i)([?&][\w-]*(?:token|password|passwd|pwd|secret|api[_-]?key)=)[^\s&#'\"]+")
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
-_SQLITE = b"SQLite format 3\0"  # the first bytes of every non-empty SQLite file
+_SQLITE_HEADER = b"SQLite format 3\0"  # the first bytes of every non-empty SQLite file
 
 
 class Strict(BaseModel):
@@ -104,7 +107,7 @@ def mask_passwords(text: str) -> str:
         return text
     for password in _PASSWORDS:
         text = password.sub(rf"\1{MASK}@", text)
-    return _IN_QUERY.sub(rf"\1{MASK}", text)
+    return _QUERY_SECRET.sub(rf"\1{MASK}", text)
 
 
 def has_password(address: str) -> bool:
@@ -113,21 +116,24 @@ def has_password(address: str) -> bool:
 
 
 def store_problem(uri: str) -> str | None:
-    """Return why an address cannot be MLflow's: a password, an unknown form, a file that is no database; else None."""
+    """Return the problem of an MLflow address (a password, an unknown form, a file that is no database), or None."""
+    # Reject addresses with a password, or of an unknown form.
     if has_password(uri):
         return (
             "has a password; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead, or for a database "
             "MLFLOW_TRACKING_URI"
         )
-    if not _STORE.fullmatch(uri):
+    if not _STORE_SYNTAX.fullmatch(uri):
         return "is not an address of MLflow"
+
+    # Reject paths that are no SQLite databases.
     path = Path(uri.removeprefix("sqlite:///"))
     with suppress(OSError):  # MLflow explains a file that cannot be read
         if uri.startswith("sqlite:") and path.is_dir():
             return "names a folder, not a SQLite database"
         if uri.startswith("sqlite:") and path.exists():
             with path.open("rb") as file:
-                if file.read(len(_SQLITE)) not in (b"", _SQLITE):
+                if file.read(len(_SQLITE_HEADER)) not in (b"", _SQLITE_HEADER):
                     return "names a file that is not a SQLite database"
     return None
 
@@ -138,21 +144,23 @@ def make_store_absolute(uri: str) -> str:
     return uri if path == uri else f"sqlite:///{Path(path).resolve()}"
 
 
-def _name(value: Any) -> str:
+def _check_name(value: Any) -> str:
+    """Return a normalised name. Raises a validation error for a value that is no name."""
     if not isinstance(value, str):
-        raise value_error("must be text; quote a name that looks like a number", ALLOWED)
-    if fault := name_problem(name := normalize_name(value)):
-        raise value_error(fault, ALLOWED)
+        raise value_error("must be text; quote a name that looks like a number", NAME_SYNTAX)
+    if problem := name_problem(name := normalize_name(value)):
+        raise value_error(problem, NAME_SYNTAX)
     return name
 
 
-def _seeds(value: Any) -> tuple[int, ...]:
+def _check_seeds(value: Any) -> tuple[int, ...]:
+    """Return the seeds of a number of seeds, or of a list. Raises a validation error for other values."""
     allowed = f"a number from 1 to {MAX_SEEDS}, or a list of different whole numbers from 0 to {LARGEST_SEED}"
     if is_number(value, whole=True) and 1 <= value <= MAX_SEEDS:
         return tuple(range(value))
     if isinstance(value, (list, tuple)) and len(value) > MAX_SEEDS:
         raise value_error(f"has {len(value)} seeds", f"at most {MAX_SEEDS}")
-    return _distinct_integers(value, 0, LARGEST_SEED, allowed)
+    return _check_integers(value, 0, LARGEST_SEED, allowed)
 
 
 def expand_ranges(value: Any) -> Any:
@@ -164,18 +172,21 @@ def expand_ranges(value: Any) -> Any:
     for item in entries:
         match = _RANGE.fullmatch(item) if isinstance(item, str) else None
         first, last = map(int, match.groups()) if match else (0, 0)
-        if not first <= last < first + MAX_LENGTHS:
+        if not first <= last < first + MAX_RANGE:
             return value
         items += range(first, last + 1) if match else [item]
     return value if items == entries else items
 
 
-def _lengths(value: Any) -> tuple[int, ...]:
+def _check_lengths(value: Any) -> tuple[int, ...]:
+    """Return lengths, with ranges expanded. Raises a validation error for other values."""
     allowed = "a list of different whole numbers, each at least 1, or ranges such as 41-500"
-    return _distinct_integers(expand_ranges(value), 1, None, allowed)
+    return _check_integers(expand_ranges(value), 1, None, allowed)
 
 
-def _distinct_integers(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
+def _check_integers(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
+    """Return a list of distinct integers from `least` to `most` as a tuple. Raises a validation error for others."""
+    # Every item must be an integer in the bounds.
     if not isinstance(value, (list, tuple)):
         raise value_error("is not allowed", allowed, suggest_number(value, whole=True))
     if not value:
@@ -183,6 +194,8 @@ def _distinct_integers(value: Any, least: int, most: int | None, allowed: str) -
     for index, item in enumerate(value):
         if not is_number(item, whole=True) or item < least or (most is not None and item > most):
             raise value_error(f"item {index} is {item!r}", allowed, suggest_number(item, whole=True))
+
+    # No item may be repeated.
     seen: set[int] = set()
     for item in value:
         if item in seen:
@@ -191,7 +204,8 @@ def _distinct_integers(value: Any, least: int, most: int | None, allowed: str) -
     return tuple(value)
 
 
-def _pack_size(value: Any) -> Any:
+def _check_pack_size(value: Any) -> Any:
+    """Return auto or a number of members. Raises a validation error for other values."""
     if value == "auto" or (is_number(value, whole=True) and value >= 1):
         return value
     raise value_error(
@@ -199,19 +213,22 @@ def _pack_size(value: Any) -> Any:
     )
 
 
-def _keep_weights(value: Any) -> Any:
+def _check_keep_weights(value: Any) -> Any:
+    """Return auto, true or false. Raises a validation error for other values."""
     if value == "auto" or isinstance(value, bool):
         return value
     raise value_error("is not allowed", "auto, true or false")
 
 
-def _gpus(value: Any) -> float:
+def _check_gpus(value: Any) -> float:
+    """Return a fraction of a GPU up to 1, or a whole number. Raises a validation error for other values."""
     if is_number(value) and (0 <= value <= 1 or (value > 1 and float(value).is_integer())):
         return float(value)
     raise value_error("is not a share of GPUs", "0, a fraction up to 1, or a whole number", suggest_number(value))
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
+    """Return a printable text on one line. Raises a validation error for other values."""
     if not isinstance(value, str):
         raise value_error("must be text")
     if not value.strip() or not value.isprintable():
@@ -229,13 +246,15 @@ def is_web_address(text: str) -> bool:
     return is_valid and text.isprintable() and " " not in text
 
 
-def _address(value: Any) -> str:
+def _check_address(value: Any) -> str:
+    """Return an http or https address. Raises a validation error for other values."""
     if not isinstance(value, str) or not is_web_address(value):
         raise value_error("is not an http or https address", WEB_ADDRESSES)
     return value
 
 
-def _listed(value: Any) -> tuple[dict[str, Any], ...]:
+def _check_listed(value: Any) -> tuple[dict[str, Any], ...]:
+    """Return a list of distinct mappings as a tuple. Raises a validation error for other values."""
     allowed = "a list of mappings from dotted keys to values, each different from the others"
     if not isinstance(value, (list, tuple)) or not value:
         raise value_error("must be a list of configurations, at least one", allowed)
@@ -248,7 +267,8 @@ def _listed(value: Any) -> tuple[dict[str, Any], ...]:
     return tuple(value)
 
 
-def _modules(value: Any) -> tuple[str, ...]:
+def _check_modules(value: Any) -> tuple[str, ...]:
+    """Return a list of distinct module names as a tuple. Raises a validation error for other values."""
     allowed = "a list of different module names such as my_tasks or my_package.tasks"
     if not isinstance(value, (list, tuple)):
         raise value_error("is not allowed", allowed)
@@ -263,39 +283,41 @@ def _modules(value: Any) -> tuple[str, ...]:
 
 
 _NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS, "pattern": r"^[^.\s/\\][^/\\\n]*$"}
-_INTS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True}
-_RANGED = {"type": "string", "pattern": "^[0-9]+-[0-9]+$"}
-_LENGTH = {"anyOf": [{"type": "integer", "minimum": 1}, _RANGED]}
-LENGTHS_SCHEMA = {"anyOf": [_RANGED, {"type": "array", "items": _LENGTH, "minItems": 1, "uniqueItems": True}]}
+_SEEDS_SCHEMA = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True}
+_RANGE_SCHEMA = {"type": "string", "pattern": "^[0-9]+-[0-9]+$"}
+_LENGTH_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1}, _RANGE_SCHEMA]}
+LENGTHS_SCHEMA = {
+    "anyOf": [_RANGE_SCHEMA, {"type": "array", "items": _LENGTH_SCHEMA, "minItems": 1, "uniqueItems": True}]
+}
 
-_MODULE = {"type": "string", "pattern": r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"}
-_MODULES = {"type": "array", "items": _MODULE, "uniqueItems": True}
+_MODULE_SCHEMA = {"type": "string", "pattern": r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"}
+_MODULES_SCHEMA = {"type": "array", "items": _MODULE_SCHEMA, "uniqueItems": True}
 
-Modules = Annotated[tuple[str, ...], BeforeValidator(_modules), WithJsonSchema(_MODULES)]
-Name = Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
-Text = Annotated[str, BeforeValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
+Modules = Annotated[tuple[str, ...], BeforeValidator(_check_modules), WithJsonSchema(_MODULES_SCHEMA)]
+Name = Annotated[str, BeforeValidator(_check_name), WithJsonSchema(_NAME_SCHEMA)]
+Text = Annotated[str, BeforeValidator(_check_text), WithJsonSchema({"type": "string", "minLength": 1})]
 Address = Annotated[
-    str, BeforeValidator(_address), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/\s]+\S*$"})
+    str, BeforeValidator(_check_address), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/\s]+\S*$"})
 ]
 Seeds = Annotated[
     tuple[int, ...],
-    BeforeValidator(_seeds),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_SEEDS}, _INTS]}),
+    BeforeValidator(_check_seeds),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_SEEDS}, _SEEDS_SCHEMA]}),
 ]
-Lengths = Annotated[tuple[int, ...], BeforeValidator(_lengths), WithJsonSchema(LENGTHS_SCHEMA)]
+Lengths = Annotated[tuple[int, ...], BeforeValidator(_check_lengths), WithJsonSchema(LENGTHS_SCHEMA)]
 Listed = Annotated[
     tuple[dict[str, Any], ...],
-    BeforeValidator(_listed),
+    BeforeValidator(_check_listed),
     WithJsonSchema({"type": "array", "items": listed_schema(), "minItems": 1, "uniqueItems": True}),
 ]
 PackSize = Annotated[
     Literal["auto"] | int,
-    BeforeValidator(_pack_size),
+    BeforeValidator(_check_pack_size),
     WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
 ]
 KeepWeights = Annotated[
     Literal["auto"] | bool,
-    BeforeValidator(_keep_weights),
+    BeforeValidator(_check_keep_weights),
     WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "boolean"}]}),
 ]
-Gpus = Annotated[float, BeforeValidator(_gpus), WithJsonSchema({"type": "number", "minimum": 0})]
+Gpus = Annotated[float, BeforeValidator(_check_gpus), WithJsonSchema({"type": "number", "minimum": 0})]

@@ -33,7 +33,7 @@ from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import refuse_existing
 from search_spaces import load_sweep
-from search_spaces.grammar.load import MAX_RECORDED
+from search_spaces.grammar.load import MAX_RECORDED_BYTES
 from trainers.errors import WeightsError
 from trainers.evaluation.weights import StoredWeights
 from trainers.files.checkpoint import Checkpoints
@@ -90,7 +90,7 @@ def test_a_specification_that_takes_minutes_to_parse_is_damage(folder: Path, ori
     search = {**first.fields["spec"]["search"], "listed": [{"training.learning_rate": 0.01}] * 100_000}
     spec = {**first.fields["spec"], "search": search}
     rewrite(folder, original, lambda one: {**one.fields, "spec": spec} if one == first else one.fields)
-    with pytest.raises(DamagedLedger, match=f"allowed: at most {MAX_RECORDED} bytes"):
+    with pytest.raises(DamagedLedger, match=f"allowed: at most {MAX_RECORDED_BYTES} bytes"):
         sweep.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
 
 

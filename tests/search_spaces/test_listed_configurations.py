@@ -69,7 +69,7 @@ def test_an_average_that_only_a_configuration_names_can_be_the_objective() -> No
             "sampler: listed\n  configurations: 3",
             "arms.yaml:8: search.configurations: must be left out: search.listed has the configurations",
         ),
-        ("seeds:", "space: {model.width: {grid: [8]}}\nseeds:", "space.model.width: sampler listed draws nothing"),
+        ("seeds:", "space: {model.width: {grid: [8]}}\nseeds:", "space.model.width: is not read by sampler listed"),
     ],
 )
 def test_what_is_wrong_is_said(old: str, new: str, said: str) -> None:

@@ -75,7 +75,7 @@ def test_where_names_the_override(sweep_file: Write) -> None:
         ("seeds=[1", "seeds", "is not valid YAML"),
         ("seeds=&a 1", "seeds", "anchors (&a) are not allowed"),
         ("seeds=!!int 1", "seeds", "YAML tags"),
-        ("seeds=1\n---\n2", "", "holds more than one YAML document"),
+        ("seeds=1\n---\n2", "", "has more than one YAML document"),
         ("objective.lengths=[6, 8]", "objective.lengths[1]", "is not evaluated; given 8"),
         ("training.steps.more=1", "training.steps.more", "training.steps has no keys inside it; given 100"),
         ("seeds.more=1", "seeds.more", "seeds has no keys inside it; given 8"),

@@ -80,7 +80,7 @@ def test_words_of_python_in_a_description_make_no_program(valid_text: str, sweep
 
 def test_directory(tmp_path: Path, problems: Refuse) -> None:
     [problem] = problems(tmp_path)
-    assert str(problem) == f"{tmp_path}: is a directory; give a sweep file"
+    assert str(problem) == f"{tmp_path}: is a directory, not a sweep file"
 
 
 def test_pipe_is_refused_and_not_waited_for(tmp_path: Path, problems: Refuse) -> None:
@@ -202,7 +202,7 @@ def test_python_without_libyaml_reads_the_same(
     monkeypatch.setattr(parse, "_Loader", yaml.SafeLoader)
     assert load_sweep(sweep_file()) == fast
     [problem] = problems(sweep_file(valid_text + 'description: "\\ud800"\n'))
-    assert (problem.key, problem.message) == ("description", "holds half a character (a lone surrogate escape)")
+    assert (problem.key, problem.message) == ("description", "has half a character (a lone surrogate escape)")
     assert problems(sweep_file(b"[" * 200_000))[0].message.startswith("is nested more than 20 levels")
 
 

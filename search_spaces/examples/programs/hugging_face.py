@@ -27,7 +27,7 @@ class Report(TrainerCallback):
         self.run, self.evaluate = run, evaluate
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> Any:
-        """Return the trainer's control, with a save, and a stop if asked for, after a report."""
+        """Report if it is due; return the trainer's control with a save, and a stop if lengthwise asks for it."""
         if self.run.due(state.global_step):
             model.eval()
             stop = self.run.report(state.global_step, {"accuracy": self.evaluate(model)})
@@ -38,17 +38,17 @@ class Report(TrainerCallback):
 
 
 class Bits(torch.utils.data.Dataset):
-    """A data set of rows of bits, an odd number each, labelled 1 if most of them are ones."""
+    """A data set of random rows of bits, labelled 1 if most bits are 1; `length` is odd."""
 
     def __init__(self, length: int, rows: int, seed: int) -> None:
         bits = torch.randint(2, (rows, length), generator=torch.Generator().manual_seed(seed))
-        self.bits, self.more = bits, (2 * bits.sum(1) > length).long()
+        self.bits, self.is_majority = bits, (2 * bits.sum(1) > length).long()
 
     def __len__(self) -> int:
         return len(self.bits)
 
     def __getitem__(self, row: int) -> dict[str, torch.Tensor]:
-        return {"input_ids": self.bits[row], "labels": self.more[row]}
+        return {"input_ids": self.bits[row], "labels": self.is_majority[row]}
 
 
 @torch.no_grad()
@@ -56,13 +56,14 @@ def evaluate(model: torch.nn.Module) -> dict[int, float]:
     """Return the accuracy by length."""
     tests = {length: Bits(length, 200, seed=0) for length in LENGTHS}
     return {
-        length: (model(test.bits).logits.argmax(1) == test.more).float().mean().item() for length, test in tests.items()
+        length: (model(test.bits).logits.argmax(1) == test.is_majority).float().mean().item()
+        for length, test in tests.items()
     }
 
 
 def main() -> None:
     """Train from the last checkpoint, or from the start without a checkpoint."""
-    # Hyperparameters, and the model.
+    # Read hyperparameters, and build the model.
     parser = argparse.ArgumentParser()
     parser.add_argument("--learning_rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
@@ -72,7 +73,7 @@ def main() -> None:
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = BertForSequenceClassification(BertConfig(vocab_size=2, max_position_embeddings=max(LENGTHS), **sizes))
 
-    # The trainer saves when the callback says so, into a folder that lengthwise keeps.
+    # Let only the callback save, into the folder of checkpoints that lengthwise keeps.
     arguments = TrainingArguments(
         output_dir=str(run.checkpoints),
         max_steps=run.steps,
@@ -86,6 +87,8 @@ def main() -> None:
         use_cpu=True,
     )
     trainer = Trainer(model, arguments, train_dataset=Bits(11, 1000, seed=args.seed), callbacks=[Report(run, evaluate)])
+
+    # Resume from the last checkpoint.
     last = get_last_checkpoint(arguments.output_dir) if Path(arguments.output_dir).is_dir() else None
     trainer.train(resume_from_checkpoint=last)
 

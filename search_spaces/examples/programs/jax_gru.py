@@ -13,8 +13,8 @@ LENGTHS = (5, 11, 21, 41)
 Weights = dict[str, Any]
 
 
-def draw(key: Any, length: int, rows: int) -> tuple[Any, Any]:
-    """Return bits (rows, length) and labels (rows): whether ones are more than zeros; `length` is odd."""
+def draw_rows(key: Any, length: int, rows: int) -> tuple[Any, Any]:
+    """Return random bits (rows, length) and labels (rows,): whether most bits are 1. `length` is odd."""
     bits = jax.random.bernoulli(key, shape=(rows, length)).astype(jnp.float32)
     return bits, 2 * bits.sum(1) > length
 
@@ -37,14 +37,14 @@ def mean_loss(weights: Weights, bits: Any, is_majority: Any) -> Any:
 @partial(jax.jit, static_argnames="length")
 def train_step(weights: Weights, key: Any, lr: float, length: int) -> tuple[Weights, Any]:
     """Return the weights after a step of gradient descent, and the loss before it."""
-    loss, gradient = jax.value_and_grad(mean_loss)(weights, *draw(key, length, 64))
+    loss, gradient = jax.value_and_grad(mean_loss)(weights, *draw_rows(key, length, 64))
     return jax.tree.map(lambda weight, slope: weight - lr * jnp.clip(slope, -1, 1), weights, gradient), loss
 
 
 @jax.jit
 def evaluate(weights: Weights) -> dict[int, Any]:
     """Return the accuracy by length."""
-    tests = {length: draw(jax.random.key(length), length, 200) for length in LENGTHS}
+    tests = {length: draw_rows(jax.random.key(length), length, 200) for length in LENGTHS}
     return {
         length: ((logits(weights, bits) > 0) == is_majority).mean() for length, (bits, is_majority) in tests.items()
     }
@@ -52,7 +52,7 @@ def evaluate(weights: Weights) -> dict[int, Any]:
 
 def main() -> None:
     """Train from the last checkpoint, or from the start without a checkpoint; report and save when it is due."""
-    # Hyperparameters, and random weights.
+    # Read hyperparameters, and draw random weights.
     run = lengthwise.member({"lr": 0.3, "width": 16}, steps=200, every=50)
     width = run.config["width"]
     key = jax.random.key(run.seed)
@@ -60,19 +60,19 @@ def main() -> None:
     weights = {"state": jax.random.normal(state_key, (width, width)) / width**0.5, "bias": jnp.zeros(width)}
     weights |= {"bit": jnp.ones(width), "head": jax.random.normal(head_key, (width,)) / width**0.5}
 
-    # The last checkpoint.
-    start, kept = 0, run.checkpoints / "last.pickle"
-    if kept.exists():
-        start, weights = pickle.loads(kept.read_bytes())
+    # Resume from the last checkpoint.
+    start, checkpoint = 0, run.checkpoints / "last.pickle"
+    if checkpoint.exists():
+        start, weights = pickle.loads(checkpoint.read_bytes())
 
-    # Training steps; the random numbers of a step follow from its number, so a resumed run draws the same rows.
+    # Train; random numbers depend on the number of the step, so a resumed run draws the same rows.
     for step in range(start + 1, run.steps + 1):
         length = 5 if step % 2 else 11
         weights, loss = train_step(weights, jax.random.fold_in(data_key, step), run.config["lr"], length)
         if run.due(step):
             stop = run.report(step, {"accuracy": evaluate(weights)}, loss=loss)
-            kept.with_suffix(".new").write_bytes(pickle.dumps((step, jax.device_get(weights))))
-            kept.with_suffix(".new").replace(kept)
+            checkpoint.with_suffix(".new").write_bytes(pickle.dumps((step, jax.device_get(weights))))
+            checkpoint.with_suffix(".new").replace(checkpoint)
             if stop:
                 return
 

@@ -2,7 +2,7 @@
 
     bits 1 0 1 1 0 -> class 1, trained on 5 to 11 bits, tested on up to 41
 
-By itself: python pytorch.py --lr=0.01. In a sweep: lengthwise run pytorch.yaml. The lines of lengthwise are numbered.
+Alone: python pytorch.py --lr=0.01. In a sweep: lengthwise run pytorch.yaml. Numbered lines are for lengthwise.
 """
 
 import argparse
@@ -16,7 +16,7 @@ LENGTHS = (5, 11, 21, 41)
 
 
 class Majority(nn.Module):
-    """A GRU that reads bits and gives two logits."""
+    """A GRU that reads bits and returns two logits."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -28,17 +28,17 @@ class Majority(nn.Module):
         return self.head(self.gru(self.embed(bits))[0][:, -1])
 
 
-def draw(length: int, rows: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return bits (rows, length) and labels (rows): 1 for more ones than zeros; `length` is odd."""
+def draw_rows(length: int, rows: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return random bits (rows, length) and labels (rows,): 1 if most bits are 1. `length` is odd."""
     bits = torch.randint(2, (rows, length), generator=generator)
     return bits, (2 * bits.sum(dim=1) > length).long()
 
 
 @torch.no_grad()
 def evaluate(model: nn.Module) -> dict[int, float]:
-    """Return the accuracy by length, on inputs that are the same for every seed."""
+    """Return the accuracy by length, on the same inputs for every seed."""
     generator = torch.Generator().manual_seed(0)
-    tests = {length: draw(length, 200, generator) for length in LENGTHS}
+    tests = {length: draw_rows(length, 200, generator) for length in LENGTHS}
     return {
         length: (model(bits).argmax(1) == is_majority).float().mean().item()
         for length, (bits, is_majority) in tests.items()
@@ -47,7 +47,7 @@ def evaluate(model: nn.Module) -> dict[int, float]:
 
 def main() -> None:
     """Train from the last checkpoint, or from the start without a checkpoint; report and save when it is due."""
-    # Hyperparameters, and the model.
+    # Read hyperparameters, and build the model.
     parser = argparse.ArgumentParser()
     for name, default in (("lr", 0.01), ("width", 16), ("seed", 0), ("steps", 200)):
         parser.add_argument(f"--{name}", type=type(default), default=default)
@@ -58,19 +58,19 @@ def main() -> None:
     model = Majority(args.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
 
-    # The last checkpoint.
-    start, kept = 0, run.checkpoints / "last.pt"
-    if kept.exists():
-        state = torch.load(kept)
+    # Resume from the last checkpoint.
+    start, checkpoint = 0, run.checkpoints / "last.pt"
+    if checkpoint.exists():
+        state = torch.load(checkpoint)
         start = state["step"]
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         generator.set_state(state["generator"])
 
-    # Training steps.
+    # Train, report and save.
     for step in range(start + 1, args.steps + 1):
         length = 5 + 2 * int(torch.randint(4, (), generator=generator))
-        bits, is_majority = draw(length, 32, generator)
+        bits, is_majority = draw_rows(length, 32, generator)
         loss = nn.functional.cross_entropy(model(bits), is_majority)
         optimizer.zero_grad()
         loss.backward()
@@ -78,8 +78,8 @@ def main() -> None:
         if run.due(step):  # 2
             stop = run.report(step, {"accuracy": evaluate(model)}, loss=loss.item())  # 3
             state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            torch.save(state | {"generator": generator.get_state()}, kept.with_suffix(".new"))
-            kept.with_suffix(".new").replace(kept)  # a killed program leaves a whole file
+            torch.save(state | {"generator": generator.get_state()}, checkpoint.with_suffix(".new"))
+            checkpoint.with_suffix(".new").replace(checkpoint)  # so that a killed program leaves a complete file
             if stop:
                 return
 

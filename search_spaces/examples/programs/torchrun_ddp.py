@@ -25,8 +25,8 @@ class Majority(nn.Module):
         return self.layers(self.embed(bits))
 
 
-def draw(length: int, rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return bits (rows, length) and labels (rows): 1 for more ones than zeros; `length` is odd."""
+def draw_rows(length: int, rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return random bits (rows, length) and labels (rows,): 1 if most bits are 1. `length` is odd."""
     bits = torch.randint(2, (rows, length), generator=torch.Generator().manual_seed(seed))
     return bits, (2 * bits.sum(dim=1) > length).long()
 
@@ -34,7 +34,7 @@ def draw(length: int, rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]
 @torch.no_grad()
 def evaluate(model: nn.Module) -> dict[int, float]:
     """Return the accuracy by length."""
-    tests = {length: draw(length, 200, seed=0) for length in LENGTHS}
+    tests = {length: draw_rows(length, 200, seed=0) for length in LENGTHS}
     return {
         length: (model(bits).argmax(1) == is_majority).float().mean().item()
         for length, (bits, is_majority) in tests.items()
@@ -43,7 +43,7 @@ def evaluate(model: nn.Module) -> dict[int, float]:
 
 def main() -> None:
     """Train from the last checkpoint, or from the start without a checkpoint, on every rank."""
-    # Hyperparameters, the group of processes, and the model.
+    # Read hyperparameters, join the group of processes, and build the model.
     parser = argparse.ArgumentParser()
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=0)
@@ -56,17 +56,17 @@ def main() -> None:
     model = DistributedDataParallel(Majority(16))
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
 
-    # The last checkpoint.
-    start, kept = 0, run.checkpoints / "last.pt"
-    if kept.exists():
-        state = torch.load(kept)
+    # Resume from the last checkpoint.
+    start, checkpoint = 0, run.checkpoints / "last.pt"
+    if checkpoint.exists():
+        state = torch.load(checkpoint)
         start = state["step"]
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
 
-    # Training steps; all ranks stop at the same step.
+    # Train; rank 0 reports and saves, and all ranks stop at the same step.
     for step in range(start + 1, run.steps + 1):
-        bits, is_majority = draw(5 + 2 * (step % 4), 32, seed=(args.seed * run.steps + step) * ranks + rank)
+        bits, is_majority = draw_rows(5 + 2 * (step % 4), 32, seed=(args.seed * run.steps + step) * ranks + rank)
         loss = nn.functional.cross_entropy(model(bits), is_majority)
         optimizer.zero_grad()
         loss.backward()
@@ -76,8 +76,8 @@ def main() -> None:
             dist.broadcast(stop, src=0)
             if rank == 0:
                 state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
-                torch.save(state, kept.with_suffix(".new"))
-                kept.with_suffix(".new").replace(kept)
+                torch.save(state, checkpoint.with_suffix(".new"))
+                checkpoint.with_suffix(".new").replace(checkpoint)
             if stop:
                 break
     dist.destroy_process_group()

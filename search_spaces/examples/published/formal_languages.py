@@ -1,7 +1,8 @@
 """Four tasks of "Neural Networks and the Chomsky Hierarchy" (Delétang et al., arXiv:2207.02098).
 
 A row is a string, then one empty token for each symbol of the answer, then pads. The answer is read at the empty
-tokens, as in the authors' code. There all strings of a training batch have one length; here each has its own.
+tokens, as in the authors' code. Their strings of a training batch have the same length; here lengths differ within a
+batch.
 
 Shapes: S seeds, B rows, N symbols of the longest string, A symbols of its answer, T positions.
 """
@@ -21,7 +22,7 @@ class FormalLanguage(Task):
     train_length: int = setting(40, low=2, help="trained on strings of 1..train_length symbols")
     test_lengths: tuple[int, ...] = setting((60, 100, 200, 300, 400, 500), help="lengths of longer test strings")
 
-    causal = False  # answers are no inputs, so models may see whole rows
+    causal = False  # models may see whole rows, because answers are no inputs
     symbols = 2  # number of distinct symbols; the empty token and the pad follow
     inputs = property(lambda self: self.symbols + 2)
     trained_lengths = property(lambda self: tuple(range(1, self.train_length + 1)))
@@ -30,18 +31,18 @@ class FormalLanguage(Task):
     train_positions = property(lambda self: self.width(self.train_length))
 
     def answer_length(self, longest: int) -> int:
-        """Return A, the symbols of the longest answer."""
+        """Return A, the number of symbols of the longest answer."""
         return 1
 
     @abstractmethod
-    def answers(self, string_SBN: Tensor, length_SB: Tensor) -> Tensor:
+    def compute_answers(self, string_SBN: Tensor, length_SB: Tensor) -> Tensor:
         """Return the answers (S, B, A) of the first `length_SB` symbols of each string."""
 
-    def strings(self, stream, rows: int, longest: int) -> Tensor:
+    def draw_strings(self, stream, rows: int, longest: int) -> Tensor:
         """Draw strings (S, B, N)."""
         return stream.integers(0, (rows, longest), self.symbols)
 
-    def lengths_of(self, stream, rows: int) -> Tensor:
+    def draw_lengths(self, stream, rows: int) -> Tensor:
         """Draw the lengths (S, B) of training strings."""
         return 1 + stream.integers(1, (rows,), self.train_length)
 
@@ -50,26 +51,28 @@ class FormalLanguage(Task):
         return longest + self.answer_length(longest)
 
     def sample(self, stream, rows):
-        """Draw a training batch whose strings have lengths of their own."""
-        return self.batch_of(self.strings(stream, rows, self.train_length), self.lengths_of(stream, rows))
+        """Draw a training batch of strings of different lengths."""
+        return self.batch_of(self.draw_strings(stream, rows, self.train_length), self.draw_lengths(stream, rows))
 
     def draw_rows(self, stream, rows, length):
-        """Draw a test batch whose strings have the same length."""
-        string_SBN = self.strings(stream, rows, length)
+        """Draw a test batch of strings of the same length."""
+        string_SBN = self.draw_strings(stream, rows, length)
         return self.batch_of(string_SBN, torch.full_like(string_SBN[..., 0], length))
 
     def batch_of(self, string_SBN: Tensor, length_SB: Tensor) -> Batch:
         """Return the batch of the first `length_SB` symbols of each string."""
+        # Count positions from the end of each string.
         empty, pad, longest = self.symbols, self.symbols + 1, string_SBN.shape[-1]
         position_T = torch.arange(self.width(longest), device=string_SBN.device)
-        after_SBT = position_T - length_SB[..., None]  # positions since the end of the string
+        after_SBT = position_T - length_SB[..., None]
 
-        # Short strings have short answers: the rest of their answers is IGNORED, and so are pads behind the answers.
-        answer_SBA = self.answers(string_SBN, length_SB)
+        # Place the answers after the strings; the rest of short answers and the pads are IGNORED.
+        answer_SBA = self.compute_answers(string_SBN, length_SB)
         last = answer_SBA.shape[-1] - 1
         target_SBT = answer_SBA.gather(-1, after_SBT.clamp(0, last))
         target_SBT = target_SBT.masked_fill((after_SBT < 0) | (after_SBT > last), IGNORED)
 
+        # Fill the positions of answers with empty tokens, later ones with pads.
         symbol_SBT = string_SBN.gather(-1, position_T.clamp(max=longest - 1).expand_as(after_SBT))
         empty_or_pad_SBT = torch.where(target_SBT == IGNORED, pad, empty)
         return Batch(torch.where(after_SBT < 0, symbol_SBT, empty_or_pad_SBT), target_SBT)
@@ -82,14 +85,14 @@ class EvenPairs(FormalLanguage):
     >>> task = EvenPairs(train_length=6, test_lengths=(7,))
     >>> task.batch_of(torch.tensor([[[0, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 0]]]), torch.tensor([[6, 4]])).tokens.tolist()
     [[[0, 0, 1, 1, 1, 0, 2], [0, 1, 0, 1, 2, 3, 3]]]
-    >>> task.answers(torch.tensor([[[0, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 0]]]), torch.tensor([[6, 4]])).tolist()
+    >>> task.compute_answers(torch.tensor([[[0, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 0]]]), torch.tensor([[6, 4]])).tolist()
     [[[0], [1]]]
     """
 
     metrics = property(lambda self: {"accuracy": "maximize"})
 
-    def answers(self, string_SBN, length_SB):
-        """Return 1 where the first and the last bit differ: as many changes lead from one to the other."""
+    def compute_answers(self, string_SBN, length_SB):
+        """Return 1 for strings whose first and last bit differ: exactly these have an odd number of changes."""
         return (string_SBN[..., :1] != string_SBN.gather(-1, length_SB[..., None] - 1)).long()
 
 
@@ -98,14 +101,14 @@ class ParityCheck(FormalLanguage):
     """Bits in; out, whether the number of ones is even (0) or odd (1). A regular language.
 
     >>> task = ParityCheck(train_length=4, test_lengths=(5,))
-    >>> task.answers(torch.tensor([[[0, 1, 1, 1], [1, 1, 0, 1]]]), torch.tensor([[4, 3]])).tolist()
+    >>> task.compute_answers(torch.tensor([[[0, 1, 1, 1], [1, 1, 0, 1]]]), torch.tensor([[4, 3]])).tolist()
     [[[1], [0]]]
     """
 
     metrics = property(lambda self: {"accuracy": "maximize"})
 
-    def answers(self, string_SBN, length_SB):
-        """Return the parity of the ones so far at the end of each string."""
+    def compute_answers(self, string_SBN, length_SB):
+        """Return the parity of the ones of each string."""
         return string_SBN.cumsum(dim=-1).gather(-1, length_SB[..., None] - 1) % 2
 
 
@@ -116,7 +119,7 @@ class ModularArithmetic(FormalLanguage):
     Symbols 5, 6 and 7 are +, - and *. All lengths are odd.
 
     >>> task = ModularArithmetic(train_length=5, test_lengths=(7,))
-    >>> task.answers(torch.tensor([[[1, 5, 2, 7, 3], [1, 6, 1, 6, 1]]]), torch.tensor([[5, 5]])).tolist()
+    >>> task.compute_answers(torch.tensor([[[1, 5, 2, 7, 3], [1, 6, 1, 6, 1]]]), torch.tensor([[5, 5]])).tolist()
     [[[2], [4]]]
     """
 
@@ -127,19 +130,19 @@ class ModularArithmetic(FormalLanguage):
     trained_lengths = property(lambda self: tuple(range(1, self.train_length + 1, 2)))
     metrics = property(lambda self: {"accuracy": "maximize"})
 
-    def strings(self, stream, rows, longest):
+    def draw_strings(self, stream, rows, longest):
         """Draw numbers at even positions and operators at odd ones."""
         number_SBN = stream.integers(0, (rows, longest), 5)
         operator_SBN = 5 + stream.integers(2, (rows, longest), 3)
         is_operator_N = torch.arange(longest, device=number_SBN.device) % 2 == 1
         return torch.where(is_operator_N, operator_SBN, number_SBN)
 
-    def lengths_of(self, stream, rows):
+    def draw_lengths(self, stream, rows):
         """Draw odd lengths."""
         return 1 + 2 * stream.integers(1, (rows,), (self.train_length + 1) // 2)
 
-    def answers(self, string_SBN, length_SB):
-        """Return the values, (S, B, 1), from left to right: the finished terms, and the factors of the present one."""
+    def compute_answers(self, string_SBN, length_SB):
+        """Return the values (S, B, 1), from the sum of finished terms and the product of the current term."""
         total, product = torch.zeros_like(length_SB), string_SBN[..., 0]
         for n in range(2, string_SBN.shape[-1], 2):
             operator, number, is_inside = string_SBN[..., n - 1], string_SBN[..., n], n < length_SB
@@ -161,10 +164,10 @@ class ReverseString(FormalLanguage):
     """
 
     def answer_length(self, longest):
-        """Return A: as many symbols as the string has."""
+        """Return A, which is the length of the string."""
         return longest
 
-    def answers(self, string_SBN, length_SB):
-        """Return the reversed strings, (S, B, N), IGNORED behind each."""
+    def compute_answers(self, string_SBN, length_SB):
+        """Return the reversed strings (S, B, N), IGNORED after each."""
         source_SBN = length_SB[..., None] - 1 - torch.arange(string_SBN.shape[-1], device=string_SBN.device)
         return string_SBN.gather(-1, source_SBN.clamp(min=0)).masked_fill(source_SBN < 0, IGNORED)

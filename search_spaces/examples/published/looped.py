@@ -2,8 +2,8 @@
 
 After "Looped Transformers for Length Generalization" (Fan et al., arXiv:2409.15647): one block without positional
 encoding is applied once for each symbol of the string, the embedded input is added before every loop, and the answer of
-a row is read after its own number of loops. In evaluation a row may also stop where its answer is most confident, which
-the paper does, or when a loop hardly changes it. The number of loops is a metric.
+a row is read after its own number of loops. In evaluation a row may also stop at its most confident answer, as in
+the paper, or when a loop hardly changes it. The number of loops is a metric.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from torch import nn
 
 from trainers import Vmapped, record, register, setting
 
-SETTLED = 0.01  # change of the probabilities of an answer by a loop, below which a row stops
+MAX_SETTLED_CHANGE = 0.01  # of the probabilities of an answer by a loop, up to which a row stops
 
 
 class Net(nn.Module):
@@ -48,24 +48,25 @@ class Net(nn.Module):
         return result, loops
 
     def loop_until_stop(self, tokens, embedded):
-        """Return the residual stream of each row where it stops, and its number of loops (rows,).
+        """Return the residual stream of each row after its last loop that counts, and the number of loops (rows,).
 
-        Every row takes all loops; which of them counts is a mask, so nothing waits for a number on a GPU.
+        Every row takes all loops; a mask selects the loop that counts, so the GPU never waits for the host.
         """
         x = result = torch.zeros_like(embedded)
         loops, active = torch.zeros_like(tokens[:, 0]), torch.ones_like(tokens[:, 0], dtype=torch.bool)
-        chances, best = torch.zeros_like(embedded[..., :1]), torch.zeros_like(embedded[:, 0, 0])
+        probabilities, best = torch.zeros_like(embedded[..., :1]), torch.zeros_like(embedded[:, 0, 0])
         for loop in range(1, self.most_loops + 1):
+            # Keep the row of the most confident loop, or of the last one that changed the answer.
             x = self.block(x + embedded)
-            before, chances = chances, self.head(self.normalize(x)).softmax(-1)
+            previous, probabilities = probabilities, self.head(self.normalize(x)).softmax(-1)
             if self.stop == "confident":
-                confidence = self.average_answers(tokens, chances.amax(-1))
-                counts, best = confidence > best, torch.maximum(confidence, best)
+                confidence = self.average_answers(tokens, probabilities.amax(-1))
+                is_better, best = confidence > best, torch.maximum(confidence, best)
             else:
-                change = self.average_answers(tokens, (chances - before).abs().sum(-1))
-                counts, active = active, active & (change > SETTLED)
-            result = torch.where(counts[:, None, None], x, result)
-            loops = torch.where(counts, loop, loops)
+                change = self.average_answers(tokens, (probabilities - previous).abs().sum(-1))
+                is_better, active = active, active & (change > MAX_SETTLED_CHANGE)
+            result = torch.where(is_better[:, None, None], x, result)
+            loops = torch.where(is_better, loop, loops)
         return result, loops
 
     def average_answers(self, tokens, values):
@@ -77,6 +78,8 @@ class Net(nn.Module):
         """Return the residual stream after causal attention and a small network."""
         q, k, v = self.queries_keys_values(self.normalize_attention(x)).unflatten(-1, (3, self.heads, -1)).unbind(-3)
         q, k, v = (part.transpose(-2, -3) for part in (q, k, v))  # (rows, heads, length, width)
+
+        # Mix the values of earlier positions.
         scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
         future = torch.ones_like(scores, dtype=torch.bool).triu(1)
         mixed = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
@@ -94,9 +97,9 @@ class Looped(Vmapped):
     heads: int = setting(4, low=1, help="attention heads")
     stop: Literal["symbols", "confident", "settled"] = setting(
         "symbols",
-        help="the loop of a row that counts in evaluation: by its symbols, the most confident, the settled one",
+        help="which loop gives the answer in evaluation: one per symbol, the most confident, or the settled one",
     )
-    most_loops: int = setting(40, low=1, help="most loops in evaluation, unless they are the symbols")
+    most_loops: int = setting(40, low=1, help="maximum number of loops in evaluation, unless stop is symbols")
 
     metrics = property(lambda self: {"loops": "none"})
 

@@ -1,8 +1,8 @@
-"""Metrics of several answers to each question, which a model samples independently.
+"""Metrics of several independently sampled answers to each question.
 
-pass@k is the chance that any of k answers is right, after "Evaluating Large Language Models Trained on Code" (Chen et
-al., arXiv:2107.03374, eq. 1). Self-consistency: is the most frequent answer right, whatever steps lead to it? After
-"Self-Consistency Improves Chain of Thought Reasoning" (Wang et al., arXiv:2203.11171).
+pass@k is the probability that any of k answers is right, after "Evaluating Large Language Models Trained on Code" (Chen
+et al., arXiv:2107.03374, eq. 1). Self-consistency is whether the most frequent answer is right, whatever its steps,
+after "Self-Consistency Improves Chain of Thought Reasoning" (Wang et al., arXiv:2203.11171).
 
 Shapes: M members, B rows, D draws, A tokens of an answer.
 """
@@ -16,50 +16,50 @@ from trainers import Metric, register, setting
 from trainers.errors import Problem
 
 
-class OfDraws(Metric):
+class SampledAnswers(Metric):
     """Base of metrics of sampled answers; metrics with equal draws and temperature score the same answers."""
 
     direction = "maximize"
     trial_task: ClassVar[Mapping[str, Any]] = {"name": "half_parity", "size": 2}
 
-    draws: int = setting(16, low=1, high=4096, help="answers that are sampled to each question")
-    temperature: float = setting(0.7, above=0.0, help="temperature of the softmax that tokens are sampled from")
+    draws: int = setting(16, low=1, high=4096, help="sampled answers to each question")
+    temperature: float = setting(0.7, above=0.0, help="softmax temperature of sampling")
 
-    def answers(self, evaluated):
-        """Return the sampled answers, (M, B, D, A), and the right answers, (M, B, 1, A)."""
+    def sample_answers(self, evaluated):
+        """Return the sampled answers (M, B, D, A) and the right answers (M, B, 1, A)."""
         answers = evaluated.sample_answers(draws=self.draws, temperature=self.temperature)
         return answers, evaluated.true_answers[:, :, None]
 
 
 @register("metric", "pass_at_k")
-class PassAtK(OfDraws):
-    """Chance that any of k answers is right: 1 - C(wrong, k) / C(draws, k), an estimate without bias."""
+class PassAtK(SampledAnswers):
+    """Probability that any of k answers is right: 1 - C(wrong, k) / C(draws, k), an unbiased estimate."""
 
-    k: int = setting(1, low=1, help="answers of which one must be right; at most draws")
+    k: int = setting(1, low=1, help="number of answers of which any must be right; at most draws")
 
     def cross_checks(self):
         """Yield a problem if there are fewer draws than k."""
         if self.k > self.draws:
-            message = f"needs at least {self.k} answers, and draws is {self.draws}"
+            message = f"needs at least {self.k} answers, but draws is {self.draws}"
             yield Problem(key="k", given=self.k, message=message, allowed=f"1 to {self.draws}")
 
     def score_rows(self, evaluated):
         """Return the estimate for each row, (M, B, 1)."""
-        answers, right = self.answers(evaluated)
+        answers, right = self.sample_answers(evaluated)
         wrong = self.draws - (answers == right).all(dim=-1).sum(dim=-1)
         none_right = torch.ones_like(wrong, dtype=torch.float64)
-        for taken in range(self.k):  # the chance that the next of k answers is wrong, too
+        for taken in range(self.k):  # multiply by the probability that the next answer is wrong
             none_right = none_right * (wrong - taken).clamp(min=0) / (self.draws - taken)
         return (1 - none_right)[..., None]
 
 
 @register("metric", "majority")
-class Majority(OfDraws):
+class Majority(SampledAnswers):
     """Whether the most frequent answer is right; of equally frequent answers, the first drawn counts."""
 
     def score_rows(self, evaluated):
         """Return 1 or 0 for each row, (M, B, 1)."""
-        answers, right = self.answers(evaluated)
-        votes = (answers[:, :, :, None] == answers[:, :, None]).all(dim=-1).sum(dim=-1)  # of each draw, (M, B, D)
+        answers, right = self.sample_answers(evaluated)
+        votes = (answers[:, :, :, None] == answers[:, :, None]).all(dim=-1).sum(dim=-1)  # for each draw, (M, B, D)
         is_right = (answers == right).all(dim=-1)
         return is_right.gather(-1, votes.argmax(dim=-1, keepdim=True)).float()

@@ -19,7 +19,7 @@ from orchestrator.plan.checks.soundness import (
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
-from search_spaces.grammar.load import UNREAD
+from search_spaces.grammar.load import UNCHECKED_REST
 from tests.sweep_files import load_checked
 
 FILE = """name: whole
@@ -175,7 +175,7 @@ def test_a_section_that_is_missing_or_misspelt_is_one_problem(refused: Refused) 
 
 def test_a_text_that_is_no_yaml_says_that_nothing_else_was_checked(refused: Refused, tmp_path: Path) -> None:
     error = refused(("seeds: 1", "seeds: [1"), ("steps: 60", "steps: 0"))
-    assert len(error.problems) == 1 and error.unchecked == UNREAD
+    assert len(error.problems) == 1 and error.unchecked == UNCHECKED_REST
     with pytest.raises(SweepFileError) as caught:
         load_checked(tmp_path / "absent.yaml")
     assert caught.value.unchecked == ""

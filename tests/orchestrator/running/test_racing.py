@@ -178,10 +178,10 @@ def test_the_command_line_runs_extends_confirms_and_reports_a_race(lengthwise, t
 
 def test_what_is_no_race_is_refused(lengthwise, tiny):
     for setting, said in (
-        ("search.racing={first: 2}", "does not say which configurations stay"),
+        ("search.racing={first: 2}", "has neither keep nor test"),
         ("search.racing={first: 2, keep: 0.5, test: friedman}", "has both keep and test"),
         ("search.racing={first: 4, keep: 0.5}", "there is no round after the first: all 4 seeds are in it"),
-        ("search={sampler: tpe, configurations: 4, racing: {first: 2, keep: 0.5}}", "tpe learns from scores"),
+        ("search={sampler: tpe, configurations: 4, racing: {first: 2, keep: 0.5}}", "tpe cannot learn from scores"),
         ("claims=claims.yaml", "a race gives seeds by results"),
     ):
         done = lengthwise("validate", tiny, "--set", SHARE, "--set", "seeds=4", "--set", setting)

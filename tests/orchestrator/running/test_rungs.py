@@ -290,16 +290,16 @@ def test_rungs_are_evaluations_and_end_before_training():
     [
         (("search.racing.steps.first=12",), "there is no evaluation at this step; given 12; allowed: a multiple of"),
         (("search.racing.steps.first=40",), "is not before the end"),
-        (("search.racing.steps.first=5",), "compares with an evaluation in the first half, and there is none"),
-        (("seeds=1", "search.racing.first=1"), "compares with the spread over seeds, and one seed has none"),
-        (("seeds=1",), "seeds: the guard compares with the spread over seeds, and one seed has none"),
-        (("seeds=[7]",), "seeds: the guard compares with the spread over seeds, and one seed has none"),
+        (("search.racing.steps.first=5",), "the guard needs an evaluation in the first half of the steps to the rung"),
+        (("seeds=1", "search.racing.first=1"), "the guard needs the spread over seeds, but there is only one seed"),
+        (("seeds=1",), "seeds: the guard needs the spread over seeds, but there is only one seed"),
+        (("seeds=[7]",), "seeds: the guard needs the spread over seeds, but there is only one seed"),
         (("search.racing.steps.keep=1.0",), "search.racing.steps.keep"),
         (("search.racing.steps.growth=1",), "search.racing.steps.growth"),
         (("search.racing.steps.patience=3",), "search.racing.steps.patience"),
         (("evaluation.every=null",), "compares configurations at evaluations, but the only evaluation is at the end"),
-        (("space.training.steps={choice: [40, 80]}",), "its rungs are steps of every configuration"),
-        (("search.racing.first=2",), "does not say which configurations stay"),
+        (("space.training.steps={choice: [40, 80]}",), "rungs need the same training.steps in every configuration"),
+        (("search.racing.first=2",), "has neither keep nor test"),
     ],
 )
 def test_rungs_that_cannot_be_are_refused(lengthwise, tiny, settings, said):

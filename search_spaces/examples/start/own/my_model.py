@@ -19,7 +19,7 @@ class Net(nn.Module):
         """Return logits (rows, length, outputs) for tokens (rows, length)."""
         x = self.embed(tokens)
         scores = self.query(x) @ self.key(x).transpose(-1, -2) * x.shape[-1] ** -0.5
-        future = torch.ones_like(scores, dtype=torch.bool).triu(1)  # causal: no position sees the ones after it
+        future = torch.ones_like(scores, dtype=torch.bool).triu(1)  # causal: no position sees later positions
         mixed = scores.masked_fill(future, float("-inf")).softmax(-1) @ self.value(x)
         return self.head(x + mixed)
 

@@ -1,11 +1,11 @@
-"""A task of your own: what a model reads, and what it should answer."""
+"""A task of your own: the tokens that a model reads, and the right answers."""
 
 from trainers import Batch, Task, register, setting
 
 
 @register("task", "running_maximum")
 class RunningMaximum(Task):
-    """Random tokens in; out, at every position, the largest so far.
+    """Random tokens in; out, at every position, the largest token so far.
 
     >>> import torch
     >>> RunningMaximum().batch_of(torch.tensor([[[1, 3, 2]]])).targets.tolist()
