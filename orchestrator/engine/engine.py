@@ -150,6 +150,7 @@ class Engine:
 
     def find_sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[Source]:
         """Return the files of data; up to MAX_COPY_BYTES they are copied, else read in place."""
+        # Tasks may share files of data.
         files: dict[Path, dict[str, str]] = {}
         for task in dict.fromkeys(member.task for member in members):
             root, stored = task.stored_files()
@@ -203,6 +204,7 @@ class Engine:
 
         A batch is counted with a single token in each row, because drawing it could take minutes.
         """
+        # Compute the sizes of the model and of a batch.
         rows = math.ceil(member.training.batch_size / member.training.accumulation)
         sizes = {
             "model": (
@@ -211,6 +213,8 @@ class Engine:
             ),
             "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
         }
+
+        # Report those beyond the limit.
         allowed = f"at most {MAX_MEMBER_BYTES / 2**30:.0f} GiB"
         return [
             Problem(key=key, message=f"{description} {size / 2**30:,.0f} GiB of memory", allowed=allowed)
@@ -224,6 +228,7 @@ class Engine:
 
     def estimate_pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
         """Return the cost of packs of one structure in operations: of every step, and of every member."""
+        # Count the operations of a member, and the fixed time of a step.
         least_bytes, largest = (MIN_MEMBER_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
         cost = estimate_cost(member)
         steps = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps
@@ -322,6 +327,7 @@ def choose_earlier(
     states: Sequence[Sequence[tuple[str, str, int]]],
 ) -> list[tuple[Path, tuple[str, int]]] | None:
     """Return the first states whose folders all have a checkpoint, otherwise the last states; None without states."""
+    # The first states with all checkpoints are used.
     paths = [[(Path(folder), (name, seed)) for folder, name, seed in members] for members in states]
     complete = (pairs for pairs in paths if all(any(folder.glob("step-*.ckpt")) for folder, _ in pairs))
     return next(complete, paths[-1] if paths else None)
@@ -343,6 +349,7 @@ def estimate_cost(member: MemberConfig) -> Cost:
 
 def count_equivalent_steps(member: MemberConfig) -> float:
     """Return the training steps plus the cost of evaluations in steps."""
+    # Count the evaluated rows of all evaluations.
     steps, evaluation = member.training.steps, member.evaluation
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations

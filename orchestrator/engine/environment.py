@@ -79,6 +79,7 @@ def _read_versions() -> dict[str, str | None]:
 @cache
 def _read_processor() -> str:
     """Return the name of the processor, from /proc/cpuinfo on Linux."""
+    # Other systems than Linux have no such file.
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:

@@ -140,6 +140,7 @@ def consecutive_runs(lengths: Sequence[int], every: Sequence[int]) -> list[tuple
 
     consecutive_runs((1, 2, 4), (1, 2, 3, 4)) -> [(1, 2), (4, 4)]
     """
+    # Extend the last run as long as no evaluated length is missing.
     runs: list[tuple[int, int]] = []
     previous = None
     for length in every:

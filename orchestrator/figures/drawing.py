@@ -87,6 +87,7 @@ def make_logarithmic(axes: Axes, name: str, values: np.ndarray[Any, Any]) -> Non
     If some values are not positive, it is linear from 0 to the power of ten below the smallest positive value, so that
     all values are shown.
     """
+    # Choose a scale that shows all values.
     finite = values[np.isfinite(values)]
     scale: dict[str, Any] = {"value": "log", "nonpositive": "clip"}
     if not (finite > 0).all():
@@ -103,6 +104,7 @@ def scale_values(
     An axis of values to be maximized goes from 0 to 1 if these and the `others` on the axes are between 0 and 1, as for
     accuracies.
     """
+    # A logarithmic axis begins below the smallest positive value.
     finite = values[np.isfinite(values)]
     if is_logarithmic(scale, direction, values):
         make_logarithmic(axes, "y", values)

@@ -58,6 +58,7 @@ class Panel:
 
 def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
     """Draw the score of every configuration against a searched key on `axes`, with quartiles over seeds."""
+    # Numbers and categories are drawn differently.
     panel = _make_panel(summary, key)
     domain, worst = summary.searched[key], worst_value(summary.objective.direction)
     _scale_axes(axes, panel, summary)
@@ -65,6 +66,8 @@ def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
         _draw_numbers(axes, key, panel, domain, worst)
     else:
         _draw_categories(axes, key, panel, worst)
+
+    # Leave room for failed configurations, and label the axes.
     _leave_room_for_failed(axes, panel)
     axes.set_ylabel(escape_for_figure(panel.label), fontsize=9)
     axes.set_title(escape_for_figure(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")

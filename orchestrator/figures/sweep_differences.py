@@ -27,6 +27,7 @@ def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -
     title = f"mean over the matched configurations, median over seeds{band}"
 
     def draw() -> Figure:
+        # Shade the lengths, and draw a line for each comparison.
         figure = Figure(figsize=(8.0, 4.6))
         axes = figure.subplots()
         shade_groups(axes, groups, labels=True)
@@ -35,6 +36,8 @@ def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -
             _draw_difference(axes, comparison, PALETTE[number % len(PALETTE)])
             for number, comparison in enumerate(comparisons)
         ]
+
+        # Label the axes, and put the legend below.
         lengths = [point.question.lengths[0] for comparison in comparisons for point in comparison.by_length]
         axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
@@ -78,6 +81,7 @@ def _list_ends(outcome: Any) -> list[float]:
 
 def _make_label(comparison: SweepComparison) -> str:
     """Return the legend of a comparison: names of the sweeps, and numbers of configurations and seeds."""
+    # All lengths have the same seeds, so the first one is described.
     first_length = comparison.by_length[0]
     failed, outcome = first_length.first_failed + first_length.second_failed, first_length.outcome
     unpaired = f"{outcome.n} and {outcome.n_second} seeds, not paired"

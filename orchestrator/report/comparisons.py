@@ -171,6 +171,7 @@ def _compare_with_first(
     folders: Sequence[Path], metric: str | None, average: str | None, lengths: str | None
 ) -> list[SweepComparison]:
     """Return the comparison of the first sweep with each of the others."""
+    # Read every sweep once.
     summaries: dict[Path, Summary] = {}
     for folder in folders:
         if folder.resolve() not in summaries:
@@ -268,6 +269,7 @@ def _lay_out_comparisons(
 
 def _make_name_columns(compared: SweepComparison) -> Columns:
     """Return the columns with the labels of both configurations; the first also has the values of a few keys."""
+    # Find the configurations of a comparison by their config_ids.
     sides = {tuple(side.row.config_id for side in pair): pair for pair in compared.matching.pairs}
     names = short_keys(compared.matching.keys)
 
@@ -348,8 +350,11 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
 
 def _describe_lengths(side: str, clear: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
     """Return the lengths of `clear` with the largest difference: "lower (better) at lengths 8-11, by up to ..."."""
+    # The largest difference decides the numbers of the sentence.
     largest = max(clear, key=lambda comparison: abs(comparison.outcome.difference))
     difference, length = three_digits(abs(largest.outcome.difference)), largest.question.lengths[0]
+
+    # Say whether it is good, and at which lengths.
     worse = {"minimize": "higher", "maximize": "lower"}.get(largest.question.direction)
     judged = "" if worse is None else " (worse)" if side == worse else " (better)"
     lengths = spans([comparison.question.lengths[0] for comparison in clear])

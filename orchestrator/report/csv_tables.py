@@ -26,6 +26,7 @@ REPORT_CSV = "report.csv"
 
 def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
     """Write lines with the same keys as CSV, None and NaN as empty cells; without lines the header is `columns`."""
+    # Write to memory first, so that a reader never sees half a file.
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else list(columns))
     writer.writeheader()
@@ -74,6 +75,8 @@ def _read_part(part: str, name: str, line: EffectLine) -> Any:
 def validation_lines(result: Summary) -> Lines:
     """Return the lines of validation.csv: one for every validation score of a member at an evaluation."""
     columns = csv_columns("config_id seed step stage stopped metric average mean")
+
+    # Lengths differ between configurations, so each has a column.
     scores = read_validation_scores(result.state)
     lengths = sorted({length for score in scores for length in score.lengths})
     columns += [Column("", partial(_read_value, length), f"at_{length}") for length in lengths]

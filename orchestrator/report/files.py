@@ -34,11 +34,14 @@ def present_report(folder: Path, console: Console, *, quiet: bool = False, show:
 
     `show` opens the page in a browser. Raises NotASweep, DamagedLedger and DamagedCurves.
     """
+    # Write all files before anything is printed.
     state = SweepState.load(folder)
     curves = read_curves(state)
     write_curves(state, curves)
     result = summarise(state, curves)
     write_report(folder, result, curves)
+
+    # Print the results, and open the page.
     if not quiet:
         console.print(Screen(result))
     if show and not webbrowser.open((folder / REPORT_HTML).resolve().as_uri()):
@@ -50,6 +53,7 @@ def refuse_read_only(folder: Path) -> None:
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
+        # A folder without a sweep has a better error.
         if not has_ledger(folder):
             raise make_no_sweep_error(folder) from None
         copy = f"cp -r {shlex.quote(str(folder))} COPY && lengthwise report COPY"
@@ -101,6 +105,7 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_S
 
     Pages are at least `pause` seconds apart, and writing them takes at most a fifth of the time.
     """
+    # Write the page if the ledger has grown, then wait.
     written_size, wait_seconds = -1, 0.0
     while not ended.wait(wait_seconds):
         began, size = time.monotonic(), (folder / LEDGER_FILE).stat().st_size
@@ -112,6 +117,7 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_S
 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:
     """Print a table of the later evaluations with these keys (`evaluation_key`), at all of their lengths."""
+    # Print the table of these evaluations with its notes.
     result = read_summary(folder)
     section = later_section(result, [evaluation for evaluation in result.later_evaluations if evaluation.key in keys])
     console.print(Text(section.heading, style="bold"))
@@ -119,4 +125,6 @@ def show_later_evaluations(folder: Path, keys: Collection[object], console: Cons
         console.print(rich_table(part))
     for note in section.notes:
         console.print(prose(note, console, result, "dim"))
+
+    # Name the files that have them as well.
     say(console, f"Table: {result.folder / 'later_evaluations.csv'}\nReport: {result.folder / REPORT_HTML}")

@@ -53,6 +53,7 @@ def answers(result: Summary, *, values: bool = True) -> list[str]:
 
     With `values` the searched values of the best configuration are named.
     """
+    # An empty sweep has no best configuration and no effects.
     if not result.rows:
         return [describe_runs(result)]
     sentences = [describe_runs(result), describe_best(result, values=values), describe_effects(result, sizes=values)]
@@ -194,6 +195,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
 
 def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
     """Return a sentence on a confirmation: scores in the search beside scores on fresh seeds."""
+    # Put both scores of each configuration beside each other.
     scores = [
         f"{label(row.number)} {three_digits(row.search.median, result.infinity_text)} in the search and "
         + (
@@ -271,6 +273,7 @@ def columns_sentence(result: Summary, *, quartiles: bool) -> str:
 
 def _describe_test_value(result: Summary, row: Row) -> str:
     """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
+    # Enough seeds have an interval, fewer have quartiles.
     assert row.test is not None
     infinite, median_text = result.infinity_text, three_digits(row.test.median, result.infinity_text)
     band = result.bands[row.config_id, *result.objective_curve]
@@ -318,9 +321,12 @@ def _describe_continuation(result: Summary) -> list[str]:
 
 def count_sentences(result: Summary) -> list[str]:
     """Return sentences on the unit of lengths, on a race, on unequal seeds, and on an adaptive sampler."""
+    # Explain the unit of lengths, a race and unequal seeds.
     lines = [] if result.axis == "length" else [f"Lengths count: {result.axis}"]
     lines += [describe_race(result.race)] if result.race else []
     lines += unequal_seeds(result)
+
+    # Configurations that tpe drew by results are not independent.
     if result.state.spec.get("search", {}).get("sampler") == "tpe":
         drawn, informed = len(result.state.draws), count_informed(result.state)
         lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")

@@ -79,8 +79,11 @@ def table_width(cells: Cells) -> int:
 
 def rich_table(cells: Cells) -> Table:
     """Return a table without a frame."""
+    # Tables have a line below the head and no other frame.
     style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 0, 0, 1)}
     table = Table(header_style="bold", **style)
+
+    # Align texts to the left, numbers to the right.
     for heading in cells:
         table.add_column(
             Text(heading), justify="left" if heading.replace("\n", " ") in LEFT_ALIGNED else "right", no_wrap=True

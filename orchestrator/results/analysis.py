@@ -58,8 +58,12 @@ def shows_effects(summary: Summary) -> bool:
 def why_no_effects(summary: Summary) -> str | None:
     """Return a sentence on why a search shows no effects; None if it shows them or nothing was searched."""
     scores = [row.score for row in summary.rows if row.complete and row.score is not None]
+
+    # Nothing was searched, or nothing has ended.
     if not _has_search(summary) or not scores:
         return None
+
+    # Without different finite scores nothing can be compared.
     if not any(map(math.isfinite, scores)):
         return "Effects are not shown: no configuration has a finite score."
     if len(set(scores)) == 1:
@@ -127,6 +131,7 @@ def _effects_at(
 @lru_cache(CACHED_SUMMARIES)
 def compare_orders(summary: Summary) -> OrderAgreement | None:
     """Compare the orders at selection and test lengths; None without test lengths or a second configuration."""
+    # Only ranked configurations with a test median are compared.
     ranked = {row.config_id: row.score for row in summary.rows if row.rank is not None and row.score is not None}
     test = {
         config_id: outcome.median

@@ -22,9 +22,12 @@ def read_attention(
     row: int = 0,
 ) -> InputAttention:
     """Return the attention weights of one evaluated input; see `Sweep.attention`."""
+    # Read the kept weights, and import the code that the sweep recorded.
     refuse_program(state.spec, "attention")
     weights = open_weights(state, find_configuration(state, configuration), seed, average)
     import_recorded(state)
+
+    # Compute attention; errors name the configuration or its files.
     try:
         member = recorded_member(weights.member, seed)
         return compute_input_attention(member, weights, length=length, distribution=distribution, row=row)

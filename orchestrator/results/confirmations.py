@@ -37,6 +37,7 @@ def read_confirmations(result: Summary) -> tuple[Confirmation, ...]:
 
 def _make_confirmation(result: Summary, search: SweepState | None) -> Confirmation:
     """Return a confirmation from its summary and the state of its search, None if the search is missing."""
+    # The record of the search is in the provenance.
     confirms, seeds = result.state.provenance[CONFIRMS], tuple(sorted(list_planned_seeds(result.state)))
     rows = result.by_config_id
     return Confirmation(

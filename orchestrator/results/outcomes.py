@@ -16,10 +16,13 @@ from search_spaces.grammar.problems import lookup
 
 def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
     """Return the searched values of every complete configuration by config_id and dotted key."""
+    # Read the value of every searched key.
     rows = (row for row in result.rows if row.complete)
     values_by_configuration = {
         row.config_id: {key: searched_value(result, row, key) for key in result.searched} for row in rows
     }
+
+    # Leave out conditional keys that a configuration lacks.
     return {
         config_id: {key: value for key, value in values.items() if value is not ABSENT}
         for config_id, values in values_by_configuration.items()
@@ -45,6 +48,8 @@ def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
     A failed configuration has its score, infinite or NaN. Empty without test lengths.
     """
     quartiles: dict[str, Quartiles] = {}
+
+    # A failed configuration counts with its score.
     for row in result.rows if result.test_lengths else ():
         band = result.bands.get((row.config_id, *result.objective_curve))
         outcome = quartiles_at(band, result.test_lengths, result.objective) if band and not row.failed else None

@@ -50,10 +50,13 @@ class PackEnvironments:
     @classmethod
     def from_state(cls, state: SweepState) -> Self:
         """Group the packs of a sweep; no groups if its ledger records no environments."""
+        # A resumed pack is in every group that it ran in.
         pack_ids: dict[tuple[str | None, str], list[str]] = {}
         for pack in state.packs.values():
             for code_and_environment in pack.ran_under:
                 pack_ids.setdefault(code_and_environment, []).append(pack.pack_id)
+
+        # Sort the groups by size.
         groups = [
             PackGroup(code=code, environment=state.environments[name], packs=tuple(ids))
             for (code, name), ids in pack_ids.items()
@@ -77,6 +80,8 @@ class PackEnvironments:
     def sentences(self) -> list[str]:
         """Warnings that packs differ in code or environment."""
         warnings = []
+
+        # Different code may change results, and so may different machines and versions.
         if changed := self.changed_code:
             warnings.append(f"packs were trained with different code ({first_few(changed)})")
         if keys := self.differing:
@@ -118,6 +123,7 @@ def record_configurations(state: SweepState) -> dict[str, RecordedConfiguration]
     """Return the record of every configuration by config_id."""
     recorded, pack_code = {}, read_pack_code(state)
     for config_id, configuration in state.configurations.items():
+        # A configuration may have seeds in several packs.
         packs = {seed: member.pack_id for seed, member in configuration.members.items()}
         keys = {state.packs[pack_id].structural_key for pack_id in packs.values()} - {""}
         measured = state.measured[configuration.measured]
@@ -137,10 +143,13 @@ def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dic
     Common seeds are compared; without common seeds every seed is compared with every other. A part that only one
     configuration has is ignored, unless the other has a different part instead.
     """
+    # Choose the pairs of codes to compare.
     common_seeds = sorted(first.keys() & second.keys())
     pairs = [(first[seed], second[seed]) for seed in common_seeds] or list(
         product(_find_distinct(first), _find_distinct(second))
     )
+
+    # Collect the parts that differ in any pair.
     differing: dict[str, tuple[str | None, str | None]] = {}
     for code, other_code in pairs:
         is_replaced = code.keys() - other_code.keys() and other_code.keys() - code.keys()
@@ -155,9 +164,12 @@ def differing_environment(first: SweepState, second: SweepState) -> dict[str, tu
 
     Empty if one of the sweeps records no environments.
     """
+    # Only recorded environments can be compared.
     groups = [PackEnvironments.from_state(state).groups for state in (first, second)]
     if not all(groups):
         return {}
+
+    # Compare the values over all packs of each sweep.
     first_values, second_values = map(_join_environment_values, groups)
     return {
         key: (first_values.get(key, "-"), second_values.get(key, "-"))

@@ -44,6 +44,8 @@ def _describe_pruned(race: Race) -> str:
     """Return a sentence on the pruned configurations of the first round and the steps saved; empty without rungs."""
     if not race.rungs:
         return ""
+
+    # Count the pruned and the guarded configurations, and the saved steps.
     pruned = [f"{len(rung.pruned)} at step {rung.step:,}" for rung in race.rungs]
     guarded = len({name for rung in race.rungs for name in rung.guarded})
     saved, total = race.member_steps_saved, race.member_steps_of_first_round

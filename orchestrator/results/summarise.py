@@ -101,6 +101,7 @@ def _describe_identical_curves(judged: pd.DataFrame) -> list[str]:
 
     Seeds are compared within a configuration, configurations within a seed; each needs at least two of them.
     """
+    # Accuracies of 0 and 1 may well be equal.
     if judged["value"].isin([0.0, 1.0]).all():
         return []
     # Compare values that differ only in the seed, then only in the configuration.
@@ -128,6 +129,8 @@ def _describe_extension(state: SweepState) -> list[str]:
     """Return a sentence on the extensions of a sweep and their effect on intervals; empty without extensions."""
     if len(state.specs) < 2:
         return []
+
+    # Compare with the specification that the sweep began with.
     first, times = state.specs[0], len(state.specs) - 1
     return [
         f"Extended {'once' if times == 1 else f'{times} times'}; begun with {planned_size(first)} configurations and "
@@ -159,6 +162,7 @@ def _describe_repeated(state: SweepState) -> list[str]:
 def _check_objective_measured(state: SweepState, objective: Objective, measured: Mapping[str, Measurements]) -> None:
     """Raise LedgerError for a configuration that does not measure the objective of the sweep."""
     for config_id, quantities in measured.items():
+        # The judged metric needs all lengths and the average of the objective.
         metric = quantities.metrics.get(objective.metric)
         has_lengths = metric is not None and set(objective.lengths) <= set(metric.lengths)
         if not has_lengths or objective.average not in quantities.averages:
@@ -232,6 +236,8 @@ def _judge_other_distributions(
         band = bands.get((config_id, name, objective.average))
         if metric.base != base or name == objective.metric or band is None:
             continue
+
+        # Other distributions have separate lengths.
         groups = length_groups(measured, objective, name)
         for group, lengths in (("trained", groups.trained), ("test", groups.test)):
             if outcome := quartiles_at(band, lengths, objective):

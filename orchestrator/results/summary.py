@@ -158,6 +158,7 @@ class Summary:
     @cached_property
     def metrics(self) -> dict[str, RecordedMetric]:
         """Every recorded metric by name, of the first configuration that has it."""
+        # Configurations may have different tasks, so different metrics.
         metrics: dict[str, RecordedMetric] = {}
         for measured in self.measured.values():
             for name, metric in measured.metrics.items():
@@ -167,6 +168,7 @@ class Summary:
     @cached_property
     def headline(self) -> tuple[str, ...]:
         """The metrics worth a chart: the judged one, then the tasks' headline metrics, each on all distributions."""
+        # Tasks name headline metrics by their base, which every distribution has.
         bases = (base for measured in self.measured.values() for base in measured.headline)
         names = (name for base in bases for name, metric in self.metrics.items() if base in (metric.base, name))
         return tuple(dict.fromkeys([self.objective.metric, *self.distributions, *names]))
@@ -186,6 +188,7 @@ class Summary:
     @cached_property
     def unreached_metrics(self) -> frozenset[str]:
         """The minimized metrics that are infinite for a seed because it never reached their threshold."""
+        # Steps to a threshold are minimized, and infinite if it is never reached.
         minimized = {name for name, metric in self.metrics.items() if metric.direction == "minimize"}
         return frozenset(
             metric_name
@@ -236,6 +239,7 @@ class Summary:
     @property
     def seeds_in_words(self) -> str:
         """The number of seeds of complete configurations as text: "4 seeds", or "2 to 16 seeds" if they differ."""
+        # Before any configuration is complete, count planned seeds.
         counts = [*map(len, self._seeds_of_complete)] or [max((row.seeds_planned for row in self.rows), default=0)]
         fewest, most = min(counts), max(counts)
         return counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"

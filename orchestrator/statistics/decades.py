@@ -10,6 +10,7 @@ MIN_DECADES_FOR_LOG = 2.0
 
 def spans_decades(values: np.ndarray[Any, Any]) -> bool:
     """Return whether at least 80 % of the values are positive, span two decades or more, and none is negative."""
+    # Zeros are allowed, negative values are not.
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     if len(positive) < 2 or (finite < 0).any() or len(positive) < 0.8 * len(finite):
@@ -22,6 +23,8 @@ def is_geometric(values: np.ndarray[Any, Any]) -> bool:
     distinct = np.unique(values[np.isfinite(values)])
     if len(distinct) < 3 or distinct[0] <= 0:
         return False
+
+    # Ratios are even within a factor of 2, differences are not.
     gaps, ratios = np.diff(distinct), np.diff(np.log(distinct))
     return bool(ratios.max() / ratios.min() < 2 and gaps.max() / gaps.min() > 2)
 

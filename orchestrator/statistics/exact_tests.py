@@ -32,6 +32,7 @@ def sign_test(differences: Floats) -> ExactTest:
     Differences of zero count for both sides, so that p is at most 1 - coverage of the interval between two of the
     sorted differences (`intervals.median`) if and only if that interval excludes zero.
     """
+    # Count the arrangements of signs that are at least as uneven.
     n, fewer = len(differences), min(int((differences <= 0).sum()), int((differences >= 0).sum()))
     arrangements = sum(math.comb(n, below) for below in range(fewer + 1))
     return ExactTest(p=min(1.0, arrangements / 2 ** (n - 1)), smallest=min(1.0, 2.0 ** (1 - n)))
@@ -94,6 +95,7 @@ def holm(p: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
+    # Multiply the p-values in ascending order by the number of remaining tests.
     ascending = sorted((value, index) for index, value in enumerate(p) if not math.isnan(value))
     adjusted, largest = [math.nan] * len(p), 0.0
     for rank, (value, index) in enumerate(ascending):

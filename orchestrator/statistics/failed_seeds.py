@@ -67,6 +67,7 @@ def score_seeds(
     under `fail` and the worst possible value otherwise. An infinite median without `is_failed` means that at least half
     of the seeds failed under `worst`.
     """
+    # A configuration that did not fail keeps its statistics.
     outcome = summarise_seeds(values, policy, direction, statistic)
     if outcome.failed < outcome.seeds and (policy != "fail" or not outcome.failed):
         return outcome

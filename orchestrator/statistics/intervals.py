@@ -76,12 +76,15 @@ def correlation_p(correlation: float, low: float, high: float) -> float:
     """
     if math.isnan(low):
         return math.nan
+
+    # Recover the standard error from the interval on Fisher's scale.
     error = (math.atanh(high) - math.atanh(low)) / (2 * stats.norm.ppf((1 + LEVEL) / 2))
     return float(2 * stats.norm.sf(abs(math.atanh(correlation)) / error))
 
 
 def rank_correlations(samples_RN2: Floats) -> Floats:
     """Return Spearman's correlation (samples,) of each sample (samples, pairs, 2), NaN if one side is constant."""
+    # Correlate centred ranks.
     ranks = np.asarray(stats.rankdata(samples_RN2, axis=1))
     ranks = ranks - ranks.mean(axis=1, keepdims=True)
     x_RN, y_RN = ranks[..., 0], ranks[..., 1]

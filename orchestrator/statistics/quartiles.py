@@ -33,8 +33,11 @@ def quartiles(values: Floats, worst: float = math.inf) -> Quartiles:
 
 def fast_median(values: Sequence[float]) -> float:
     """Return the median as `quartiles` does, ten times faster for few values; needs at least one."""
+    # Take the middle values.
     ordered = sorted(values)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+
+    # Infinities are not averaged.
     if low == high or math.isinf(high):
         return high
     return low if math.isinf(low) else (low + high) / 2

@@ -22,8 +22,11 @@ GROUPS = ("test", "selection", "trained", "unseen", "all")
 
 def _check_lengths(value: Any) -> str | tuple[int, ...]:
     """Return a group of lengths, or distinct lengths; raises a validation error for other values."""
+    # A group of lengths is named.
     if isinstance(value, str) and value in GROUPS:
         return value
+
+    # A list has distinct lengths, or ranges of them.
     value = expand_ranges(value)
     if isinstance(value, list) and value and all(is_number(number, whole=True) and number >= 1 for number in value):
         distinct = tuple(dict.fromkeys(value))
@@ -371,11 +374,14 @@ def _set_page_bound(claim: Claim, index: int, file: ClaimsFile, findings: Findin
     Only differences of medians have it: a quotient of arms is not in units of the metric, and a mean over seeds has no
     test of equivalence.
     """
+    # Find the bound of the page for this metric.
     metrics = {metric.partition(".")[0] for metric in claim.metric}
     bounds = {bound.within for bound in file.no_effect if bound.metric in metrics}
     is_quotient = any(claim.arms[name].over for name in claim.compare if name in claim.arms)
     if len(bounds) != 1 or claim.question != "difference" or is_quotient or claim.statistic is not None:
         return
+
+    # A claim may repeat it, but not change it.
     (claim._page_bound,) = bounds
     if claim.negligible not in (None, claim._page_bound):
         message = "is not the bound of its metric in `no_effect`"
@@ -391,6 +397,7 @@ def _list_question_keys() -> set[str]:
 
 def _list_arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
     """Yield the names of arms that a claim refers to, with the key of each reference."""
+    # Arms are compared, subtracted, or divided by.
     yield from ((name, f"compare[{index}]") for index, name in enumerate(claim.compare))
     for name, arm in claim.arms.items():
         yield from ((other, f"arms.{name}.{key}") for key in ("minus", "over") if (other := getattr(arm, key)))

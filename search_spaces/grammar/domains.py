@@ -280,6 +280,7 @@ def parse_number(value: Any) -> Any:
 
     parse_number("1_000") and parse_number(1e3) -> 1000; parse_number("1e-4") -> 0.0001
     """
+    # Try integers first, so that large ones stay exact.
     for kind in (int, float) if isinstance(value, str) else ():
         with suppress(ValueError):
             value = kind(value)
@@ -292,6 +293,7 @@ def suggest_number(value: Any, *, whole: bool = False) -> str | None:
 
     suggest_number("1e-4") -> "0.0001 without quotes"; suggest_number(1e3, whole=True) -> "1000"
     """
+    # Only a value that becomes an exact number has a suggestion.
     number = parse_number(value)
     if number is value or not is_number(number, whole=whole) or not abs(number) < 2**63:
         return None

@@ -77,6 +77,7 @@ def load_sweep(
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
     """Return a specification recorded in a ledger, checked like a file; `source` is its name in problems."""
+    # A ledger may have been edited, so its size is limited as that of a file.
     findings = Findings(source)
     if (size := len(json.dumps(spec))) > MAX_RECORDED_BYTES:
         findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_RECORDED_BYTES} bytes")
@@ -98,10 +99,13 @@ def read_sweep(
     recorded: bool = False,
 ) -> Reading:
     """Return a sweep file with its problems; otherwise like `load_sweep`, which raises them."""
+    # A file that cannot be read has no specification.
     findings = Findings(str(path))
     text = read_text(Path(path), findings)
     if findings.problems:
         return Reading(None, findings)
+
+    # Check what depends on the folder, and what matters for a new sweep.
     reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
         reading.spec._folder = Path(path).resolve().parent
@@ -233,6 +237,7 @@ def _read_program(data: dict[str, Any], findings: Findings) -> None:
 
 def _expand_lengths(value: Any, address: str, findings: Findings) -> None:
     """Expand the ranges in lists of lengths inside a section: `lengths: [1-3, 8]` becomes [1, 2, 3, 8]."""
+    # Look inside lists and mappings.
     if isinstance(value, list):
         for index, item in enumerate(value):
             _expand_lengths(item, child(address, index), findings)
@@ -275,9 +280,12 @@ def _fill_objective(data: dict[str, Any]) -> bool:
 
 def _varies_labels(data: dict[str, Any], averages: str, labels: list[str]) -> bool:
     """Return whether configurations may have other weight averages than these; `averages` is their key."""
+    # Collect the keys that configurations set.
     listed = lookup(data, "search.listed")
     tables = [data.get("space"), *(listed if isinstance(listed, list) else ())]
     keys = [str(key) for table in tables if isinstance(table, dict) for key in table]
+
+    # A key varies labels if it sets the averages, or one that is not listed.
     label_keys = [child(averages, label) for label in labels]
     return any(
         within(averages, key) or (within(key, averages) and not any(within(key, label_key) for label_key in label_keys))
@@ -327,11 +335,14 @@ def _nearest_file(path: Path) -> str | None:
 
     A shipped sweep is returned by its name if `path` has no ending, else by its path.
     """
+    # Prefer a shipped sweep of this name, or of a similar one.
     shipped = shipped_sweeps()
     if path.stem in shipped:
         return str(shipped[path.stem])
     if not path.suffix and (name := nearest_name(path.name, shipped, cutoff=0.8)):
         return name
+
+    # Else compare with the files beside it, and with shipped sweeps whatever the ending.
     siblings = sorted(path.parent.glob("*.yaml")) if path.parent.is_dir() else []
     files = {**shipped, **{other.name: other for other in siblings}}
     nearest = nearest_name(path.name, [other.name for other in siblings]) or nearest_name(
@@ -342,8 +353,11 @@ def _nearest_file(path: Path) -> str | None:
 
 def _check_step_names(value: Any, address: str, findings: Findings) -> None:
     """Record keys of the open sections that cannot be part of a dotted key, for example because they have dots."""
+    # Some mappings allow any keys.
     if address in FREE_MAPPINGS:
         return
+
+    # Check the keys of all mappings inside.
     if isinstance(value, list):
         for index, item in enumerate(value):
             _check_step_names(item, child(address, index), findings)

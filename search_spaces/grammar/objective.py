@@ -27,6 +27,7 @@ class ShareAbove(Strict):
 
 def _check_statistic(value: Any) -> Any:
     """Return a statistic over seeds in its class. Raises a validation error that names all forms."""
+    # A statistic is a word, or a mapping with its parameter.
     match value:
         case str() if value in STATISTICS:
             return value
@@ -36,6 +37,8 @@ def _check_statistic(value: Any) -> Any:
             return ShareAbove(share_above=number)
         case SeedQuantile() | ShareAbove():
             return value
+
+    # Name all forms in the error.
     allowed = ", ".join((*STATISTICS, "{quantile: 0.25} (between 0 and 1)", "{share_above: 0.99}"))
     nearest = nearest_name(value, STATISTICS) if isinstance(value, str) else None
     raise value_error("is not a statistic over seeds", allowed, nearest)

@@ -93,6 +93,8 @@ class _Reader:
         """Return the value of the only document in the events."""
         value: Any = None
         documents = 0
+
+        # Directives change the meaning of the text, so they are rejected.
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
@@ -109,6 +111,8 @@ class _Reader:
         """Record a single problem for all anchors and aliases, because a file can have thousands."""
         if not self.references:
             return
+
+        # Name the first and the last of them.
         first, address, place = self.references[0]
         kind = "anchors" if first[0] == "&" else "aliases"
         message = f"{kind} ({first}) are not allowed; write it out"
@@ -117,6 +121,8 @@ class _Reader:
             location = "" if end.line is None else f" in line {end.line}"
             rest = f"{last}{location}" if count == 1 else f"{count:,} more, the last{location}"
             message = f"anchors and aliases ({first} and {rest}) are not allowed; write the values out"
+
+        # Values of aliases are unknown, so their problems are dropped.
         self.findings.add(address, message, place=place)
         for name, address, _ in self.references:
             if name[0] == "*":
@@ -156,6 +162,7 @@ class _Reader:
         mapping: dict[str, Any] = {}
         first_places: dict[str, Place] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
+            # Skip the values of invalid and repeated keys.
             place = self.locate(event)
             key = self._read_key(event, events, address, place, depth)
             if key is None or key in mapping:
@@ -165,6 +172,8 @@ class _Reader:
                 reader = _Reader(Findings(self.findings.source), self.fixed_place)  # skips the value
                 reader._read_value(next(events), events, "", depth + 1)
                 continue
+
+            # Record the place of a key, and read its value.
             first_places[key] = place
             self.findings.places[child(address, key)] = place
             mapping[key] = self._read_value(next(events), events, child(address, key), depth + 1)

@@ -46,6 +46,7 @@ class Problem:
     nearest: str | None = None
 
     def __str__(self) -> str:
+        # The order is: place, key, message, given, allowed, suggestion.
         subject = f"{self.where}: {self.key}: " if self.key else f"{self.where}: "
         parts = [subject + self.message]
         given = ABSENT if self.given is ABSENT else format_value(self.given)
@@ -92,6 +93,7 @@ def _escape_unprintable(text: str) -> str:
 
 def nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the valid name closest to the given name; None if no name is close (difflib's ratio below `cutoff`)."""
+    # Long texts are no misspelt names, and slow to compare.
     if not isinstance(given, str) or len(given) > 200:
         return None
     name_by_folded = {name.casefold(): name for name in names}
@@ -262,6 +264,7 @@ class Findings:
 
 def _limit_repetitions(problems: list[Problem]) -> Iterator[Problem]:
     """Yield the first problems of each kind (equal except for names and numbers), then a problem with their count."""
+    # Count all problems of each kind first.
     counts = Counter(_find_kind(problem) for problem in problems)
     listed: Counter[str] = Counter()
     for problem in problems:

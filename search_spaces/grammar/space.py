@@ -146,10 +146,13 @@ def _guess_domain(raw: Any, list_kind: str) -> str | None:
 
 def _parse_when(raw: dict[str, Any], fault: Any) -> When | None:
     """Return the conditions of a domain; None, with a problem, if they are invalid."""
+    # Conditions are a mapping of keys to values.
     written = raw.get("when", {})
     if not isinstance(written, dict) or ("when" in raw and not written):
         fault(".when", "must map other keys to the value, or list of values, that they must have", given=written)
         return None
+
+    # A single value is a list of one.
     when: When = {}
     for other, values in written.items():
         if values == []:

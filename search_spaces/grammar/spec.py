@@ -192,8 +192,11 @@ class Search(Strict):
 
         Search(sampler="tpe", generation=8, startup=10).count_informed(20) -> 4; 0 for samplers that read no results.
         """
+        # Other samplers read no results.
         if self.sampler != "tpe":
             return 0
+
+        # A generation is informed once enough results came before it.
         ignored = set(failed) if self.failed_configurations == "ignored" else set()
         for start in range(0, drawn, self.generation):
             if start - sum(number < start for number in ignored) >= self.results_needed:
@@ -453,6 +456,7 @@ def _select_result_values(spec: SweepSpec) -> dict[str, Any]:
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
     """Return nested mappings as a mapping of dotted keys; empty mappings and lists are values."""
+    # Lists are values, and so are empty mappings.
     if not isinstance(value, Mapping) or (not value and prefix):
         return {prefix: list(value) if isinstance(value, tuple) else value}
     flat: dict[str, Any] = {}
@@ -472,6 +476,7 @@ def active_values(spec: SweepSpec, drawn: Mapping[str, Any]) -> dict[str, Any]:
 
     A condition on a key that is not active itself is checked against its fixed value.
     """
+    # Conditions on inactive keys look at the fixed values.
     sections = {section: getattr(spec, section) for section in spec.sections}
     active: dict[str, bool] = {}  # cache of is_active
 

@@ -34,10 +34,13 @@ _PLACEHOLDERS: dict[str, Any] = {
 
 def build_spec(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, list[str]]:
     """Return the specification in `data` and the addresses of replaced values; record problems."""
+    # Without errors nothing is replaced.
     try:
         return SweepSpec.model_validate(data), []
     except ValidationError as error:
         faults = error.errors(include_url=False)
+
+    # Report all errors, then replace the invalid values.
     misspelt = report_faults(faults, data, findings, SweepSpec)
     replaced = [_replace_value(data, fault["loc"]) for fault in faults]
     missing = [str(loc[0]) for loc in misspelt if len(loc) == 1 and loc[0] and not data.get(str(loc[0]))]
@@ -66,6 +69,7 @@ def report_faults(
 
 def _replace_value(data: dict[str, Any], location: tuple[int | str, ...]) -> str:
     """Replace an invalid value by a placeholder, or remove it if its key has a default; return its address."""
+    # Walk to the innermost section that has the value.
     model: type[BaseModel] = SweepSpec
     placeholders, address = _PLACEHOLDERS, ""
     for depth, step in enumerate(map(str, location), 1):
@@ -146,9 +150,12 @@ def _find_section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None
 
     None if it may be a misspelt top-level key, such as seed (seeds).
     """
+    # A similar top-level key is the better suggestion.
     name = str(unknown["loc"][-1])
     if len(unknown["loc"]) > 1 or nearest_name(name, _list_fields(unknown["loc"]), cutoff=0.85):
         return None
+
+    # Search the keys of the file, then all known keys.
     written = dotted_keys({section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)})
     models = {key: field.annotation for key, field in SweepSpec.model_fields.items()}
     typed = (
@@ -257,8 +264,11 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
 
 def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, Any]]:
     """Return the configurations of search.listed that are mappings, and record problems of their keys."""
+    # Configurations that are no mappings are reported elsewhere.
     listed = _require_mapping(data.get("search")).get("listed")
     entries = [values for values in listed if isinstance(values, dict)] if isinstance(listed, list) else []
+
+    # Check each key as a key of the space.
     sections = {section: data.get(section, {}) for section in sections_of(data)}
     for index, values in enumerate(listed if isinstance(listed, list) else []):
         for key in values if isinstance(values, dict) else ():

@@ -105,6 +105,8 @@ def mask_passwords(text: str) -> str:
     """
     if "://" not in text:
         return text
+
+    # Mask passwords before the host, then secrets in the query.
     for password in _PASSWORDS:
         text = password.sub(rf"\1{MASK}@", text)
     return _QUERY_SECRET.sub(rf"\1{MASK}", text)
@@ -168,6 +170,7 @@ def expand_ranges(value: Any) -> Any:
 
     expand_ranges(["1-3", 8]) -> [1, 2, 3, 8]; expand_ranges("41-43") -> [41, 42, 43]
     """
+    # A value that is no range makes the whole list unchanged.
     entries, items = value if isinstance(value, list) else [value], list[Any]()
     for item in entries:
         match = _RANGE.fullmatch(item) if isinstance(item, str) else None
@@ -238,6 +241,7 @@ def _check_text(value: Any) -> str:
 
 def is_web_address(text: str) -> bool:
     """Return whether a text is an http or https address with a host."""
+    # Python raises for some invalid ports and hosts.
     try:
         parts = urlsplit(text)
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -272,6 +276,8 @@ def _check_modules(value: Any) -> tuple[str, ...]:
     allowed = "a list of different module names such as my_tasks or my_package.tasks"
     if not isinstance(value, (list, tuple)):
         raise value_error("is not allowed", allowed)
+
+    # Names are importable, short and distinct.
     for index, item in enumerate(value):
         if not isinstance(item, str) or not item.isascii() or not all(map(str.isidentifier, item.split("."))):
             raise value_error(f"item {index} is {item!r}, which is not a module name", allowed)

@@ -91,10 +91,13 @@ def _describe_configuration(result: Summary, row: Row, groups: dict[LengthGroups
 
 def _describe_hyperparameter(result: Summary, key: str, name: str) -> dict[str, Any]:
     """Return name, scale and values of a searched key: all numbers or all texts, None for a missing value."""
+    # A key is numeric if all of its values are numbers.
     values = [searched_value(result, row, key, None) for row in result.rows]
     present = [value for value in values if value is not None]
     is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in present)
     numbers = np.array(present if is_number else [], dtype=float)
+
+    # Axes of numbers that span decades are logarithmic.
     return {
         "name": name,
         "log": is_number
@@ -235,6 +238,8 @@ def _thin_steps(steps: Sequence[int], count: int) -> list[int]:
     """Return at most `count` of the steps, evenly spread, with the last step."""
     if len(steps) <= count:
         return list(steps)
+
+    # Spread the steps evenly, from the last one back.
     indices = np.linspace(len(steps) - 1, 0, count).round().astype(int)
     return [steps[index] for index in sorted(set(indices.tolist()))]
 

@@ -157,6 +157,7 @@ def _make_failure_section(result: Summary) -> Iterator[str]:
 
 def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:
     """Return the seeds by configuration: "#0 seeds 0-3, #7 seed 2"."""
+    # Collect the failed seeds of each configuration.
     seeds: dict[int, list[int]] = {}
     for row, seed in failed:
         seeds.setdefault(row.number, []).append(seed)

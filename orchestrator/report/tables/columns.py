@@ -100,6 +100,7 @@ def csv_columns(names: str) -> list[Column]:
 
 def break_cell(cell: str, width: int = CELL_WIDTH) -> str:
     """Return a cell broken into lines of about `width` characters; intervals and values with their n stay unbroken."""
+    # Protect the blanks that must not be broken.
     unbroken = UNBROKEN.sub(lambda part: part[0].replace(" ", "\0"), cell)
     lines = textwrap.wrap(unbroken, width, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\0", " ")

@@ -39,6 +39,7 @@ def identity_columns(result: Summary) -> Columns:
 
 def value_columns(result: Summary) -> Columns:
     """Return a column for each searched key, headed by the short key unless another column has this heading."""
+    # A short key must not look like another column.
     headings = {column.heading for column in (*identity_columns(result), *result_columns(result))}
 
     def make_column(key: str, short: str) -> Column:

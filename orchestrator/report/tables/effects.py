@@ -56,6 +56,7 @@ class EffectLine:
     @property
     def reasons(self) -> str:
         """Why numbers are missing, as text."""
+        # Name the missing columns with their reasons.
         effect = self.effect
         effect_column = "correlation" if effect.kind == "numeric" and not effect.differences else "effect"
         reasons = {
@@ -78,6 +79,7 @@ def effect_lines(result: Summary) -> list[EffectLine]:
     lines = []
     for outcome in list_outcomes(result):
         for effect in outcome.effects:
+            # Join the difference and the slope of each value.
             differences = {difference.value: difference for difference in effect.differences}
             slopes = {slope.value: slope for slope in effect.partial.slopes}
             lines += [
@@ -145,6 +147,7 @@ def effect_notes(result: Summary) -> list[str]:
 def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
     """Yield the ends of every interval of the effects."""
     for effect in effects:
+        # Correlations, differences and slopes have intervals.
         ends = [(effect.low, effect.high)]
         ends += [(difference.low, difference.high) for difference in effect.differences]
         ends += [(slope.low, slope.high) for slope in effect.partial.slopes]
@@ -153,6 +156,7 @@ def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
 
 def _explain_missing(column: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:
     """Return a sentence for each reason, with its keys."""
+    # Group the keys by reason.
     keys: dict[str, dict[str, None]] = {}
     for key, reason in reasons:
         if reason is not None:

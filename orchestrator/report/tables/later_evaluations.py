@@ -74,6 +74,7 @@ def later_lines(evaluations: Iterable[LaterEvaluation]) -> Lines:
 
 def _read_quartiles(average: str, line: Line) -> Quartiles | None:
     """Return the quartiles of an average at the metric and length of a line; None if it was not evaluated."""
+    # Later evaluations may have different averages and lengths.
     evaluation, metric, length = line
     band = evaluation.bands.get((metric, average))
     if band is None or length not in band.lengths:

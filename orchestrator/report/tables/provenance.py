@@ -34,6 +34,7 @@ def provenance_section(result: Summary) -> Section:
 
 def _describe_group(group: PackGroup, differing: list[str]) -> str:
     """Return code and environment of a group of packs as text."""
+    # Begin with the keys in which groups differ.
     values = {f"{key} (differs)": group.environment.get(key, "-") for key in differing}
     values |= {key: value for key, value in group.environment.items() if key not in differing}
     return "; ".join(f"{key} {value}" for key, value in {"code": group.code or "-", **values}.items())

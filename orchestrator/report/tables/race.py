@@ -105,5 +105,6 @@ def rung_lines(result: Summary) -> Lines:
 
 def _list_labels(numbers: Mapping[str, int], names: Collection[str]) -> str:
     """Return the labels of configurations as text, at most MAX_LABELS."""
+    # List the first labels in ascending order.
     numbered = sorted(numbers[name] for name in names)
     return ", ".join(map(label, numbered[:MAX_LABELS])) + (" ..." if len(numbered) > MAX_LABELS else "")

@@ -56,11 +56,14 @@ def common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
 
 def _choose_common(kind: str, requested: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
     """Return the requested name, or else the judged one. Raises UserError if a configuration lacks it."""
+    # A name is allowed if every configuration has it.
     first, *other_names = (dict.fromkeys(names) for names in allowed)
     common = [candidate for candidate in first if all(candidate in names for names in other_names)]
     name = requested or judged
     if name in common:
         return name
+
+    # Explain the problem, with the allowed names.
     if not common:
         lists = "; ".join(dict.fromkeys(", ".join(names) for names in (first, *other_names)))
         raise UserError(f"not comparable: the configurations have no common {kind}: {lists}")

@@ -128,9 +128,12 @@ def make_question(
     first: Side, second: Side, group: str, metric: str | None = None, average: str | None = None
 ) -> Question:
     """Return the question at the common lengths of a group, by default about the judged metric and average."""
+    # The judged metric and average are the default.
     objective = first.result.objective
     metric, average = metric or objective.metric, average or objective.average
     lengths = [set(getattr(side.result.groups(side.row, metric), group)) for side in (first, second)]
+
+    # Only the judged metric is reduced and ordered as the objective says.
     judged = metric == objective.metric
     return Question(
         group=group,
@@ -216,13 +219,18 @@ def values_by_seed(side: Side, question: Question) -> dict[int, float]:
     band = side.result.bands.get((side.row.config_id, question.metric, question.average))
     if band is None:
         return {}
+
+    # A planned seed without a value has failed.
     value_by_seed = band.seed_values(question.lengths, question.reduce)
     return {seed: value_by_seed.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.seeds})}
 
 
 def _has_same_draw(result: Summary, first: Row, other: Row) -> bool:
     """Return whether two configurations have equal values of drawn keys, which are neither of a grid nor listed."""
+    # Grid points record their draw.
     if result.design.kind == "grid_by_random":
         return result.design.draw[first.config_id] == result.design.draw[other.config_id]
+
+    # Other designs are compared by their drawn values.
     drawn = [key for key, kind in result.searched.items() if kind not in ("grid", "listed")]
     return all(first.values[key] == other.values[key] for key in drawn if key in first.values and key in other.values)

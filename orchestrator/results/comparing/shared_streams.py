@@ -42,10 +42,13 @@ class SharedStreams:
     @property
     def sentence(self) -> str:
         """The streams as text: "same training data, test inputs; initial weights differ (model.position)"."""
+        # Programs only declare what their seeds share.
         if self.by_number:
             declared = f"the sweep file declares the same {', '.join(self.common)}"
             unknown = "whether seeds share anything random is not known"
             return f"by seed number; {declared if self.common else unknown}"
+
+        # Name the common streams, then the others with the keys that make them differ.
         parts = [f"same {', '.join(self.common)}"] if self.common else []
         parts += [
             f"{stream} {'may differ' if stream in self.uncertain else 'differ'} ({', '.join(keys)})"
@@ -135,6 +138,7 @@ def are_paired(
 
 def differing_values(first: Mapping[str, Any], second: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every dotted key in which two nested mappings differ, with both values."""
+    # Look inside mappings, in the order of the first one.
     for key in dict.fromkeys([*first, *second]):
         value, other_value = first.get(key), second.get(key)
         if isinstance(value, Mapping) and isinstance(other_value, Mapping):
@@ -147,10 +151,13 @@ def _have_same_parameters(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None]
 ) -> bool | None:
     """Return whether both models declare the same parameters and initial values; None if unknown."""
+    # Untrusted or missing code cannot be compared.
     try:
         import_code()
     except (OwnCodeError, UntrustedCode):
         return None
+
+    # Compare the declarations as text.
     parameters, other_parameters = declared_parameters(first.resolved), declared_parameters(second.resolved)
     return None if parameters is None or other_parameters is None else parameters == other_parameters
 

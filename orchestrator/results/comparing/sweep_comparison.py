@@ -212,6 +212,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
 
 def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
     """Return the nearest numbers of a key in two sweeps, "key 0.0302 / 0.03"; empty if they share a number."""
+    # Collect the numbers of each sweep, drawn or fixed.
     numbers, other_numbers = (
         {
             value
@@ -221,12 +222,15 @@ def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
         }
         for result in (first, second)
     )
+
+    # Choose the nearest pair.
     x, y = min(product(numbers, other_numbers), key=lambda pair: abs(pair[0] - pair[1]), default=(0, 0))
     return f"{key} {x} / {y}" if x != y else ""
 
 
 def _match_key(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[str]) -> Hashable:
     """Return the values of `keys` in a configuration: as drawn if both sweeps searched a key, else as resolved."""
+    # A key that only one sweep searched is compared by its resolved value.
     resolved = dict(result.recorded[row.config_id].resolved)
     drawn = {key: row.values[key] for key in shared if key in row.values}
     values = (drawn[key] if key in drawn else lookup(resolved, key) for key in keys)

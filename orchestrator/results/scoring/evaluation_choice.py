@@ -28,6 +28,7 @@ def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
     `judged` has a row per member and evaluation with the same columns. The last step of a configuration is the
     last one of all its members; members without a row there are left out, members with NaN there keep it and NaN.
     """
+    # Find the last evaluation of each member.
     judged = judged[["config_id", "seed", "step", "value"]]
     final = judged["step"] == judged.groupby("config_id", observed=True)["step"].transform("max")
     last = judged[final].reset_index(drop=True)
@@ -68,6 +69,7 @@ def _number_members(rows: pd.DataFrame) -> tuple[npt.NDArray[np.int64], list[tup
     """Return the index of each row's member, and the members (config_id, seed) by index."""
     import pandas as pd
 
+    # Number each pair of configuration and seed by the order of its first row.
     name, names = pd.factorize(rows["config_id"])
     seed, seeds = pd.factorize(rows["seed"])
     pair, pairs = pd.factorize(name * max(1, len(seeds)) + seed)

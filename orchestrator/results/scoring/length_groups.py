@@ -26,6 +26,7 @@ class LengthGroups:
 
 def length_groups(measured: Measurements, objective: Objective, metric: str | None = None) -> LengthGroups:
     """Return the length groups of a metric of a configuration, by default of the judged metric."""
+    # Metrics on another distribution than the judged one have no selection lengths.
     judged, recorded = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
     selection = tuple(sorted(objective.lengths)) if recorded.distribution == judged.distribution else ()
     longest = measured.longest_trained.get(recorded.distribution)

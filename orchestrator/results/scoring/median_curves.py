@@ -33,9 +33,12 @@ class Band:
 
     def seed_values(self, lengths: Collection[int], reduce: str) -> dict[int, float]:
         """Return each seed's curve reduced over `lengths` by `reduce_rows`; empty if none of them was evaluated."""
+        # Select the columns of the evaluated lengths.
         columns = [column for column, length in enumerate(self.lengths) if length in lengths]
         if not columns:
             return {}
+
+        # Reduce the curve of every seed over them.
         values_SL = np.array(
             [[values[column] for column in columns] for values in self.seeds.values()], dtype=np.float64
         )

@@ -88,11 +88,13 @@ def score_members(
     step is NaN, or the seed is in `seeds` (planned seeds by config_id) without a row there. Raises what `judged_values`
     raises.
     """
+    # Reduce the chosen evaluation of each seed.
     scores = choose_evaluations(curves, objective).drop(columns="step").rename(columns={"value": "score"})
     if seeds is None:
         return scores
     import pandas as pd
 
+    # Add planned seeds without a value, which failed.
     planned = pd.DataFrame(
         [(name, seed) for name, planned_seeds in seeds.items() for seed in planned_seeds], columns=["config_id", "seed"]
     ).astype({"config_id": "str", "seed": np.int64})
@@ -109,15 +111,19 @@ def seed_statistic(objective: Objective) -> Callable[[Floats], float] | None:
 
     Under `worst` a failed seed makes a mean infinite. A statistic between opposite infinities is the worst value.
     """
+    # The median is computed with the quartiles.
     seeds, worst = objective.seeds, worst_value(objective.direction)
     if seeds == "median":
         return None
 
     def statistic(values: Floats) -> float:
+        # Statistics with a parameter.
         if isinstance(seeds, SeedQuantile):
             return quantile(sorted(values.tolist()), seeds.quantile, worst)
         if isinstance(seeds, ShareAbove):
             return float(np.mean(meets(values, seeds.share_above, "maximize")))
+
+        # Statistics without a parameter; a mean of opposite infinities is the worst value.
         if seeds != "mean":
             return float(values.max() if seeds == "max" else values.min())
         with np.errstate(invalid="ignore"):
@@ -140,6 +146,7 @@ def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[st
 
 def rank_configurations(scores: Mapping[str, SeedStatistics], direction: str) -> list[str]:
     """Return the config_ids sorted by score, best first; failed ones last, ties in their order."""
+    # Sort keys put failed configurations last; the sort keeps the order of ties.
     sign = _get_sign(direction)
     sort_keys = {
         name: (score.is_failed, 0.0 if score.is_failed else sign * score.score) for name, score in scores.items()
@@ -170,6 +177,7 @@ def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: It
 
     `used` are the trained and the selection lengths.
     """
+    # Average the medians at longer lengths than the used ones.
     longest = max(used)
     beyond = [value for length, value in zip(lengths, median_values, strict=True) if length > longest]
     return float(np.mean(beyond)) if beyond else math.nan
@@ -177,8 +185,11 @@ def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: It
 
 def reduce_rows(values_ML: Floats, reduce: str) -> Floats:
     """Return the "mean", "max" or "last" (members,) of each row (members, ascending lengths); NaN if a value is NaN."""
+    # Without rows or lengths nothing is defined.
     if not values_ML.size:
         return np.full(len(values_ML), np.nan)
+
+    # Reduce each row; NaN makes the result NaN.
     if reduce == "mean":
         with np.errstate(invalid="ignore"):  # inf - inf within a curve is NaN, a failed seed
             return np.asarray(values_ML.mean(axis=1))

@@ -54,6 +54,7 @@ def grid_size(spec: Mapping[str, Any]) -> int:
 
 def planned_size(spec: Mapping[str, Any]) -> int:
     """Return the number of configurations of a resolved specification, with duplicates."""
+    # Every draw, or listed configuration, is combined with every grid point.
     search = spec.get("search", {})
     draws = len(search.get("listed") or ()) or search.get("configurations") or 1
     return int(draws * grid_size(spec))

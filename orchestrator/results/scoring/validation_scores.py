@@ -66,6 +66,7 @@ def _read_pack_scores(state: SweepState) -> Iterator[ValidationScore]:
             stages, stopped = fields.get("stages"), fields.get("stopped_at")
             for recorded in fields.get("validation", ()):
                 for m, (config_id, seed) in enumerate(pack.members):
+                    # A pruned member has no values after its rung.
                     if step > pack.pruned_at.get(config_id, step):
                         continue
                     yield ValidationScore(

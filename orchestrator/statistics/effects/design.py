@@ -58,6 +58,7 @@ class Design:
 
     def member_unit(self, config_id: str, seed: int) -> Hashable:
         """Return the unit of a member."""
+        # Seeds of a fixed list, draws with a grid, else configurations are independent.
         if self.kind == "fixed":
             return seed
         return self.draw.get(config_id, config_id) if self.kind == "grid_by_random" else config_id

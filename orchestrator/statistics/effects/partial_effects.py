@@ -130,6 +130,7 @@ def fit_least_squares(response: Floats, design: Floats) -> tuple[Floats, Floats,
     `response` is (n,), `design` (n, k) of rank k < n. Intervals and p-values are Student's with n - k degrees of
     freedom.
     """
+    # Fit by the pseudoinverse.
     n, k = design.shape
     inverse = np.linalg.pinv(design)
     coefficients = inverse @ response
@@ -144,9 +145,12 @@ def fit_least_squares(response: Floats, design: Floats) -> tuple[Floats, Floats,
 
 def _make_columns(values: Sequence[Any]) -> dict[str, Floats]:
     """Return the columns of a key: its ranks, or an indicator of each value but the first; empty if constant."""
+    # A constant key has no effect.
     labels = [value_label(value) for value in values]
     if len(set(labels)) < 2:
         return {}
+
+    # Numbers give a column of ranks, categories an indicator for each.
     if is_numeric(values):
         return {"": _standardise_ranks(np.array(values, dtype=np.float64))}
     distinct = list(group_scores(values, np.zeros(len(values))))

@@ -73,6 +73,7 @@ class KeyEffect:
     @property
     def sentence(self) -> str:
         """The effect as the title of a figure."""
+        # Prefer the correlation, then the test, then the reason.
         count = f"n = {self.n} {self.unit}"
         if not math.isnan(self.correlation):
             interval = "no interval" if math.isnan(self.low) else f"95 % [{self.low:.2f}, {self.high:.2f}]"
@@ -234,12 +235,15 @@ def score_units(used: Values, scores: Scores, design: Design) -> list[tuple[str,
 
 def _test_groups(groups: Sequence[Floats], unit: str) -> tuple[float, str | None]:
     """Return p of the Kruskal-Wallis test that groups of scores differ, or NaN and the reason."""
+    # Explain why there is no test.
     if len(groups) < 2:
         return math.nan, "constant" if groups else "no configuration has a score"
     if len(np.unique(np.concatenate(groups))) < 2:
         return math.nan, "the score is constant"
     if min(map(len, groups)) < 2:
         return math.nan, f"a value has only one of the {unit}"
+
+    # Test ranks, because scores may be infinite.
     ranks = np.split(stats.rankdata(np.concatenate(groups)), np.cumsum([len(group) for group in groups])[:-1])
     return float(stats.kruskal(*ranks).pvalue), None
 

@@ -148,6 +148,7 @@ def _compare_values(units: Sequence[Cells], value: str, first: str, unit: str) -
 
 def _score_values(cells: Cells, labels: Sequence[str]) -> list[float] | None:
     """Return the score at every value, the median over contexts that have all values; None without such a context."""
+    # Only contexts with every value count.
     complete = [by_value for by_value in cells.values() if all(by_value.get(label) for label in labels)]
     if not complete:
         return None

@@ -32,6 +32,7 @@ class Net(nn.Module):
 
     def forward(self, tokens, training):
         """Return logits (rows, length, outputs) for tokens (rows, length), and record the loops of each row."""
+        # Choose the rule that stops a row.
         embedded = self.embed(tokens)
         by_symbols = training or self.stop == "symbols"
         result, loops = self.loop_symbols(tokens, embedded) if by_symbols else self.loop_until_stop(tokens, embedded)
