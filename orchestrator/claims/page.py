@@ -277,6 +277,7 @@ def describe_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> st
     """Return a paragraph on size and cost of a sweep, and on its differences from the sweep file."""
     if sweep is None:
         return f"**`{name}`** is not run yet or not finished."
+
     # Describe cost and size.
     minutes = f"{duration(sum_seconds(sweep.state.packs, sweep.state.recuts))} of one core"
     cost = "imported" if IMPORTED in sweep.state.provenance else minutes

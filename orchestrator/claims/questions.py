@@ -177,6 +177,7 @@ def _compute_equivalence_p(seeds: Values, lower: float, upper: float, share: flo
     """
     if not len(seeds):
         return math.nan
+
     # Take the saturated seeds away from those inside, rounded up; 1e-9 allows for the rounding of the share.
     outside = math.ceil(share * len(seeds) - 1e-9)
     inside = (max(0, int(count) - outside) for count in ((seeds > lower).sum(), (seeds < upper).sum()))

@@ -68,7 +68,7 @@ def read_arms(claim: Claim, sweep: SweepCurves) -> dict[str, ArmValues]:
 
 
 def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> ArmValues:
-    """Return an arm, and so the arms that it is relative to; `keys` are the keys that define arms."""
+    """Return the values of an arm, relative to its other arms; `keys` are the keys that define arms."""
     # Find the configurations of the arm, and their contexts, by which two arms are paired.
     arm = claim.arms[name]
     config_ids = sweep.find_configurations(arm.where)
@@ -109,6 +109,8 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
         other = _read_arm(claim, arm.over, sweep, keys)
         learned &= _align(other, other.learned, values.index, fill=False)
         values = divide(values, _align(other, other.values, values.index))
+
+    # Differences and ratios have no better direction.
     direction = "none" if arm.minus or arm.over else sweep.choose_direction(metrics)
     return ArmValues(
         name=name,
@@ -132,14 +134,14 @@ def _mask_ends(
     """
     # Without a bound no value is close to an end.
     bound = claim.within if claim.question == "equivalence" else claim.no_effect_bound
-    never = pd.Series(False, index=table.index)
+    no_rows = pd.Series(False, index=table.index)
     if bound is None:
-        return never, never
+        return no_rows, no_rows
 
     # 0 and 1 are the ends only of metrics that never go beyond them.
     values = all_values.to_numpy()
-    floor = (table <= bound).any(axis=1) if np.nanmin(values, initial=0.0) >= 0 else never
-    ceiling = (table >= 1 - bound).any(axis=1) if np.nanmax(values, initial=1.0) <= 1 else never
+    floor = (table <= bound).any(axis=1) if np.nanmin(values, initial=0.0) >= 0 else no_rows
+    ceiling = (table >= 1 - bound).any(axis=1) if np.nanmax(values, initial=1.0) <= 1 else no_rows
     return floor, ceiling
 
 
@@ -167,6 +169,7 @@ def compute_saturated_share(arms: list[ArmValues]) -> float:
     A pair is saturated if both values are at the same end of the metric, or both seeds did not learn the task.
     """
     first, second = arms
+
     # Mask the pairs that could hardly differ.
     is_unlearned = ~_combine_masks(first.learned, second.learned, "or")
     is_at_end = _combine_masks(first.floor, second.floor, "and") | _combine_masks(first.ceiling, second.ceiling, "and")

@@ -165,6 +165,7 @@ def describe_effect(claim: Claim, answer: Answer | None) -> str:
     """Return the effect with its interval and the number of values as text; "-" without an effect."""
     if answer is None or math.isnan(answer.effect):
         return "-"
+
     # Show the sign of differences; an effect that is known up to a range is shown as this range.
     is_signed = claim.question in ("difference", "trend", "fisher")
     is_signed |= claim.question == "equivalence" and len(claim.compare) == 2

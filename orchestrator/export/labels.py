@@ -19,6 +19,7 @@ def read_labels(path: Path, result: Summary) -> dict[str, str]:
     Raises SweepFileError, with line and allowed keys, for unknown keys.
     """
     findings = Findings(str(path))
+
     # Read the file.
     content = read_text(path, findings, "YAML file of labels")
     findings.raise_any()

@@ -61,6 +61,7 @@ def read_directions(options: Sequence[str]) -> dict[str, str]:
     directions = {}
     for text in options:
         name, _, direction = text.rpartition(":") if ":" in text else (text, "", "")
+
         # Suggest the nearest direction for a misspelt one.
         if not name or direction not in DIRECTIONS:
             hint = find_nearest(direction, DIRECTIONS)

@@ -28,6 +28,7 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
     Raises UserError for a program, SweepFileError if the configuration cannot be built.
     """
     refuse_program(spec.sections, "data")
+
     # Build the first configuration.
     first = search.draw_sample(spec, 1)[0]
     built = build_configurations(spec, [(first.number, first.values)])

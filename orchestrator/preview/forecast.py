@@ -79,6 +79,8 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
         cost_rows, uses = _forecast_program(spec, distinct, rounds, workers, scheduler, measured=measured)
     else:
         cost_rows, uses = _forecast_engine(spec, configurations, distinct, rounds, workers, scheduler)
+
+    # Compare the use of the budget with its limits.
     for name, limit in spec.budget.model_dump().items():
         use = uses.get(name)
         if limit is not None and use is not None and use > limit:
@@ -99,11 +101,11 @@ def _forecast_engine(
     # Pack the members of each round, and measure a step of each structure.
     cluster = find_cluster(spec, workers)
     packer = Packer(spec, cluster)
-    packs_of_rounds = [
+    packs_by_round = [
         packer([(configuration, planned.seeds) for configuration in distinct[: planned.configurations]])
         for planned in rounds
     ]
-    packs = [pack for packs_of_round in packs_of_rounds for pack in packs_of_round]
+    packs = [pack for round_packs in packs_by_round for pack in round_packs]
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
     costs = {key: estimate_cost(member) for key, member in examples.items()}
@@ -112,8 +114,8 @@ def _forecast_engine(
     # Count the member-steps of packs by round; later generations of a search are assumed to cost as much as the first.
     growth = search.count_configurations(spec) / len(configurations)
     member_steps = [
-        [(pack.structural_key, planned.share * pack.steps * len(pack.members)) for pack in packs_of_round]
-        for planned, packs_of_round in zip(rounds, packs_of_rounds, strict=True)
+        [(pack.structural_key, planned.share * pack.steps * len(pack.members)) for pack in round_packs]
+        for planned, round_packs in zip(rounds, packs_by_round, strict=True)
     ]
     total_steps = growth * sum(steps for round_steps in member_steps for _, steps in round_steps)
     bound = "at most " if any(member.training.stop is not None for member in examples.values()) else ""

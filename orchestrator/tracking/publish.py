@@ -121,6 +121,7 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
         if database is None or database.exists():
             with raising_tracking_error(address, retry, uri):
                 client = open_client(address)
+
                 # In all experiments, because `resume` may have named another one.
                 for run in list(search_runs_by_tag(client, "sweep_id", sweep_id(records))):
                     client.delete_run(run.info.run_id)

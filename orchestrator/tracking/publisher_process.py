@@ -75,6 +75,7 @@ def publish_changes(
     published_scores, pause, refusals = -1, 0.0, set[str]()
     while not has_ended(pause):
         began, pause = time.monotonic(), POLL_SECONDS
+
         # The number of scores tells whether a published value can have changed.
         scores = (folder / LEDGER_FILE).read_bytes().count(_SCORE)
         if scores == published_scores:

@@ -50,6 +50,7 @@ def create_sqlite_store(uri: str) -> None:
     database = sqlite_file(uri)
     if database is None:
         return
+
     # SQLAlchemy would read options after a question mark.
     if "?" in uri:
         raise TrackingError(f"{uri}: the path of a SQLite file must not contain '?'; choose another --tracking-uri")
@@ -107,6 +108,7 @@ class MlflowExperiment:
         runs: dict[str | None, list[Run]] = defaultdict(list)
         for run in search_runs_by_tag(self.client, "sweep_id", sweep_id, [self.experiment_id]):
             runs[run.data.tags.get("lengthwise.config_id")].append(run)
+
         # The run with most metrics stays, and of equal ones the first by id, so that two publishers delete the same.
         for twins in runs.values():
             twins.sort(key=lambda run: (-len(run.data.metrics), run.info.run_id))
