@@ -53,6 +53,17 @@ def test_the_first_line_is_the_verdict_of_the_interval(sweeps, first, second, ve
     assert turned.verdict == {"first": "second", "second": "first"}.get(verdict, "inconclusive")
 
 
+def test_too_few_seeds_have_no_table_of_configurations_and_the_command_for_more(sweeps, synthetic_sweep):
+    synthetic_sweep(sweeps / "four", RATES, 4, shifted(0.04), spec=GRID)
+    said = run(sweeps / "plain", sweeps / "four").output
+    (command,) = [line for line in said.splitlines() if "lengthwise extend " in line]
+    assert command.endswith(f"lengthwise extend {sweeps / 'four'} --seeds 8")
+    assert (
+        "Each matched configuration\n" not in said
+        and "lengthwise extend" not in run(sweeps / "plain", sweeps / "lower").output
+    )
+
+
 def test_sweeps_are_compared_drawn_and_written(sweeps):
     table, figure = sweeps / "found.csv", sweeps / "found.png"
     words = [sweeps / name for name in ("plain", "lower", "few")]
