@@ -56,7 +56,9 @@ def answers(result: Summary, *, values: bool = True) -> list[str]:
     # An empty sweep has no best configuration and no effects.
     if not result.rows:
         return [describe_runs(result)]
-    sentences = [describe_runs(result), describe_best(result, values=values), describe_effects(result, sizes=values)]
+    sentences = [describe_runs(result), describe_best(result, values=values)]
+    if shows_effects(result) or not read_search_labels(result.state.provenance):  # confirmed ones are few
+        sentences.append(describe_effects(result, sizes=values))
     return sentences + [_describe_confirmation(result, confirmed) for confirmed in read_confirmations(result)]
 
 

@@ -17,6 +17,7 @@ from orchestrator.report.tables.configurations import identity_columns, result_c
 from orchestrator.report.tables.effects import list_outcomes
 from orchestrator.results.analysis import shows_effects, why_no_effects
 from orchestrator.results.comparing.shared_streams import are_paired
+from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.outcomes import searched_value
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.length_groups import LengthGroups
@@ -42,6 +43,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "name": result.name,
         "folder": str(result.folder),
         "running": result.status == "running",
+        "fresh": bool(read_search_labels(result.state.provenance)),  # a confirmation: no search ranked by its seeds
         "axis": result.axis,
         "judged": {
             "metric": objective.metric,

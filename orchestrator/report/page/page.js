@@ -425,7 +425,7 @@ function drawComparison() {
       one.paired ? String(one.n) : "not paired", Number.isNaN(one.p) ? "-" : one.p.toPrecision(3),
     ])),
     make("p", `Differences of ${metricName()} at the judged evaluation${sign ? `; ${sign}` : ""}. Of each pair of equal seeds; the interval lies between two of the sorted differences and assumes no distribution, p is that of the exact sign test. `
-      + "Neither is corrected for how the pair was picked: the first by rank is partly luck, and only fresh seeds (lengthwise confirm) favour none."
+      + (page.fresh ? "These seeds are fresh: no search ranked by them." : "Neither is corrected for how the pair was picked: the first by rank is partly luck, and only fresh seeds (lengthwise confirm) favour none.")
       + [...new Set(found.map(one => one.reason).filter(Boolean))].map(reason => ` ${reason[0].toUpperCase()}${reason.slice(1)}.`).join(""), {class: "note"}));
   found.forEach((one, place) => Object.assign(box.querySelectorAll("tbody tr")[place].dataset, {group: one.group, difference: one.difference, low: one.low, high: one.high, level: one.level, p: one.p, n: one.n}));
 }
