@@ -149,6 +149,7 @@ def _collect(problems: Iterable[str]) -> list[str]:
 
 
 def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
+    """Yield problems of a task: its declarations, its batches, and a step and an evaluation of a small model."""
     # Declarations first: if they contradict each other, batches need not be tried.
     if problems := list(_declaration_problems(task)):
         yield from problems
@@ -174,6 +175,7 @@ def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
 
 
 def _model_problems(sections: Mapping[str, Any]) -> Iterator[str]:
+    """Yield problems of the member of these sections, in a step and an evaluation."""
     try:
         member = MemberConfig.from_dict(sections)
     except ConfigError as error:
@@ -183,15 +185,21 @@ def _model_problems(sections: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
+    """Yield problems of the state and the updates of an optimizer."""
+    # A pack of two members, and one of them alone.
     member = _reduce(MemberConfig.from_dict(SMALL))
     member = replace(member, training=replace(member.training, optimizer=optimizer))
     pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
     alone = pack.select([1])
     state, other = State.initial(pack), State.initial(alone)
+
+    # Its state has a row for each member.
     for name, buffer in state.optimizer.items():
         if len(buffer) != len(pack):
             yield f"its state {name} has shape {tuple(buffer.shape)}; allowed: (members, ...)"
             return
+
+    # Two steps are finite and independent of the pack.
     for _ in range(2):
         step_once(pack, state)
         step_once(alone, other)
@@ -203,15 +211,18 @@ def _optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
 
 def _metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
     """Yield a problem if a member's value depends on its pack."""
+    # A member with this metric alone, at few lengths.
     alone = {label: member.evaluation.added[label]}
     shortest = {length for metric in member.metrics.values() if metric.base == label for length in metric.lengths[:2]}
     lengths = tuple(sorted(shortest or member.evaluated_lengths[:1]))
     member = replace(member, evaluation=replace(member.evaluation, lengths=lengths, metrics=alone))
+
+    # Its value in a pack of two and alone.
     pack = Pack([replace(_reduce(member), seed=seed) for seed in (0, 1)], torch.device("cpu"))
     state = State.initial(pack)
-    (names, both), (_, single) = evaluate(pack, state), evaluate(pack.select([1]), state.select([1]))
+    (names, packed), (_, single) = evaluate(pack, state), evaluate(pack.select([1]), state.select([1]))
     k = names.index(label)
-    if not np.allclose(both[1:, :, k], single[:, :, k], rtol=1e-3, atol=1e-5, equal_nan=True):
+    if not np.allclose(packed[1:, :, k], single[:, :, k], rtol=1e-3, atol=1e-5, equal_nan=True):
         yield "its value depends on the other members of the pack"
 
 
@@ -226,6 +237,7 @@ def _reduce(member: MemberConfig) -> MemberConfig:
 
 
 def _step_problems(member: MemberConfig) -> Iterator[str]:
+    """Yield problems of a step of two members; then evaluate them, which raises other problems."""
     pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
     state = State.initial(pack)
     step_once(pack, state)
@@ -256,10 +268,14 @@ def _mixes_members(pack: Pack, state: State) -> bool:
 
 
 def _declaration_problems(task: Task) -> Iterator[str]:
+    """Yield contradictions between the declarations of a task."""
+    # Metrics and answers.
     if unknown := set(task.headline) - set(task.metrics):
         yield f"headline: {', '.join(sorted(unknown))} is not a metric; allowed: {', '.join(task.metrics)}"
     if task.samples_answers and task.passes <= 1:
         yield f"passes is {task.passes:g}, but sample_answers generates texts; allowed: more than 1"
+
+    # Lengths of training, of distributions and of stages.
     if absent := set(task.trained_lengths) - set(task.lengths):
         yield f"trained_lengths: {sorted(absent)} are not among `lengths`"
     lengths = {length for distribution in task.distributions for length in distribution.lengths}
@@ -267,6 +283,8 @@ def _declaration_problems(task: Task) -> Iterator[str]:
         yield f"lengths: {sorted(absent)} are either in `lengths` or in a distribution; allowed: in both"
     if absent := set(task.stages) - set(task.distributions[0].trained_lengths):
         yield f"stages: {sorted(absent)} are not among the trained lengths"
+
+    # Names of distributions.
     names = [distribution.name for distribution in task.distributions]
     if len({*names}) < len(names):
         yield f"distributions: names repeat: {', '.join(map(repr, names))}"
@@ -278,8 +296,8 @@ def _missing_lengths(task: Task, tests: Sequence[EvaluationBatch], lengths: Sequ
     for distribution in task.distributions:
         measured = {n for test in tests if (test.distribution or first) == distribution.name for n in test.lengths}
         if missing := {*lengths}.intersection(distribution.lengths) - measured:
-            where = f" of {distribution.name!r}" if distribution.name else ""
-            yield f"evaluation_batches does not measure lengths {sorted(missing)}{where}"
+            source = f" of {distribution.name!r}" if distribution.name else ""
+            yield f"evaluation_batches does not measure lengths {sorted(missing)}{source}"
 
 
 @dataclass(frozen=True)
@@ -295,36 +313,45 @@ class _RecordingStream(Stream):
 
 def _draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[str]:
     """Yield problems of training batches that depend on more than the stream (and the stage) of a seed."""
+    # Each draw of a batch has a site of its own.
     recording = _RecordingStream(torch.tensor([3]), "data", torch.tensor(1))
     task.training_batches(recording, ROWS, None if stages is None else torch.tensor(stages[:1]))
     for site, count in sorted(Counter(recording.sites).items()):
         if count > 1:
             yield (
-                f"a training batch makes {count} draws at site {site}, which return the same numbers; give each draw a "
-                "site of its own, the first argument"
+                f"a training batch makes {count} draws at site {site}, which return the same numbers; allowed: a "
+                "different site, the first argument, for each draw"
             )
-    both, alone = _train_batches(task, [3, 5], stages), _train_batches(task, [5], stages and stages[1:])
-    if not are_equal_batches(both, _train_batches(task, [3, 5], stages)):
+
+    # Batches follow from the stream of the seed alone.
+    two_seeds, alone = _train_batches(task, [3, 5], stages), _train_batches(task, [5], stages and stages[1:])
+    if not are_equal_batches(two_seeds, _train_batches(task, [3, 5], stages)):
         yield "the same stream gives another batch in a second call; allowed: random numbers from the stream alone"
-    if not are_equal_batches([batch.slice_seeds(1, 2) for batch in both], alone):
+    if not are_equal_batches([batch.slice_seeds(1, 2) for batch in two_seeds], alone):
         yield f"the batch of a seed depends on the other seeds {'and stages ' if stages else ''}of the pack"
-    if sum(batch.tokens.shape[1] for batch in both) != ROWS or any(len(batch.tokens) != 2 for batch in both):
-        shapes = ", ".join(str(tuple(batch.tokens.shape)) for batch in both)
+
+    # They have the requested rows.
+    if sum(batch.tokens.shape[1] for batch in two_seeds) != ROWS or any(len(batch.tokens) != 2 for batch in two_seeds):
+        shapes = ", ".join(str(tuple(batch.tokens.shape)) for batch in two_seeds)
         method = "sample_staged" if stages else "sample"
         yield f"{method}: {ROWS} rows of 2 seeds have tokens of shape {shapes}; allowed: {ROWS} rows in all"
 
 
 def _train_batches(task: Task, seeds: Sequence[int], stages: Sequence[int] | None = None) -> tuple[Batch, ...]:
+    """Return the training batches of some seeds in the first step."""
     stream = Stream(torch.tensor(seeds), "data", torch.tensor(1))
     return task.training_batches(stream, ROWS, None if stages is None else torch.tensor(stages))
 
 
 def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[str]:
     """Yield problems of rows whose tokens, widths, lengths or groups contradict the task's declarations."""
+    # Tokens and widths.
     if any(int(batch.tokens.max()) >= task.inputs or int(batch.tokens.min()) < 0 for batch in batches):
         yield f"{kind} tokens are not in 0..{task.inputs - 1}; `inputs` is {task.inputs}"
     if (widest := max((batch.tokens.shape[2] for batch in batches), default=0)) > task.positions:
         yield f"{kind} rows have up to {widest} tokens, but `positions` is {task.positions}"
+
+    # Lengths and groups.
     for batch in batches:
         rows, width, lengths = batch.tokens.shape[:2], batch.tokens.shape[2], batch.lengths
         if lengths is not None and lengths.shape != rows:
@@ -344,7 +371,7 @@ def main(modules: Sequence[str]) -> int:
     if not modules or any(module.startswith("-") for module in modules):
         print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
         return 2
-    before = {kind: set(registry.classes(kind)) for kind in registry.KINDS}
+    known = {kind: set(registry.classes(kind)) for kind in registry.KINDS}
     for module in modules:
         if module.endswith(".py"):
             print(f"{module} is a file; check the module by its name: {module.removesuffix('.py')}", file=sys.stderr)
@@ -354,7 +381,7 @@ def main(modules: Sequence[str]) -> int:
         except (Exception, SystemExit) as error:
             print(f"{module} cannot be imported: {type(error).__name__}: {error}", file=sys.stderr)
             return 2
-    new = [(kind, name) for kind in registry.KINDS for name in sorted(set(registry.classes(kind)) - before[kind])]
+    new = [(kind, name) for kind in registry.KINDS for name in sorted(set(registry.classes(kind)) - known[kind])]
     if not new:
         print(f"{', '.join(modules)}: registers no class", file=sys.stderr)
         return 2

@@ -18,21 +18,24 @@ if TYPE_CHECKING:  # configurations are read without torch
 def criterion_problems(
     criteria: Mapping[str, Criterion], task: Task, model: Model, averages: Collection[str], every: int | None
 ) -> Iterator[Problem]:
-    """Yield problems of the criteria `stop` and `curriculum`, given by name; keys are dotted from the top of a member.
+    """Yield problems of the criteria `stop` and `curriculum`, given by name, with keys dotted from the top of a member.
 
     averages: the labels of the weight averages. every: steps between evaluations, None for a single one at the end.
     """
     for name, criterion in criteria.items():
+        # Each criterion needs evaluations in training, known names, trained lengths and validation rows.
         key = f"training.{name}"
         if every is None:
-            yield Problem(key="evaluation.every", message=_too_late(name), allowed="a number of steps")
+            yield Problem(key="evaluation.every", message=_describe_late_evaluation(name), allowed="a number of steps")
         yield from (problem.under(key) for problem in _name_problems(criterion, task, model, averages))
         if not task.distributions[0].trained_lengths:
             message = f"the task {task.name} has no trained lengths to validate at"
             yield Problem(key=key, message=message, allowed="null")
         if not task.has_validation:
-            message = f"the task {task.name} has no validation rows, and test rows must not decide when training stops"
+            message = f"the task {task.name} has no validation rows; test rows must not decide when training stops"
             yield Problem(key=key, message=message, allowed="null, or a file of validation rows in `task.validation`")
+
+    # Both criteria are scored on the same rows.
     if len({criterion.samples for criterion in criteria.values()}) > 1:
         samples, other = criteria["curriculum"].samples, criteria["stop"].samples
         message = f"{samples} samples, but training.stop has {other}; both use the same inputs"
@@ -43,15 +46,16 @@ def late_evaluation_problems(criteria: Collection[str], every: int | None, steps
     """Yield a problem for each criterion without effect, because the first evaluation is after the last step."""
     for name in criteria if every is not None and every >= steps else ():
         allowed = f"less than training.steps ({steps})"
-        yield Problem(key="evaluation.every", given=every, message=_too_late(name), allowed=allowed)
+        yield Problem(key="evaluation.every", given=every, message=_describe_late_evaluation(name), allowed=allowed)
 
 
-def _too_late(name: str) -> str:
-    return f"training.{name} needs evaluations during training, and the only evaluation is after the last step"
+def _describe_late_evaluation(name: str) -> str:
+    """Return as text that a criterion has no evaluation before the last step."""
+    return f"training.{name} needs evaluations during training; the only one is after the last step"
 
 
 def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
-    """Yield why a task cannot be trained in stages."""
+    """Yield problems of a task that cannot be trained in stages."""
     if not task.stages:
         known = sorted(registry.classes("task").items())
         staged = [name for name, cls in known if sum("stages" in vars(base) for base in cls.__mro__) > 1]
@@ -60,7 +64,7 @@ def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
         yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
     trained = task.distributions[0].trained_lengths
     if unknown := [length for length in task.stages if length not in trained]:
-        message = f"the task {task.name} has stages of lengths {unknown}, which it is not trained on"
+        message = f"the task {task.name} has stages of untrained lengths {unknown}"
         allowed = f"lengths {list(trained)}"
         yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
 
@@ -78,6 +82,7 @@ def ineffective_stage_problems(curriculum: Curriculum, task: Task) -> Iterator[P
 
 def _name_problems(criterion: Criterion, task: Task, model: Model, averages: Collection[str]) -> Iterator[Problem]:
     """Yield the problems of the metric and the average that a criterion names."""
+    # The metric: it needs a better direction and a value at every evaluation.
     metrics = {**task.metrics, **model.metrics}
     derived = task.derived_metrics
     known = [name for name, direction in metrics.items() if direction != "none" and name not in derived]
@@ -87,6 +92,8 @@ def _name_problems(criterion: Criterion, task: Task, model: Model, averages: Col
             message = f"{criterion.metric} has no better direction, or is computed from several evaluations"
         close, allowed = find_nearest(criterion.metric, known), ", ".join(known)
         yield Problem(key="metric", given=criterion.metric, message=message, allowed=allowed, nearest=close)
+
+    # The average.
     labels = list(dict.fromkeys(["raw", *averages]))
     if criterion.average not in labels:
         message, close = f"there is no average {criterion.average!r}", find_nearest(criterion.average, labels)

@@ -1,4 +1,4 @@
-"""Stored weights that members start from instead of drawn ones: a file for all seeds, or a file for each seed."""
+"""Stored weights that members start from instead of drawn weights: a file for all seeds, or for each seed."""
 
 from __future__ import annotations
 
@@ -50,21 +50,24 @@ class InitialWeights(Settings):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of seeds that are not numbers, and of hashes that are invalid or do not match the files."""
+        # Files by seed.
         if isinstance(self.file, dict):
             for seed in [seed for seed in self.file if not re.fullmatch(r"0|[1-9][0-9]*", seed)]:
                 yield Problem(key="file", given=seed, message=f"{seed!r} is not a seed", allowed="numbers as keys")
             if not self.file:
                 yield Problem(key="file", given={}, message="names no file", allowed="a file, or a file for each seed")
+
+        # Hashes of the same seeds.
         hashes = {"": self.sha256} if isinstance(self.sha256, str) else self.sha256 or {}
         for sha256 in hashes.values():
             if not re.fullmatch(r"[0-9a-f]{64}", sha256):
                 yield Problem(key="sha256", given=sha256, message="is not a SHA-256", allowed="64 hexadecimal digits")
-        if self.sha256 is not None and hashes.keys() != self._files.keys():
+        if self.sha256 is not None and hashes.keys() != self._files_by_seed.keys():
             message = "does not have a hash for each file"
             yield Problem(key="sha256", given=self.sha256, message=message, allowed="null, or the keys of file")
 
     @property
-    def _files(self) -> dict[str, str]:
+    def _files_by_seed(self) -> dict[str, str]:
         """The files by seed; a file for all seeds has the key ""."""
         return self.file if isinstance(self.file, dict) else {"": self.file}
 
@@ -73,18 +76,21 @@ class InitialWeights(Settings):
         if self.sha256 is not None:
             return self
         try:
-            hashes = {seed: file_digest(_find(file)) for seed, file in self._files.items()}
+            hashes = {seed: file_digest(_find_file(file)) for seed, file in self._files_by_seed.items()}
         except OSError:
             return self
         return replace(self, sha256=hashes if isinstance(self.file, dict) else hashes[""])
 
     def problems(self, model: Model, task: Task, seeds: Collection[int]) -> Iterator[Problem]:
         """Yield problems of members with these seeds: files that are missing, have changed, or do not fit the model."""
-        if isinstance(self.file, dict) and (lacking := [seed for seed in seeds if str(seed) not in self.file]):
-            message = f"{self.source or 'file'} has no weights of {_count_seeds(lacking)}"
+        # Every seed needs a file.
+        if isinstance(self.file, dict) and (missing := [seed for seed in seeds if str(seed) not in self.file]):
+            message = f"{self.source or 'file'} has no weights of {_count_seeds(missing)}"
             instead = f"one seed's weights for all: `seeds: {next(iter(self.file), 0)}` beside `sweep`, or one `file`"
             yield Problem(key="", message=message, allowed=f"{_count_seeds(self.file)}, or {instead}")
             return
+
+        # The files must fit the model; a file for all seeds is checked once.
         for seed in seeds if isinstance(self.file, dict) else [*seeds][:1]:
             try:
                 self._match(seed, model, task)
@@ -98,6 +104,8 @@ class InitialWeights(Settings):
         fit = self._match(seed, model, task)
         if not fit.differs:
             return None
+
+        # Parameters that are read, drawn parameters, and unused tensors.
         total = len(model.parameters(task))
         unused = f"; unused in the file: {_list_names(fit.unused)}" if fit.unused else ""
         drawn = _list_names([*fit.missing, *fit.misshapen])
@@ -119,7 +127,8 @@ class InitialWeights(Settings):
         """Return which tensor of the file each parameter takes. Raises WeightsError if they do not match."""
         from trainers.files.tensor_file import read_shapes
 
-        path = self._open(seed)
+        # The tensors of the file, and the parameters that take them.
+        path = self._find_verified(seed)
         shapes, is_ours = read_shapes(path)
         stored = self._stored_names(path, shapes, is_ours)
         wanted = {parameter.name: parameter.shape for parameter in model.parameters(task)}
@@ -129,6 +138,8 @@ class InitialWeights(Settings):
         for name, other in others.items():
             if isinstance(other, str) and other not in stored:
                 stored[other] = stored[name]
+
+        # Compare names and shapes.
         seeds = f" (seed {seed})" if isinstance(self.file, dict) else ""
         fit = _Fit(path, f"{self.source}{seeds}" if self.source else str(path))
         for name, shape in wanted.items():
@@ -138,6 +149,8 @@ class InitialWeights(Settings):
                 fit.misshapen[name] = (shapes[stored[name]], tuple(shape))
             else:
                 fit.names[name] = stored[name]
+
+        # With `strict` buffers and tied parameters must agree, too, and nothing may be left over.
         fit.unused += [name for name in stored if name not in wanted and name not in others]
         if self.strict:
             fit.unused += _find_differing(path, stored, others)
@@ -147,22 +160,27 @@ class InitialWeights(Settings):
             raise _MisfitError(f"no tensor has the name and the shape of a parameter: {fit.describe()}")
         return fit
 
-    def _open(self, seed: int) -> Path:
-        """Return the path of the file of a seed. Raises WeightsError if it is missing or has changed."""
+    def _find_verified(self, seed: int) -> Path:
+        """Return the path of the file of a seed, verified. Raises WeightsError if it is missing or has changed."""
+        # The file.
         key = str(seed) if isinstance(self.file, dict) else ""
-        if key not in self._files:
-            raise WeightsError(f"no weights to start from for seed {seed}; allowed: seeds {', '.join(self._files)}")
-        path = _find(self._files[key])
+        if key not in self._files_by_seed:
+            raise WeightsError(
+                f"no weights to start from for seed {seed}; allowed: seeds {', '.join(self._files_by_seed)}"
+            )
+        path = _find_file(self._files_by_seed[key])
         try:
             sha256 = file_digest(path)
         except OSError as error:
             raise WeightsError(
-                f"{path}: the weights to start from cannot be read: {error.strerror}; a file of this name in the data "
-                "folder (LENGTHWISE_DATA) is read, too"
+                f"{path}: the weights to start from cannot be read: {error.strerror}; also allowed: a file of this name "
+                "in the data folder (LENGTHWISE_DATA)"
             ) from error
+
+        # Its hash, if one was recorded.
         wanted = self.sha256[key] if isinstance(self.sha256, dict) else self.sha256
         if wanted not in (None, sha256):
-            raise WeightsError(f"{path}: its SHA-256 is {sha256}, not {wanted}: put the file back, or run a new sweep")
+            raise WeightsError(f"{path}: its SHA-256 is {sha256}, not {wanted}; restore the file, or run a new sweep")
         return path
 
     def _stored_names(self, path: Path, shapes: Mapping[str, object], is_ours: bool) -> dict[str, str]:
@@ -181,7 +199,7 @@ class InitialWeights(Settings):
             raise _NoAverageError(f"{path}: has no averages, because lengthwise did not write it; allowed: null")
 
         # Apply the first rule of `rename` that matches a name.
-        rules = [(_pattern(old), new) for old, new in (self.rename or {}).items()]
+        rules = [(_compile_pattern(old), new) for old, new in (self.rename or {}).items()]
         renamed: dict[str, str] = {}
         for name, stored in names.items():
             match, new = next(((match, new) for old, new in rules if (match := old.fullmatch(name))), (None, name))
@@ -205,7 +223,7 @@ class _MisfitError(WeightsError):
 
 @dataclass
 class _Fit:
-    """How a file fits a model.
+    """The comparison of a file with a model.
 
     source: the file as messages name it. names: parameter -> tensor in the file. missing: parameters without a tensor.
     misshapen: parameter -> shape in the file, shape in the model. unused: tensors without a parameter.
@@ -234,7 +252,7 @@ class _Fit:
         return f"{self.source}: {'; '.join(parts)}; allowed: the model's names and shapes, or strict: false{close}"
 
 
-def _find(file: str) -> Path:
+def _find_file(file: str) -> Path:
     """Return the path of a file; if it is missing, the path of a file of the same name in the data folder."""
     path = Path(file)
     if not path.is_file():
@@ -255,7 +273,7 @@ def _find_differing(path: Path, stored: Mapping[str, str], others: Mapping[str, 
     return [name for name, tensor in wanted.items() if not torch.equal(tensors[stored[name]].to(tensor.dtype), tensor)]
 
 
-def _pattern(name: str) -> re.Pattern[str]:
+def _compile_pattern(name: str) -> re.Pattern[str]:
     """Return the pattern of a name in which * stands for any text."""
     return re.compile("(.*?)".join(map(re.escape, name.split("*"))))
 

@@ -37,7 +37,7 @@ DIRECTIONS = ("minimize", "maximize", "none")  # of metrics
 
 
 class TrainingConfig(Settings):
-    """How a member is trained."""
+    """The settings of training."""
 
     steps: int = setting(low=1, below=2**32, help="optimiser steps")
     batch_size: int = setting(low=1, help="samples per step")
@@ -114,7 +114,7 @@ class TrainingConfig(Settings):
 
 
 class EvaluationConfig(Settings):
-    """When, with how many samples and at which lengths curves are measured."""
+    """The settings of evaluation: when, with how many samples and at which lengths curves are measured."""
 
     every: int | None = setting(None, low=1, help="steps between evaluations; null: only at the end")
     samples: int = setting(2000, low=1, help="inputs per length")
@@ -126,9 +126,12 @@ class EvaluationConfig(Settings):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of invalid labels, and of lengths that are neither `all` nor a list of distinct lengths."""
+        # Labels of added metrics.
         for label in (label for label in self.added if not re.fullmatch(r"\w[\w-]*", label)):
             message = f"{label!r} cannot name a metric"
             yield Problem(key="metrics", given=label, message=message, allowed="letters, digits, _ and -")
+
+        # Lengths.
         if isinstance(self.lengths, str):
             if self.lengths != "all":
                 yield Problem(
@@ -152,7 +155,7 @@ class EvaluationConfig(Settings):
 
 
 class MemberConfig(Settings):
-    """One member: a configuration and a seed. A member's result depends on these values alone."""
+    """A member: a configuration and a seed. Its result depends on these values alone."""
 
     task: Task = setting(kind="task")
     model: Model = setting(kind="model")
@@ -186,7 +189,7 @@ class MemberConfig(Settings):
                 yield problem.under(f"training.averages.{label}")
 
     def _parameters(self) -> Sequence[Parameter]:
-        """Return the model's parameters; none if the user's code raises an error, which a trial will report."""
+        """Return the model's parameters; none if the user's code raises an error, because a trial reports it."""
         try:
             return self.model.parameters(self.task)
         except Exception:
@@ -206,7 +209,7 @@ class MemberConfig(Settings):
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
         if self.task.has_groups and not self.model.supports_groups:
-            message = f"{self.model.name} does not support token groups, which the task {self.task.name} has"
+            message = f"{self.model.name} does not support the token groups of the task {self.task.name}"
             allowed = "a model that supports groups"
             yield Problem(key="model.name", given=self.model.name, message=message, allowed=allowed)
         if self.training.compile is True and self.model.compiling == "never":
@@ -247,7 +250,7 @@ class MemberConfig(Settings):
                 )
 
     def _one_length_problems(self) -> Iterator[Problem]:
-        """Yield why batches of one length are impossible, or do not go with another setting."""
+        """Yield problems of batches of one length: with the task, and with other settings."""
         key, task = "training.one_length_per_batch", self.task
         if not task.draws_rows:
             message = f"the task {task.name} does not draw rows of a given length"
@@ -316,7 +319,7 @@ class MemberConfig(Settings):
             return None
         try:
             return initial.describe_partial(self.model, self.task, self.seed)
-        except WeightsError:  # which `start_problems` reports
+        except WeightsError:  # reported by `start_problems`
             return None
 
     def evaluated_at(self, lengths: Sequence[int]) -> Self:

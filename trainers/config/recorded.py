@@ -1,4 +1,4 @@
-"""Recorded configurations, perhaps written by an older version.
+"""Configurations of a record, perhaps written by an older version.
 
 Fields that are newer than a record get their `absent` value, not the current default. Only classes whose `revision` has
 changed compute other results now; `corrections` lists them.

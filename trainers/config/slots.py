@@ -1,4 +1,4 @@
-"""The field that a dotted key sets, and problems of single values, without building a configuration.
+"""Fields by their dotted keys, and problems of single values, without building a configuration.
 
 Combinations of values are checked by `MemberConfig.from_dict`.
 """

@@ -60,6 +60,7 @@ class AddedMetrics:
             fresh = replace(forward)  # without the draws that the task or other metrics have sampled
             return pack.task.sample_answers(fresh, piece, test.lengths, draws, temperature)
 
+        # The rows with everything that metrics may read; passes run only on demand.
         evaluated = EvaluatedBatch(
             batch=piece,
             lengths=test.lengths,
@@ -71,6 +72,8 @@ class AddedMetrics:
             values=dict(forward.recorded),
             sample=sample,
         )
+
+        # The scores of every metric, checked because they may come from the user.
         scores = {label: metric.score_rows(evaluated) for label, metric in self.metrics.items()}
         for label, metric in self.metrics.items():
             _check_scores(metric, scores[label], (*piece.tokens.shape[:2], len(test.lengths)))
@@ -80,12 +83,15 @@ class AddedMetrics:
         """Return each metric, (M, L), NaN at lengths where it is not defined. Raises ValueError for another shape."""
         values = dict[str, Tensor]()
         for label, metric in self.metrics.items():
+            # The metric over all rows, in the expected shape.
             value = metric.reduce(rows[label], test.lengths)
             if value.shape != (shape := (len(rows[label]), len(test.lengths))):
                 raise ValueError(
                     f"metric {label}: reduce returns the shape {tuple(value.shape)} for {shape[0]} members and lengths "
-                    f"{list(test.lengths)}; allowed: (M, L) = {shape}{_describe_place(metric.reduce)}"
+                    f"{list(test.lengths)}; allowed: (M, L) = {shape}{_locate_method(metric.reduce)}"
                 )
+
+            # NaN at the lengths where it is not defined.
             defined = self._defined_lengths(pack, test, label)
             mask = constant(tuple(length in defined for length in test.lengths), value.device, torch.bool)
             values[label] = torch.where(mask, value, torch.nan)
@@ -99,17 +105,20 @@ class AddedMetrics:
 
 def _check_scores(metric: Metric, scores: object, shape: tuple[int, int, int]) -> None:
     """Raise ValueError for an invalid result of `score_rows`; `shape` is (M, B, L)."""
+    # With a `reduce` of its own a metric may return any trailing shape.
     if type(metric).reduce is not Metric.reduce:
-        is_allowed, wanted = isinstance(scores, Tensor) and scores.shape[:2] == shape[:2], f"(M, B, ...) = {shape[:2]}"
+        is_valid, allowed = isinstance(scores, Tensor) and scores.shape[:2] == shape[:2], f"(M, B, ...) = {shape[:2]}"
     else:
-        is_allowed = isinstance(scores, Tensor) and scores.shape == shape and scores.is_floating_point()
-        wanted = f"(M, B, L) = {shape}, floating-point"
-    if not is_allowed:
+        is_valid = isinstance(scores, Tensor) and scores.shape == shape and scores.is_floating_point()
+        allowed = f"(M, B, L) = {shape}, floating-point"
+
+    # Describe the result, and locate the method that returned it.
+    if not is_valid:
         description = f"{scores.dtype} {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-        raise ValueError(f"score_rows returns {description}; allowed: {wanted}{_describe_place(metric.score_rows)}")
+        raise ValueError(f"score_rows returns {description}; allowed: {allowed}{_locate_method(metric.score_rows)}")
 
 
-def _describe_place(method: Callable[..., object]) -> str:
+def _locate_method(method: Callable[..., object]) -> str:
     """Return where a method is defined as " (FILE:LINE, NAME)"; "" if it is not written in Python."""
     code = getattr(inspect.unwrap(method), "__code__", None)
     return f" ({code.co_filename}:{code.co_firstlineno}, {code.co_name})" if code else ""

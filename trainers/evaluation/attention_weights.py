@@ -79,6 +79,7 @@ def compute_input_attention(
 
 def _find_problem(member: MemberConfig, name: str, length: int) -> Problem | None:
     """Return why a distribution or length was not evaluated, None if it was."""
+    # The distribution by its name.
     distributions = {distribution.name: distribution for distribution in member.task.distributions}
     if name not in distributions:
         allowed = (
@@ -86,6 +87,8 @@ def _find_problem(member: MemberConfig, name: str, length: int) -> Problem | Non
         )
         message, close = f"the task has no distribution {name!r}", find_nearest(name, distributions)
         return Problem(key="distribution", given=name, message=message, allowed=allowed, nearest=close)
+
+    # The lengths that it was evaluated at.
     evaluated = [length for length in member.evaluated_lengths if length in distributions[name].lengths]
     if length not in evaluated:
         message = f"{length} was not evaluated" + (f" in {name}" if name else "")

@@ -28,7 +28,7 @@ LOGITS_PER_PASS = 2**19  # of several members together on a CPU: 2 MiB in float3
 LOGITS_PER_MEMBER = 2**26  # of one member in a piece of its rows
 PAIRS_PER_MEMBER = 2**27  # pairs of positions: attention scores of one head, 512 MiB in float32
 SCORES_PER_PASS = 2**20  # attention scores of a layer on a CPU: 4 MiB in float32, which stay in the CPU cache
-SCORES_ON_GPU = 2**28  # attention scores of a layer on a GPU; encodings hold up to eight such tensors: 8 GiB
+SCORES_PER_PASS_ON_GPU = 2**28  # attention scores of a layer on a GPU; encodings hold up to eight such tensors: 8 GiB
 OPERATIONS_PER_MEMBER = 1e12  # so that activations of large models fit beside their training state
 
 
@@ -42,14 +42,19 @@ def evaluate(
     ascending. beat: called after every piece. Raises ValueError for a batch of an unknown distribution or length, for
     an undeclared or missing metric, and for a metric with two batches at the same length.
     """
+    # Curves of every weight average, by passes over the evaluation inputs.
     names, noise = tuple(pack.metrics), evaluation_stream(pack, "dropout")
     weights = tuple(average_weights(pack, state).values())
     added = AddedMetrics.from_pack(pack, state.step)
     values, filled = _measure_curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat, added)
+
+    # Metrics derived from these and earlier evaluations.
     measured = {name for name, _ in filled}
     for distribution in pack.task.distributions:
         derived = _derive_metrics(pack, state, history, distribution, values)
         measured |= {pack.task.recorded_name(name, distribution.name) for name in derived}
+
+    # Every declared metric must be measured; failed members have no values.
     declared = {name for name, metric in pack.metrics.items() if metric.lengths and metric.base in pack.task.metrics}
     if missing := sorted(declared - measured):
         raise ValueError(
@@ -84,15 +89,21 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
     """
     if not pack.criteria:
         return None
+
+    # Which metrics, averages and lengths decide.
     decided = tuple(dict.fromkeys((criterion.metric, criterion.average) for criterion in pack.criteria))
     names, labels = (tuple(dict.fromkeys(column)) for column in zip(*decided, strict=True))
     lengths = tuple(sorted(pack.task.distributions[0].trained_lengths))
+
+    # Their curves, with other noise than that of the inputs.
     inputs = evaluation_stream(pack, "validation")
     noise = replace(inputs, step=torch.ones_like(inputs.step))  # the inputs are drawn at step 0
     weights = collect_weights(pack, state)
     averages = tuple(weights[label] for label in labels)
     added = AddedMetrics.from_model(pack, state.step)
     values, filled = _measure_curves(pack, averages, validation_inputs(pack), noise, names, lengths, beat, added)
+
+    # The score of each (metric, average); NaN for failed members.
     if missing := [name for name in names if name not in {name for name, _ in filled}]:
         raise ValueError(f"{pack.task.name}: no {', '.join(missing)} is returned for validation batches")
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
@@ -111,10 +122,13 @@ def _measure_curves(
     added: AddedMetrics,
 ) -> tuple[NDArray[np.float32], set[tuple[str, int]]]:
     """Return metrics (M, A, K, L) of the weights (M, P) of A averages, and the measured (metric, length) pairs."""
+    # Values start as NaN; a metric is a row and a length a column.
     rows_by_name, columns_by_length = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
     shape = (len(weights) * len(pack), len(names), len(lengths))
     values = torch.full(shape, torch.nan, device=pack.device)
     filled = set[tuple[str, int]]()
+
+    # Every batch, for the members of all averages in turn.
     for test in tests:
         check_lengths(pack.task, test, lengths)
         columns = constant(tuple(columns_by_length[length] for length in test.lengths), pack.device)
@@ -127,6 +141,8 @@ def _measure_curves(
             for name, value in scores.items():
                 if (k := rows_by_name.get(pack.task.recorded_name(name, test.distribution))) is not None:
                     values[member_rows.start : member_rows.stop, k].index_copy_(1, columns, value.float())
+
+    # Averages are the outer dimension of the members computed above.
     return values.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), filled
 
 
@@ -138,23 +154,26 @@ def check_lengths(task: Task, test: EvaluationBatch, lengths: Sequence[int]) -> 
         raise ValueError(f"{task.name} has no distribution {test.distribution!r}; allowed: {[*distributions]}")
     allowed = [length for length in lengths if length in distribution.lengths]
     if wrong := [length for length in test.lengths if length not in allowed]:
-        where = f"distribution {distribution.name!r}" if distribution.name else "evaluation"
-        raise ValueError(f"{task.name}: a batch measures lengths {wrong} of its {where}; allowed: {allowed}")
+        source = f"distribution {distribution.name!r}" if distribution.name else "evaluation"
+        raise ValueError(f"{task.name}: a batch measures the lengths {wrong} of its {source}; allowed: {allowed}")
 
 
 def _check_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], filled: set[tuple[str, int]]) -> None:
     """Add the (metric, length) pairs of a batch to `filled`. Raises ValueError for undeclared or repeated metrics."""
     for name in scores:
+        # Declared by the task or the model.
         recorded = pack.task.recorded_name(name, test.distribution)
         if recorded not in pack.metrics:
             declared = ", ".join([*pack.task.metrics, *pack.model.metrics])
             raise ValueError(f"{pack.task.name} or its model: undeclared metric {name}; declared: {declared}")
+
+        # Measured for the first time at these lengths.
         new = {(recorded, length) for length in test.lengths}
         if name in {**pack.task.metrics, **pack.evaluation.added} and new & filled:
             lengths = sorted(length for _, length in new & filled)
             raise ValueError(
-                f"{pack.task.name}: two batches have {name} at lengths {lengths}; allowed: one batch with all rows of "
-                "a length, evaluated in pieces if it is large"
+                f"{pack.task.name}: two batches have {name} at lengths {lengths}; allowed: a single batch with all "
+                "rows of a length"
             )
         filled |= new
 
@@ -186,7 +205,7 @@ def _score_members(
     index = index if pack.index_M is None else pack.index_M[index]
     batch = test.batch.for_members(index)
 
-    # Score the batch in pieces: metrics of the task, of the model, and added ones, from one pass if possible.
+    # Score the batch in pieces: metrics of the task, of the model, and added metrics, from a single pass if possible.
     total = batch.tokens.shape[1]
     added = added.select_measured(pack, test)
     is_recording = bool(pack.model.metrics or added.metrics)
@@ -205,12 +224,15 @@ def _score_members(
         if added.metrics:
             added_rows.append(added.score_rows(pack, test, forward, piece, logits))
         beat()
+
+    # Reduce the scores of all rows to metrics.
     task_scores = pack.task.reduce(_join_rows(task_rows), batch, test.lengths)
     model_scores = pack.model.reduce(_join_rows(model_rows), weights, test.lengths)
     return {**task_scores, **model_scores, **added.reduce(pack, test, _join_rows(added_rows or [{}]))}
 
 
 def _join_rows(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+    """Return the scores of all rows, (M, B, ...) by name, from those of the pieces."""
     return pieces[0] if len(pieces) == 1 else {name: torch.cat([p[name] for p in pieces], dim=1) for name in pieces[0]}
 
 
@@ -229,7 +251,7 @@ def choose_piece_sizes(pack: Pack, batch: Batch) -> tuple[int, int]:
     operations = pack.model.operations(pack.task, 1, positions)
 
     # Rows that fit for one member, then members that fit with as many rows.
-    fitting = (SCORES_PER_PASS if on_cpu else SCORES_ON_GPU) // scores if scores else LOGITS_PER_MEMBER
+    fitting = (SCORES_PER_PASS if on_cpu else SCORES_PER_PASS_ON_GPU) // scores if scores else LOGITS_PER_MEMBER
     limits = (PAIRS_PER_MEMBER // positions**2, int(OPERATIONS_PER_MEMBER // max(operations, 1.0)), fitting)
     rows = max(1, min(LOGITS_PER_MEMBER // max(logits, cached), *limits))
     count = min(rows, batch.tokens.shape[1])
@@ -241,11 +263,14 @@ def _derive_metrics(
     pack: Pack, state: State, history: Sequence[Evaluated], distribution: Distribution, values: NDArray[np.float32]
 ) -> tuple[str, ...]:
     """Write the derived metrics of a distribution at its lengths into `values`; return their names."""
+    # The metrics of the distribution by their names in the task, and their lengths.
     lengths = tuple(length for length in pack.lengths if length in distribution.lengths)
     columns = [pack.lengths.index(length) for length in lengths]
     names = {
         m.base: (k, name) for k, (name, m) in enumerate(pack.metrics.items()) if m.distribution == distribution.name
     }
+
+    # This evaluation, and the earlier evaluations as views.
     current = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
     unknown = np.full_like(values[:, :, 0], np.nan)  # for metrics that an older version did not record
     recorded = {base: name for base, (_, name) in names.items()}
@@ -253,6 +278,8 @@ def _derive_metrics(
         Evaluated(evaluation.step, _DistributionCurves(evaluation.curves, recorded, columns, unknown))
         for evaluation in history
     ]
+
+    # Write what the task derives.
     derived = pack.task.derive_metrics([*past, current], lengths)
     for base, curves in derived.items():
         if base not in names:

@@ -110,7 +110,7 @@ class Forward:
 
         Raises ValueError for `max_tokens` or `draws` below 1, a draw that was sampled already, and other shapes.
         """
-        choosers = self._begin_texts(decoding, (prompt_MBP.shape[1], max_tokens), draw, draws)
+        choosers = self._make_choosers(decoding, (prompt_MBP.shape[1], max_tokens), draw, draws)
         inputs = {"ids": ids, "groups": groups, "lengths": lengths}
         return _select_draws(generate_tokens(self, prompt_MBP, decoding, choosers, max_tokens, **inputs), draws)
 
@@ -137,26 +137,29 @@ class Forward:
         a draw that was sampled already.
         """
         max_tokens = shared - prompt_MBP.shape[-1] + states * width
-        choosers = self._begin_texts(decoding, (prompt_MBP.shape[1], max_tokens), draw, draws)
+        choosers = self._make_choosers(decoding, (prompt_MBP.shape[1], max_tokens), draw, draws)
         sizes = {"shared": shared, "states": states, "width": width, "mark": mark}
         return _select_draws(generate_states(self, prompt_MBP, decoding, choosers, **sizes), draws)
 
-    def _begin_texts(
+    def _make_choosers(
         self, decoding: Decoding, shape: tuple[int, int], draw: int, draws: int | None
     ) -> Iterator[Choose]:
         """Return a function for each text that chooses its tokens. Raises ValueError for an invalid or used draw."""
+        # The numbers of the draws.
         if draws is not None and draws < 1:
             raise ValueError(f"draws is {draws}; allowed: 1 or more, or None for one text")
         numbers = range(draw, draw + (draws or 1))
         for number in (numbers[0], numbers[-1]):
             if not 0 <= number < MAX_DRAWS:
                 raise ValueError(f"draw is {number}; allowed: 0 to {MAX_DRAWS - 1}")
+
+        # Without sampling a single text serves all draws; sampled draws must not repeat random numbers.
         if not decoding.is_sampled:
             numbers = numbers[:1]
         elif repeated := self.sampled.intersection(numbers):
             raise ValueError(
-                f"draw {min(repeated)} was sampled already, with the same random numbers; allowed: another draw, such "
-                f"as generate(..., draw={max(self.sampled) + 1})"
+                f"draw {min(repeated)} was sampled already, with the same random numbers; allowed: another draw, "
+                f"such as generate(..., draw={max(self.sampled) + 1})"
             )
         else:
             self.sampled.update(numbers)

@@ -50,6 +50,8 @@ def generate_tokens(
     """Return the text after each prompt for each chooser, int64 (M, B, D, G); see `Forward.generate`."""
     if max_tokens < 1:
         raise ValueError(f"max_tokens is {max_tokens}; allowed: 1 or more")
+
+    # Read the prompt once, with a KV cache if the model can mask positions in it; then write each text.
     inputs = _TextInputs(prompt_MBP, prompt_MBP.shape[-1] + max_tokens - 1, ids, groups, lengths)
     inputs.check_shapes()
     is_masked = groups is not None or lengths is not None
@@ -60,9 +62,12 @@ def generate_tokens(
 
 def _write_tokens(reader: "_CachedText | _UncachedText", decoding: Decoding, choose: Choose, max_tokens: int) -> Tensor:
     """Return a text after the prompt of a reader, int64 (M, B, G)."""
+    # Rows that have ended get pads.
     logits = reader.begin()
     text = logits.new_full((*logits.shape[:2], max_tokens), decoding.pad, dtype=torch.int64)
     active = torch.ones_like(text[..., 0], dtype=torch.bool)
+
+    # Token by token; the logits after the last token are not needed.
     for number in range(max_tokens):
         token = torch.where(active, choose(logits, number), decoding.pad)
         text[..., number] = token
@@ -86,6 +91,7 @@ def generate_states(
     mark: int,
 ) -> Tensor:
     """Return the text by states for each chooser, int64 (M, B, D, G); see `Forward.generate_by_state`."""
+    # Check the sizes.
     prompt_length, total = prompt_MBP.shape[-1], shared + min(states, 2) * width - 1
     if min(states, width) < 1:
         raise ValueError(f"{states} states of {width} tokens; allowed: 1 or more of each")
@@ -93,6 +99,8 @@ def generate_states(
         raise ValueError(f"a prompt of {prompt_length} tokens; allowed: 1 to {shared + width - 1}")
     if mark == decoding.end:
         raise ValueError(f"mark {mark} is the end mark; allowed: another token")
+
+    # Read the prompt once; then write each text.
     reader_class = _CachedStates if forward.model.supports_masked_cache else _UncachedStates
     reader = reader_class(forward, prompt_MBP, shared, width, total)
     return torch.stack([_write_states(reader, decoding, choose, states, mark) for choose in choosers], dim=2)
@@ -102,6 +110,7 @@ def _write_states(
     reader: "_CachedStates | _UncachedStates", decoding: Decoding, choose: Choose, states: int, mark: int
 ) -> Tensor:
     """Return a text of states after the prompt of a reader, int64 (M, B, G)."""
+    # A long prompt ends inside the first state; a short prompt leaves shared tokens to generate.
     prompt_MBP, shared, width = reader.prompt, reader.shared, reader.width
     m, b, prompt_length = prompt_MBP.shape
     tokens_before_state, tokens_in_state = max(shared - prompt_length, 0), max(prompt_length - shared, 0)
@@ -123,9 +132,12 @@ def _write_states(
     )
     length, active = torch.full_like(all_rows, tokens_in_state, dtype=torch.int64), all_rows
     for number in range(states):
+        # Read the previous state, and begin an empty state.
         if number:
             logits = reader.start_state(state, length)
             state, length, tokens_in_state = torch.full_like(state, decoding.pad), torch.zeros_like(length), 0
+
+        # Write its tokens, until all rows have written the mark or the end mark.
         marked = torch.zeros_like(active)
         for position in range(tokens_in_state, width):
             token = torch.where(active, choose(logits, first + number * width + position), decoding.pad)
@@ -139,14 +151,16 @@ def _write_states(
             if position + 1 == width or _all_ended(active):
                 break
             logits = reader.append(token)
+
+        # Rows that have written the mark continue.
         active = marked
         if _all_ended(active):
             break
 
     # Tokens of active rows without the gaps that ended states have left.
-    longest = shared - prompt_length + states * width
-    places = packed_places(torch.stack(counts, dim=-1), longest)
-    return compact(torch.stack(tokens, dim=-1), places, longest, decoding.pad)
+    max_tokens = shared - prompt_length + states * width
+    columns = packed_places(torch.stack(counts, dim=-1), max_tokens)
+    return compact(torch.stack(tokens, dim=-1), columns, max_tokens, decoding.pad)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,30 +191,36 @@ class _CachedText:
     def __init__(self, forward: ForwardPass, inputs: _TextInputs) -> None:
         prompt_MBP, total, lengths = inputs.prompt, inputs.total, inputs.lengths
         ids, groups = inputs.ids, inputs.groups
-        self.forward, self.given = forward, prompt_MBP.shape[-1]
+        self.forward, self.prompt_length = forward, prompt_MBP.shape[-1]
         self.visible: Tensor | None = None
-        if lengths is not None:  # from columns of the row to columns of the cache
+
+        # With padded prompts a generated token has another column in the cache than in its row.
+        if lengths is not None:
             columns = torch.arange(total, device=prompt_MBP.device)
-            row = torch.where(columns < self.given, columns, columns - self.given + lengths[..., None])
+            row = torch.where(columns < self.prompt_length, columns, columns - self.prompt_length + lengths[..., None])
             ids = row if ids is None else torch.gather(ids, -1, row)
             groups = None if groups is None else torch.gather(groups, -1, row)
-            self.visible = (columns < lengths[..., None]) | (columns >= self.given)
+            self.visible = (columns < lengths[..., None]) | (columns >= self.prompt_length)
         self.ids, self.groups = ids, groups
-        begin = (None if values is None else values[..., : self.given] for values in (ids, groups))
-        logits, self.cache = forward.start(Batch(prompt_MBP, prompt_MBP, *begin), total)
+
+        # Read the prompt; its last real token has the logits of the first generated token.
+        prompt_inputs = (None if values is None else values[..., : self.prompt_length] for values in (ids, groups))
+        logits, self.cache = forward.start(Batch(prompt_MBP, prompt_MBP, *prompt_inputs), total)
         self.logits = logits[:, :, -1] if lengths is None else _logits_at(logits, lengths - 1)
 
     def begin(self) -> Tensor:
-        self.cache = self.cache.truncate(self.given)
+        """Return the logits (M, B, V) after the prompt; the cache forgets the tokens of an earlier text."""
+        self.cache = self.cache.truncate(self.prompt_length)
         return self.logits
 
     def append(self, token_MB: Tensor) -> Tensor:
+        """Append a token to each row; return the logits (M, B, V) of the next token."""
         column = slice(self.cache.length, self.cache.length + 1)
         ids, visible = None if self.ids is None else self.ids[..., column], self.visible
         if self.groups is not None:
             group = self.groups[..., column]
-            same = (self.groups == group) | (self.groups == 0) | (group == 0)
-            visible = same if visible is None else visible & same
+            is_visible = (self.groups == group) | (self.groups == 0) | (group == 0)
+            visible = is_visible if visible is None else visible & is_visible
         logits, self.cache = self.forward.extend(self.cache, token_MB[..., None], ids, visible)
         return logits[:, :, -1]
 
@@ -212,6 +232,7 @@ class _UncachedText:
         self.forward, self.inputs = forward, inputs
 
     def begin(self) -> Tensor:
+        """Return the logits (M, B, V) after the prompt."""
         prompt, lengths = self.inputs.prompt, self.inputs.lengths
         m, b, prompt_length = prompt.shape
         self.tokens = prompt.new_zeros(m, b, self.inputs.total)
@@ -220,14 +241,16 @@ class _UncachedText:
         return self._compute_logits()
 
     def append(self, token_MB: Tensor) -> Tensor:
+        """Append a token to each row; return the logits (M, B, V) of the next token."""
         self.tokens.scatter_(-1, self.length[..., None], token_MB[..., None])
         self.width, self.length = self.width + 1, self.length + 1
         return self._compute_logits()
 
     def _compute_logits(self) -> Tensor:
+        """Return the logits (M, B, V) after the last token of each row, by a pass over all tokens."""
         tokens = self.tokens[..., : self.width]
-        both = (self.inputs.ids, self.inputs.groups)
-        ids, groups = (None if values is None else values[..., : self.width] for values in both)
+        optional = (self.inputs.ids, self.inputs.groups)
+        ids, groups = (None if values is None else values[..., : self.width] for values in optional)
         lengths = None if self.inputs.lengths is None else self.length
         return _logits_at(self.forward.logits(Batch(tokens, tokens, ids, groups, lengths=lengths)), self.length - 1)
 
@@ -240,6 +263,7 @@ class _UncachedStates:
         self.ids = torch.arange(total, device=prompt_MBP.device).expand(*prompt_MBP.shape[:2], total)
 
     def begin(self) -> Tensor:
+        """Return the logits (M, B, V) after the prompt."""
         prompt_length = self.prompt.shape[-1]
         self.tokens = torch.zeros_like(self.ids)
         self.tokens[..., :prompt_length] = self.prompt
@@ -247,16 +271,19 @@ class _UncachedStates:
         return self._compute_logits()
 
     def start_state(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
+        """Make a state the previous state; return the logits (M, B, V) of the first token of the next state."""
         self.tokens[..., self.shared : self.shared + self.width] = state_MBW
         self.length = self.shared + length_MB.clamp(min=1)
         return self._compute_logits()
 
     def append(self, token_MB: Tensor) -> Tensor:
+        """Append a token to each row; return the logits (M, B, V) of the next token."""
         self.tokens.scatter_(-1, self.length[..., None], token_MB[..., None])
         self.length = self.length + 1
         return self._compute_logits()
 
     def _compute_logits(self) -> Tensor:
+        """Return the logits (M, B, V) after the last token of each row, by a pass over all tokens."""
         return _logits_at(self.forward.logits(Batch(self.tokens, self.tokens, ids=self.ids)), self.length - 1)
 
 
@@ -268,6 +295,7 @@ class _CachedStates:
         self.logits: Tensor | None = None
 
     def begin(self) -> Tensor:
+        """Return the logits (M, B, V) after the prompt; read it again only if states have overwritten its keys."""
         ids = torch.arange(self.prompt.shape[-1], device=self.prompt.device).expand_as(self.prompt)
         self.next_id = ids[..., -1] + 1
         self.visible: Tensor | None = None
@@ -278,6 +306,7 @@ class _CachedStates:
         return self.logits
 
     def start_state(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
+        """Make a state the previous state; return the logits (M, B, V) of the first token of the next state."""
         ids = torch.arange(self.shared, self.shared + self.width, device=state_MBW.device).expand_as(state_MBW)
         logits, self.cache = self.forward.extend(self.cache.truncate(self.shared), state_MBW, ids)
         length_MB = length_MB.clamp(min=1)
@@ -287,6 +316,7 @@ class _CachedStates:
         return _logits_at(logits, length_MB - 1)
 
     def append(self, token_MB: Tensor) -> Tensor:
+        """Append a token to each row; return the logits (M, B, V) of the next token."""
         logits, self.cache = self.forward.extend(self.cache, token_MB[..., None], self.next_id[..., None], self.visible)
         self.next_id = self.next_id + 1
         return logits[:, :, -1]

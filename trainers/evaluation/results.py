@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 from trainers.config.member import MemberConfig
 from trainers.files.container import decode, encode
 
-_PLAIN = ("step", "final", "averages", "metrics", "lengths", "seconds", "form", "compiled")  # fields of an Evaluation
+_PLAIN_FIELDS = (
+    "step",
+    "final",
+    "averages",
+    "metrics",
+    "lengths",
+    "seconds",
+    "form",
+    "compiled",
+)  # fields of an Evaluation
 ARRAYS = ("values_MAKL", "loss_M", "failed_at_M", "stopped_at_M", "stage_M")
 
 
@@ -115,9 +124,12 @@ class Evaluation:
 
     @cached_property
     def _encoded(self) -> bytes:
-        header = {name: getattr(self, name) for name in _PLAIN}
+        # Plain fields and weights files are the header.
+        header = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         header["weights"] = [asdict(file) if file else None for file in self.weights]
         header |= {"repeated": self.repeated} if self.repeated else {}
+
+        # Curves and validation scores are arrays; absent arrays are left out.
         arrays: dict[str, NDArray[Any] | None] = {name: getattr(self, name) for name in ARRAYS}
         if self.validation is not None:
             header |= {"decided": self.validation.decided, "trained_lengths": self.validation.lengths}
@@ -127,13 +139,16 @@ class Evaluation:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Return the evaluation that `to_bytes` encoded. Raises ValueError if the bytes are damaged."""
+        # The validation, if there was any.
         header, arrays = decode(data)
         validation = None
         if "validation" in arrays:
             decided = tuple((metric, average) for metric, average in header["decided"])
             lengths = tuple(header["trained_lengths"])
             validation = Validation(decided=decided, lengths=lengths, values_MDL=arrays.pop("validation"))
-        plain = {name: tuple(value) if isinstance(value := header[name], list) else value for name in _PLAIN}
+
+        # The other fields; JSON has lists where the evaluation has tuples.
+        plain = {name: tuple(value) if isinstance(value := header[name], list) else value for name in _PLAIN_FIELDS}
         fields: dict[str, Any] = {**plain, **arrays}
         weights = tuple(WeightsFile(**file) if file else None for file in header["weights"])
         return cls(**fields, weights=weights, validation=validation, repeated=header.get("repeated", 0))
@@ -143,8 +158,8 @@ class Evaluation:
 class Progress:
     """The progress of a pack, sent as a heartbeat.
 
-    step of steps are done. failed, stopped: how many of the `members` failed or stopped early. seconds: time so far.
-    phase: compile, train or evaluate.
+    step: steps so far. steps: all steps. failed, stopped: how many of the `members` failed or stopped early. seconds:
+    time so far. phase: compile, train or evaluate.
     """
 
     step: int
@@ -201,11 +216,12 @@ def member_results(members: Sequence[MemberConfig], last: Evaluation) -> list[Me
 
 
 def _step_or_none(number: np.int64) -> int | None:
+    """Return a step as an int; None for a negative number."""
     return int(number) if number >= 0 else None
 
 
 class Reporter(Protocol):
-    """Receives the reports of `train`. An exception raised here ends the training of the pack."""
+    """The receiver of the reports of `train`. An exception raised by it ends the training of the pack."""
 
     def report(self, evaluation: Evaluation) -> bool | None:
         """Receive an evaluation of the pack; the last has final=True. A resumed pack reports earlier evaluations again.

@@ -34,10 +34,11 @@ class StoredCurves:
 def evaluate_stored(
     members: Sequence[MemberConfig], weights: Sequence[Mapping[str, Weights]], *, device: str = "cpu"
 ) -> StoredCurves:
-    """Return the curves of members with the weights {average: {parameter: array}} of each, at their current settings.
+    """Return the curves of members at their current settings, with the given weights of each member.
 
-    The members have one structural key and the same averages. Raises ConfigError, with keys that start with `model`, if
-    the shapes of the weights are not those of the model, and the errors of `evaluate`.
+    weights: {average: {parameter: array}} of each member. The members have one structural key and the same averages.
+    Raises ConfigError, with keys that start with `model`, if the shapes of the weights are not those of the model, and
+    the errors of `evaluate`.
     """
     pack = Pack(members, torch.device(device))
     averages = tuple(weights[0])
@@ -56,12 +57,15 @@ def _flatten(pack: Pack, weights: Weights) -> Tensor:
 
 def _check_shapes(pack: Pack, weights: Weights) -> None:
     """Raise ConfigError unless the weights have the names and shapes of the model's parameters."""
+    # The same names.
     stored = {name: tuple(weights[name].shape) for name in weights}
     needed = dict(pack.layout.shapes)
     if stored.keys() != needed.keys():
-        names = ", ".join(sorted(stored.keys() ^ needed.keys()))
-        message = f"the stored weights and the model have different parameters for this task: {names}"
+        different = ", ".join(sorted(stored.keys() ^ needed.keys()))
+        message = f"the stored weights and the model have different parameters for this task: {different}"
         raise ConfigError([Problem(key="model", given=pack.model.name, message=message)])
+
+    # The same shapes.
     problems = [
         Problem(
             key=f"model, parameter {name}",

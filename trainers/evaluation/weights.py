@@ -24,7 +24,7 @@ from trainers.files.container import is_count
 
 Array = NDArray[Any]
 _SCHEMA = 1
-_LENGTH = 8  # bytes before the header that hold its length
+_LENGTH_BYTES = 8  # before the header, which hold its length
 
 
 def averages_kept(member: MemberConfig) -> tuple[str, ...]:
@@ -48,6 +48,7 @@ def write_weights(folder: Path, members: Iterable[MemberWeights]) -> list[Weight
     """Write a file for each member and return their descriptions. Raises WeightsError naming the path."""
     written: list[WeightsFile] = []
 
+    # Encode a member when its file is written, so that a single file is in memory at a time.
     def contents() -> Iterator[tuple[str, list[bytes]]]:
         for member in members:
             file, content = _encode(member)
@@ -65,8 +66,10 @@ def write_weights(folder: Path, members: Iterable[MemberWeights]) -> list[Weight
 
 
 def _encode(member: MemberWeights) -> tuple[WeightsFile, bytes]:
+    """Return the description and the bytes of a weights file."""
     from safetensors.numpy import save
 
+    # The tensors and their checksums.
     arrays = {
         (average, name): np.asarray(array, order="C")
         for average, tensors in member.weights.items()
@@ -75,9 +78,11 @@ def _encode(member: MemberWeights) -> tuple[WeightsFile, bytes]:
     sha256s: dict[str, dict[str, str]] = {average: {} for average in member.weights}
     for (average, name), array in arrays.items():
         sha256s[average][name] = hashlib.sha256(array.tobytes()).hexdigest()
+
+    # The file, and the checksum of its header, which contains the checksums of the tensors.
     plain = {"schema": _SCHEMA, "member": member.member.to_dict(), "step": member.step, "sha256": sha256s}
     content = save({"/".join(key): array for key, array in arrays.items()}, {"lengthwise": json.dumps(plain)})
-    sha256 = hashlib.sha256(content[: _LENGTH + int.from_bytes(content[:_LENGTH], "little")]).hexdigest()
+    sha256 = hashlib.sha256(content[: _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")]).hexdigest()
     name = f"{member_prefix(*member.member_id)}{sha256[:12]}.safetensors"
     return WeightsFile(name=name, sha256=sha256, bytes=len(content)), content
 
@@ -112,9 +117,9 @@ class StoredWeights(Mapping[str, Array]):
             with safe_open(self.path, framework="np") as file:
                 array: Array = file.get_tensor(f"{self._average}/{name}")
         except (SafetensorError, OSError) as error:
-            raise _damaged(self.path, str(error)) from error
+            raise _make_damage_error(self.path, str(error)) from error
         if hashlib.sha256(array.tobytes()).hexdigest() != sha256:
-            raise _damaged(self.path, f"{self._average} {name} does not match its checksum")
+            raise _make_damage_error(self.path, f"{self._average} {name} does not match its checksum")
         return array
 
     def __iter__(self) -> Iterator[str]:
@@ -128,36 +133,39 @@ def _read_metadata(path: Path, sha256: str) -> dict[str, Any]:
     """Return the checked metadata of a file whose header has this checksum. Raises WeightsError."""
     from safetensors import SafetensorError, safe_open
 
-    # The header, verified by its checksum before it is parsed.
+    # Read the header, and verify its checksum before it is parsed.
     if path.exists() and not path.is_file():  # reading a pipe would block
-        raise _damaged(path, "it is not a regular file")
+        raise _make_damage_error(path, "it is not a regular file")
     try:
         with path.open("rb") as file:
-            length = file.read(_LENGTH)
-            rest = min(int.from_bytes(length, "little"), path.stat().st_size)
-            header = length + file.read(rest)
+            length_bytes = file.read(_LENGTH_BYTES)
+            header_size = min(int.from_bytes(length_bytes, "little"), path.stat().st_size)
+            header = length_bytes + file.read(header_size)
     except OSError as error:
-        raise _damaged(path, f"it cannot be read: {error.strerror}") from error
+        raise _make_damage_error(path, f"it cannot be read: {error.strerror}") from error
     if hashlib.sha256(header).hexdigest() != sha256:
-        raise _damaged(path, "its header does not match its checksum")
+        raise _make_damage_error(path, "its header does not match its checksum")
 
-    # The entry `lengthwise` of its metadata.
+    # Read the entry `lengthwise` of its metadata.
     try:
         with safe_open(path, framework="np") as opened:
             metadata: Any = json.loads((opened.metadata() or {})["lengthwise"])
     except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
-        raise _damaged(path, f"it is not a .safetensors file of lengthwise: {error}") from error
+        raise _make_damage_error(path, f"it is not a .safetensors file of lengthwise: {error}") from error
+
+    # Check its schema and fields.
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if is_count(schema) and schema != _SCHEMA:
         raise WeightsError(f"weights {path} have schema {schema}; this version reads {_SCHEMA}")
     if schema != _SCHEMA:
-        raise _damaged(path, "its metadata has no schema")
-    tables = metadata.get("sha256")
-    is_valid = isinstance(metadata.get("member"), dict) and is_count(metadata.get("step")) and isinstance(tables, dict)
-    if not is_valid or not all(isinstance(table, dict) for table in tables.values()):
-        raise _damaged(path, "its metadata lacks member, step or checksums")
+        raise _make_damage_error(path, "its metadata has no schema")
+    sha256s = metadata.get("sha256")
+    is_valid = isinstance(metadata.get("member"), dict) and is_count(metadata.get("step")) and isinstance(sha256s, dict)
+    if not is_valid or not all(isinstance(table, dict) for table in sha256s.values()):
+        raise _make_damage_error(path, "its metadata lacks member, step or checksums")
     return dict(metadata)
 
 
-def _damaged(path: Path, reason: str) -> WeightsError:
+def _make_damage_error(path: Path, reason: str) -> WeightsError:
+    """Return the error for a damaged file."""
     return WeightsError(f"weights {os.fspath(path)} are damaged: {reason}")

@@ -37,7 +37,7 @@ def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | m
                 for piece in pieces:
                     file.write(piece)
         for temporary in written.values():
-            with _opened(temporary, os.O_WRONLY) as descriptor:
+            with _open_descriptor(temporary, os.O_WRONLY) as descriptor:
                 os.fsync(descriptor)
         for path, temporary in written.items():
             temporary.replace(path)
@@ -49,13 +49,15 @@ def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | m
             with contextlib.suppress(OSError):
                 temporary.unlink()
         raise
+
     # Sync the folder, so that the new names survive a crash.
-    with _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+    with _open_descriptor(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
 
 
 @contextlib.contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
+def _open_descriptor(path: Path, flags: int) -> Iterator[int]:
+    """Open a file or folder as a descriptor, and close it at the end of the context."""
     descriptor = os.open(path, flags)
     try:
         yield descriptor

@@ -18,7 +18,7 @@ from trainers.files.atomic_file import final_name, write_atomic
 from trainers.files.container import decode, encode, is_count
 
 _SCHEMA = 1
-_KEEP_LAST = 2
+_MAX_CHECKPOINTS = 2
 _EVALUATIONS = "evaluations"  # the array with the concatenated bytes of all evaluations
 
 Shapes = Sequence[tuple[str, tuple[int, ...]]]
@@ -75,8 +75,8 @@ class Checkpoints:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomic(path, [_encode(snapshot, members)])
-            earlier = [other for other in self._paths() if other.name <= path.name]  # later files were damaged
-            for old in earlier[:-_KEEP_LAST]:
+            earlier = [other for other in self._list_files() if other.name <= path.name]  # later files were damaged
+            for old in earlier[:-_MAX_CHECKPOINTS]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
@@ -89,9 +89,12 @@ class Checkpoints:
         Deletes incomplete temporary files of killed processes. Raises CheckpointError if the checkpoint belongs to
         other members.
         """
+        # Remove what killed processes have left, and read the newest good file.
         for temporary in [path for path in self.folder.glob(".step-*") if final_name(path.name) != path.name]:
             temporary.unlink(missing_ok=True)
         snapshot, stored, notices = self.read_newest()
+
+        # Check its members.
         if snapshot is not None:
             names = member_names(members)
             if len(names) == 1 and stored == names * 2:  # 1.x wrote both copies of a single member
@@ -101,20 +104,21 @@ class Checkpoints:
                 raise CheckpointError(f"checkpoint {snapshot.path} belongs to other members than this pack")
             self._last_step = snapshot.step
         elif notices:
-            notices.append(f"every checkpoint in {self.folder} is damaged: the pack starts again from step 0")
+            notices.append(f"every checkpoint in {self.folder} is damaged; the pack starts again from step 0")
         return snapshot, notices
 
     def read_newest(self) -> tuple[Snapshot | None, list[str], list[str]]:
         """Return the newest good checkpoint, the names of its members, and a notice for every damaged file."""
         notices = list[str]()
-        for path in reversed(self._paths()):
+        for path in reversed(self._list_files()):
             try:
                 return *_decode(path), notices
             except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError) as error:
                 notices.append(f"checkpoint {path} is damaged ({error}); using the previous one")
         return None, [], notices
 
-    def _paths(self) -> list[Path]:
+    def _list_files(self) -> list[Path]:
+        """Return the paths of all checkpoints, the oldest first."""
         return sorted(self.folder.glob("step-*.ckpt"))
 
 
@@ -124,6 +128,7 @@ def member_names(members: Sequence[tuple[str, int]]) -> list[str]:
 
 
 def _encode(snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> memoryview:
+    """Return the bytes of a checkpoint."""
     header = {
         "schema": _SCHEMA,
         "step": snapshot.step,
@@ -137,6 +142,8 @@ def _encode(snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> memoryvie
 
 
 def _decode(path: Path) -> tuple[Snapshot, list[str]]:
+    """Return the checkpoint of a file and the names of its members. Raises ValueError and others if it is damaged."""
+    # The header and the arrays of a regular file with the right schema.
     if not path.is_file():  # reading a pipe would block
         raise ValueError("it is not a regular file")
     header, arrays = decode(path.read_bytes())

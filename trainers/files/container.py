@@ -16,16 +16,19 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-_DIGEST = 64  # hexadecimal digits of a SHA-256
+_DIGEST_SIZE = 64  # hexadecimal digits of a SHA-256
 _SUFFIX = ".npy"
 
 
 def encode(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> memoryview:
     """Return a header and arrays as the bytes of a container; no array may be named `header` or `file`."""
+    # The archive, with the header as an array.
     file, text = io.BytesIO(), json.dumps(header).encode()
     np.savez(file, allow_pickle=False, header=np.frombuffer(text, np.uint8), **dict(arrays))
+
+    # The digest as the comment of the archive.
     file.seek(-2, io.SEEK_END)
-    file.write(_DIGEST.to_bytes(2, "little"))  # the archive ends with the length of its comment
+    file.write(_DIGEST_SIZE.to_bytes(2, "little"))  # the archive ends with the length of its comment
     digest = hashlib.sha256(file.getbuffer()).hexdigest()
     file.write(digest.encode())
     return file.getbuffer()
@@ -33,8 +36,11 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> mem
 
 def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and the arrays of a container. Raises ValueError if it is damaged."""
-    if hashlib.sha256(data[:-_DIGEST]).hexdigest().encode() != data[-_DIGEST:]:
+    # The checksum before anything is parsed.
+    if hashlib.sha256(data[:-_DIGEST_SIZE]).hexdigest().encode() != data[-_DIGEST_SIZE:]:
         raise ValueError("the checksum does not match")
+
+    # The arrays, one of which is the header.
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             arrays = {entry.filename.removesuffix(_SUFFIX): _read_array(archive, entry) for entry in archive.infolist()}
@@ -55,11 +61,15 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any
     """Return an array after checking its size, so that a wrong header allocates no memory. Raises ValueError."""
     if entry.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"{entry.filename} is compressed")
+
+    # The header of the array.
     content = archive.read(entry)
     stream = io.BytesIO(content)
     if npy.read_magic(stream) != (1, 0):
         raise ValueError(f"{entry.filename} is not in version 1.0 of the .npy format")
     shape, fortran_order, dtype = npy.read_array_header_1_0(stream)
+
+    # Its values: as many bytes as the header says.
     values = memoryview(content)[stream.tell() :]
     if dtype.hasobject or fortran_order or not dtype.itemsize or prod(shape) * dtype.itemsize != len(values):
         raise ValueError(f"{entry.filename} claims {dtype} {shape} and has {len(values)} bytes")

@@ -17,7 +17,7 @@ def data_folder() -> Path:
     try:
         return cache_folder("data")
     except OSError as error:
-        raise CorpusError(f"data folder: cannot be created: {error}; set {DATA_VARIABLE} to another folder") from error
+        raise CorpusError(f"cannot create the data folder: {error}; set {DATA_VARIABLE} to another folder") from error
 
 
 def search_first(folder: Path) -> None:

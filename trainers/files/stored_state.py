@@ -20,32 +20,41 @@ Arrays = Mapping[str, NDArray[Any]]
 def fit_state(stored: Snapshot, initial: Arrays, parameters: Shapes) -> dict[str, NDArray[Any]]:
     """Return the arrays of a stored state, in the column order of this version.
 
-    initial: the initial state of the same pack, which has the wanted names and shapes. parameters: names and shapes in
+    initial: the initial state of the same pack, with the required names and shapes. parameters: names and shapes in
     the order of this version. Raises CheckpointError that names the difference.
     """
+    # The same columns in the same order.
     arrays = dict(stored.arrays)
     if list(stored.parameters) != list(parameters):
         arrays = _reorder_columns(arrays, stored, parameters)
+
+    # The same arrays with the same shapes and types.
     if missing := [name for name in initial if name not in arrays]:
-        raise _layout_error(stored, f"has no {', '.join(missing)}")
+        raise _make_layout_error(stored, f"has no {', '.join(missing)}")
     # Earlier versions stored AdamW's moments also for gradient descent, which has none.
     if unknown := [name for name in arrays if name not in initial and name not in ("m", "v")]:
-        raise _layout_error(stored, f"has {', '.join(unknown)}, which this version does not know")
+        raise _make_layout_error(stored, f"has unknown arrays: {', '.join(unknown)}")
     for name in initial:
         array = arrays[name]
         if (array.shape, array.dtype) != (initial[name].shape, initial[name].dtype):
-            raise _layout_error(stored, f"has {name} as {_describe(array)}, not {_describe(initial[name])}")
+            raise _make_layout_error(
+                stored, f"has {name} as {_describe_array(array)}, not {_describe_array(initial[name])}"
+            )
     return {name: arrays[name] for name in initial}
 
 
 def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> dict[str, NDArray[Any]]:
     """Return the arrays with columns in the order of `parameters`. Raises CheckpointError for other parameters."""
-    before, after = dict(stored.parameters), dict(parameters)
-    if before != after:
-        raise _layout_error(stored, _compare_parameters(before, after))
-    ends = np.cumsum([prod(shape) for shape in before.values()])
-    columns = {name: np.arange(end - prod(before[name]), end) for name, end in zip(before, ends, strict=True)}
-    order = np.concatenate([columns[name] for name in after])
+    stored_shapes, current_shapes = dict(stored.parameters), dict(parameters)
+    if stored_shapes != current_shapes:
+        raise _make_layout_error(stored, _compare_parameters(stored_shapes, current_shapes))
+
+    # The columns of each parameter in the stored state, in the order of this version.
+    ends = np.cumsum([prod(shape) for shape in stored_shapes.values()])
+    columns = {
+        name: np.arange(end - prod(stored_shapes[name]), end) for name, end in zip(stored_shapes, ends, strict=True)
+    }
+    order = np.concatenate([columns[name] for name in current_shapes])
     weights = arrays["theta"].shape if "theta" in arrays else None
     # take, not array[:, order]: products of rows that are not contiguous differ in the last bits
     return {name: array.take(order, axis=1) if array.shape == weights else array for name, array in arrays.items()}
@@ -60,17 +69,19 @@ def _compare_parameters(before: Mapping[str, tuple[int, ...]], after: Mapping[st
         if before.get(name, after[name]) != after[name]
     ]
     differences = [f"has no parameter {', '.join(missing)}"] if missing else []
-    differences += [f"has the parameter {', '.join(unknown)}, which the model does not have"] if unknown else []
+    differences += [f"has the parameter {', '.join(unknown)}, unknown to the model"] if unknown else []
     differences += [f"has the parameter {', '.join(changed)}"] if changed else []
     return " and ".join(differences)
 
 
-def _layout_error(stored: Snapshot, difference: str) -> CheckpointError:
-    where = f"checkpoint {stored.path}" if stored.path else "the checkpoint"
+def _make_layout_error(stored: Snapshot, difference: str) -> CheckpointError:
+    """Return the error for a stored state that does not fit."""
+    source = f"checkpoint {stored.path}" if stored.path else "the checkpoint"
     return CheckpointError(
-        f"{where}: {difference}; resume with the version that wrote it, or delete it to train from step 0"
+        f"{source}: {difference}; resume with the version that wrote it, or delete it to train from step 0"
     )
 
 
-def _describe(array: NDArray[Any]) -> str:
+def _describe_array(array: NDArray[Any]) -> str:
+    """Return the type and the shape of an array as text."""
     return f"{array.dtype} {array.shape}"

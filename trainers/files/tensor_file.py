@@ -24,24 +24,26 @@ def read_shapes(path: Path) -> tuple[TensorShapes, bool]:
     Raises WeightsError naming the file.
     """
     try:
-        return _shapes(path, file_digest(path))
+        return _read_shapes(path, file_digest(path))
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return every tensor by name, on the CPU. Raises WeightsError naming the file."""
-    return _read(path, "cpu")[0]
+    return _read_file(path, "cpu")[0]
 
 
 @lru_cache(maxsize=1024)
-def _shapes(path: Path, sha256: str) -> tuple[TensorShapes, bool]:
-    tensors, is_ours = _read(path, "meta")
+def _read_shapes(path: Path, sha256: str) -> tuple[TensorShapes, bool]:
+    """Return the results of `read_shapes` for a file with this hash, cached."""
+    tensors, is_ours = _read_file(path, "meta")
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}, is_ours
 
 
-def _read(path: Path, device: str) -> tuple[dict[str, Tensor], bool]:
+def _read_file(path: Path, device: str) -> tuple[dict[str, Tensor], bool]:
     """Return all tensors of a file on a device (`meta` reads only shapes), and whether lengthwise wrote the file."""
+    # A file of torch.save, read without executing code.
     if path.suffix != ".safetensors":
         try:
             content: Any = torch.load(path, map_location=device, weights_only=True)
@@ -50,6 +52,7 @@ def _read(path: Path, device: str) -> tuple[dict[str, Tensor], bool]:
             raise WeightsError(f"{path}: is not a state_dict written by torch.save: {reason}") from error
         return dict(_flatten(content)), False
 
+    # A .safetensors file; only the files of lengthwise have its entry in their metadata.
     from safetensors import SafetensorError, safe_open
 
     try:

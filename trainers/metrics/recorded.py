@@ -22,6 +22,8 @@ def recorded_metrics(
     """
     directions = {label: metric.direction for label, metric in added.items()}
     described = task.recorded_metrics({**model_metrics, **directions}, evaluated)
+
+    # Added metrics are recorded only at the lengths where they are defined.
     for name, metric in described.items():
         if metric.base in added:
             defined = {*added[metric.base].defined_lengths(task, metric.lengths)}

@@ -27,14 +27,20 @@ class RecordedValue(Metric):
 
         Raises ValueError for values (M, B) in a batch of several lengths.
         """
-        return torch.stack([self._score_rows(value, evaluated) for value in evaluated.recorded(self.value)]).mean(dim=0)
+        return torch.stack([self._score_value(value, evaluated) for value in evaluated.recorded(self.value)]).mean(
+            dim=0
+        )
 
-    def _score_rows(self, value: Tensor, evaluated: EvaluatedBatch) -> Tensor:
+    def _score_value(self, value: Tensor, evaluated: EvaluatedBatch) -> Tensor:
+        """Return a recorded value of each row at each length, (M, B, L)."""
+        # Of the member, or of each token.
         value = value.to(evaluated.logits.dtype)
         if value.dim() == 1:
             return value[:, None, None].expand(-1, evaluated.logits.shape[1], len(evaluated.lengths))
         if value.dim() == 3:
             return evaluated.mean_over_targets(value)
+
+        # Of each row, which then has a single length.
         if len(evaluated.lengths) > 1:
             raise ValueError(
                 f"{self.value} is a value of each row, but a batch measures lengths {list(evaluated.lengths)}; "

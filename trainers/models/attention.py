@@ -19,11 +19,11 @@ from trainers.tensors.precision import matmul, upcast
 
 Drop = Callable[[Tensor, int], Tensor]  # (values, number of the chunk of queries) -> values with dropout
 _PASS_FIELDS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot trace vars()
-QUERIES_AT_ONCE = 128  # with groups, whose mask has an entry for each row, query and key
+MAX_QUERIES = 128  # with groups, whose mask has an entry for each row, query and key
 
 
 class AttentionWeights:
-    """A watcher of a pass that joins the attention weights of its chunks, (M, B, H, T, T) for each layer."""
+    """The attention weights of a pass, (M, B, H, T, T) for each layer, joined from its chunks of queries."""
 
     def __init__(self, positions: int) -> None:
         self.positions = positions
@@ -54,17 +54,22 @@ def attention(
     exist. drop: dropout of the attention weights, or of the scores if the encoding has `drops_scores`. cache: the KV
     cache of the layer. Without dropout, scores or `mix` of the encoding, a fused kernel is used.
     """
+    # Queries, keys and values of all heads.
     m, b, t, _ = x_MBTD.shape
     weights = forward_pass.weights
     width = weights[f"{name}.output"].shape[-2] // heads
     qkv = linear(x_MBTD, weights[f"{name}.qkv"], weights.get(f"{name}.qkv_bias")).reshape(m, b, t, 3, heads, width)
     q, k, v = (part.transpose(2, 3) for part in qkv.unbind(dim=3))
+
+    # Apply the encoding to queries and keys, and append them to the KV cache.
     shared = {field: getattr(forward_pass, field) for field in _PASS_FIELDS}
     context = Context(**shared, name=name, layer=layer, x=x_MBTD, q=q, k=k, v=v, state={})
     q, k = position.rotate(context)
     context = replace(context, q=q, k=k)
     context = replace(context, state=position.key_state(context))
     context = context if cache is None else cache.append(context)
+
+    # Attend, in chunks of queries if there are groups, and map the heads to the output.
     attend = _attend if forward_pass.groups is None else _attend_in_chunks
     mixed = attend(context, position, drop).transpose(2, 3).reshape(m, b, t, heads * width)
     return linear(mixed, weights[f"{name}.output"], weights.get(f"{name}.output_bias"))
@@ -126,14 +131,17 @@ class _MaskedSoftmax(torch.autograd.Function):
 
 def _attend(context: Context, position: Position, drop: Drop | None) -> Tensor:
     """Return the attention output of each head, (M, B, H, T, E), before the output map."""
+    # A fused kernel if nothing acts on scores or weights.
     scores = position.score(context)
     if scores is None and drop is None and not position.has_mix and context.watcher is None:
         return _attend_fused(context)
-    before, after = (drop, None) if position.drops_scores else (None, drop)
-    weights = attention_weights(context, scores, before).to(context.v.dtype)
+
+    # Weights with dropout before or after the softmax, and the values that they mix.
+    drop_scores, drop_weights = (drop, None) if position.drops_scores else (None, drop)
+    weights = attention_weights(context, scores, drop_scores).to(context.v.dtype)
     if context.watcher is not None:
         context.watcher(context, weights)
-    weights = weights if after is None else after(weights, context.chunk)
+    weights = weights if drop_weights is None else drop_weights(weights, context.chunk)
     mixed = matmul(weights, context.v)
     added = position.mix(context, weights)
     return mixed if added is None else mixed + added
@@ -143,6 +151,8 @@ def _attend_fused(context: Context) -> Tensor:
     """Return the attention output of each head by torch's fused kernel."""
     m, b, h, t, width = context.q.shape
     q, k, v = (part.reshape(m * b, h, -1, width) for part in (context.q, context.k, context.v))
+
+    # In the precision of `matmul`, without an explicit mask if the pass is causal only.
     dtype = upcast(v.dtype) if v.device.type == "cpu" else v.dtype  # as in `matmul`
     q, k, v = (part.to(dtype) for part in (q, k, v))
     is_causal_only = t == k.shape[2] and context.groups is None and context.visible is None
@@ -156,15 +166,18 @@ def _attend_fused(context: Context) -> Tensor:
 
 def _attend_in_chunks(context: Context, position: Position, drop: Drop | None) -> Tensor:
     """Return `_attend`, computed in chunks of queries; recorded values of the chunks are concatenated."""
+    # Collect what the chunks record, to record it once.
     recorded: dict[str, list[Tensor]] = {}
 
     def collect(name: str, value: Tensor) -> None:
         recorded.setdefault(name, []).append(value)
 
     recorder: Recorder | None = collect if context.is_recording else None
+
+    # The output of each chunk, concatenated.
     mixed = []
-    for chunk, start in enumerate(range(0, context.count, QUERIES_AT_ONCE)):
-        stop = min(start + QUERIES_AT_ONCE, context.count)
+    for chunk, start in enumerate(range(0, context.count, MAX_QUERIES)):
+        stop = min(start + MAX_QUERIES, context.count)
         queries = context.slice_queries(start, stop, chunk, recorder, position.looks_ahead)
         mixed.append(_attend(queries, position, drop))
     for name, values in recorded.items():

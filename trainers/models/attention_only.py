@@ -1,4 +1,4 @@
-"""Single-layer attention-only transformer (arXiv:2510.08341), in a plain form and an equivalent table form.
+"""Single-layer attention-only transformer (arXiv:2510.08341), in a plain form and an equal form by token tables.
 
 A causal attention head on a residual stream, without MLP or positions; logits at position t (E' is E or its layer
 norm):
@@ -59,16 +59,16 @@ class AttentionOnly(Model):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem of a repeated dropout site, and of a table form that is not exact."""
         yield from repeated_name_problems("dropout_sites", self.dropout_sites)
-        if self.form == "table" and (reason := self._table_obstacle()):
+        if self.form == "table" and (reason := self._explain_inexact_table()):
             yield Problem(
                 key="form", given="table", message=f"the table form is not exact with {reason}", allowed="auto or plain"
             )
 
     def choose_form(self, task: Task) -> str:
         """Return `table` if it is exact and not disabled, else `plain`."""
-        return "plain" if self.form == "plain" or self._table_obstacle() else "table"
+        return "plain" if self.form == "plain" or self._explain_inexact_table() else "table"
 
-    def _table_obstacle(self) -> str | None:
+    def _explain_inexact_table(self) -> str | None:
         """Return the setting with which the table form is not exact, None if it is exact."""
         if self.norm == "post":
             return "norm: post"
@@ -89,6 +89,7 @@ class AttentionOnly(Model):
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the matrices of the module docstring, untied."""
+        # Embedding, unembedding, and queries and keys unless scores are constant.
         v_in, v_out, d, k = task.inputs, task.outputs, self.width, self.value_width or self.width
         std = self.init_std
         parameters = [
@@ -97,6 +98,8 @@ class AttentionOnly(Model):
         ]
         if self.attention == "softmax":
             parameters += [Parameter(name=name, shape=(d, d), std=std, hidden=True) for name in ("query", "key")]
+
+        # Values, and the norm if there is one.
         maps = {"value": (d, k), "output": (k, d)}
         parameters += [Parameter(name=name, shape=shape, std=std, hidden=True) for name, shape in maps.items()]
         if self.norm != "none":
@@ -127,14 +130,14 @@ class AttentionOnly(Model):
         if batch.groups is not None:
             raise ValueError(f"{self.name} does not support batches with groups; use a decoder")
         if form != "table":
-            return self._plain_logits(weights, batch.tokens, noise, record)
+            return self._compute_plain_logits(weights, batch.tokens, noise, record)
         if noise is None or noise.training:
-            return self._table_logits(weights, batch.tokens, noise)
-        return self._logits_by_token(weights, batch.tokens, record)
+            return self._compute_table_logits(weights, batch.tokens, noise)
+        return self._compute_logits_by_token(weights, batch.tokens, record)
 
     def compute_attention(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
         """Return the attention weights (M, B, 1, T, T) of its single head."""
-        return (self._attention(self._scores(weights, batch.tokens), None)[:, :, None],)
+        return (self._compute_attention_weights(self._look_up_scores(weights, batch.tokens), None)[:, :, None],)
 
     def measure_rows(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
@@ -146,7 +149,11 @@ class AttentionOnly(Model):
         # The largest weight of every query, as recorded in a pass over these rows, or computed again.
         passes = zip(recorded.get("tokens", ()), recorded.get("largest", ()), strict=True)
         largest = [weights for tokens, weights in passes if tokens is batch.tokens]
-        largest_MBT = largest[0] if largest else self._attention(self._scores(weights, batch.tokens), None).amax(dim=-1)
+        largest_MBT = (
+            largest[0]
+            if largest
+            else self._compute_attention_weights(self._look_up_scores(weights, batch.tokens), None).amax(dim=-1)
+        )
 
         # Select the query of each length, or sum over the scored queries of a single length.
         scored_MBT = loss_mask(batch)
@@ -162,72 +169,84 @@ class AttentionOnly(Model):
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
         """Return its metrics, (M, L); metrics of the table are NaN if the numbers of outputs and inputs differ."""
+        # Uniformity over all rows.
         mean = rows["largest"].sum(dim=1) / rows["queries"].sum(dim=1)
         uniformity = mean * constant(lengths, mean.device)
-        table = self._displacement(weights)
+
+        # The diagonal and the other entries of the displacement table, if it is square.
+        table = self._compute_displacement(weights)
         size = table.shape[-1]
         if table.shape[1] != size:  # no diagonal
             undefined = torch.full_like(uniformity, torch.nan)
             return {"attention_uniformity": uniformity, "balance": undefined, "table_displacement": undefined}
-        after = table.flatten(1)[:, 1:].reshape(len(table), size - 1, size + 1)  # each row ends in a diagonal entry
-        off = after[..., :-1].reshape(len(table), size, size - 1).float()
-        displacement = (off.mean(dim=-1) - table.diagonal(dim1=1, dim2=2).float()).mean(dim=1)
+        shifted = table.flatten(1)[:, 1:].reshape(len(table), size - 1, size + 1)  # each row ends in a diagonal entry
+        off_diagonal = shifted[..., :-1].reshape(len(table), size, size - 1).float()
+        displacement = (off_diagonal.mean(dim=-1) - table.diagonal(dim1=1, dim2=2).float()).mean(dim=1)
         return {
             "attention_uniformity": uniformity,
-            "balance": off.std(dim=-1, correction=0).mean(dim=1)[:, None].expand(-1, len(lengths)),
+            "balance": off_diagonal.std(dim=-1, correction=0).mean(dim=1)[:, None].expand(-1, len(lengths)),
             "table_displacement": displacement[:, None].expand(-1, len(lengths)),
         }
 
-    def _normed(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    def _normalize(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """Return the layer norm of `x`."""
         return layer_norm(x, weights["norm_gain"], weights["norm_bias"])
 
-    def _displacement(self, weights: Mapping[str, Tensor]) -> Tensor:
+    def _compute_displacement(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Return the contribution of each attended token to the logits, D = E' W_V W_O U, (M, V, V)."""
         e = weights["embedding"]
-        attended = self._normed(weights, e) if self.norm == "pre" else e
+        attended = self._normalize(weights, e) if self.norm == "pre" else e
         return torch.bmm(torch.bmm(torch.bmm(attended, weights["value"]), weights["output"]), weights["unembedding"])
 
     def _drop(self, x: Tensor, site: str, noise: Noise | None) -> Tensor:
+        """Return `x` with dropout if it acts at this site."""
         return noise(x, SITES.index(site)) if noise is not None and site in self.dropout_sites else x
 
-    def _attention(self, scores_MBTT: Tensor, noise: Noise | None) -> Tensor:
+    def _compute_attention_weights(self, scores_MBTT: Tensor, noise: Noise | None) -> Tensor:
         """Return the causal softmax over the scores, with dropout of the weights."""
         positions = scores_MBTT.shape[-1]
         causal = torch.ones(positions, positions, dtype=torch.bool, device=scores_MBTT.device).tril()
         weights = torch.softmax(scores_MBTT.masked_fill(~causal, -torch.inf), dim=-1)
         return self._drop(weights, "attention", noise)
 
-    def _plain_logits(
+    def _compute_plain_logits(
         self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Noise | None, record: Recorder | None
     ) -> Tensor:
+        """Return the logits (M, B, T, V) of the plain form."""
+        # The embedding and the attention weights.
         x = self._drop(embed(weights["embedding"], tokens_MBT), "embedding", noise)
-        normed = self._normed(weights, x) if self.norm == "pre" else x
+        normed = self._normalize(weights, x) if self.norm == "pre" else x
         m, b, t, _ = x.shape
         if self.attention == "softmax":
             q, k = linear(normed, weights["query"]), linear(normed, weights["key"])
             scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(self.width)
         else:
             scores = x.new_zeros(m, b, t, t)
-        attention = self._attention(scores, noise)
+        attention = self._compute_attention_weights(scores, noise)
         if record is not None:
             record("tokens", tokens_MBT)
             record("largest", attention.amax(dim=-1))
+
+        # The residual sum and the logits.
         attended = torch.matmul(attention, linear(normed, weights["value"]))
         y = x + self._drop(linear(attended, weights["output"]), "residual", noise)
-        return linear(self._normed(weights, y) if self.norm == "post" else y, weights["unembedding"])
+        return linear(self._normalize(weights, y) if self.norm == "post" else y, weights["unembedding"])
 
-    def _table_logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Noise | None) -> Tensor:
+    def _compute_table_logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Noise | None) -> Tensor:
+        """Return the logits (M, B, T, V) of the table form in training: B[x_t] plus the attended rows of D."""
         e = weights["embedding"]
         m, vocabulary, _ = e.shape
         _, b, t = tokens_MBT.shape
-        one_hot = _one_hot(tokens_MBT, vocabulary, e.dtype)
-        attention = self._attention(self._scores(weights, tokens_MBT), noise)
+        one_hot = _make_one_hot(tokens_MBT, vocabulary, e.dtype)
+        attention = self._compute_attention_weights(self._look_up_scores(weights, tokens_MBT), noise)
         mixed = torch.matmul(attention, one_hot)  # attention as weights over token ids
-        both = torch.cat([one_hot, mixed], dim=-1).reshape(m, b * t, 2 * vocabulary)
-        tables = torch.cat([torch.bmm(e, weights["unembedding"]), self._displacement(weights)], dim=1)
-        return torch.bmm(both, tables).reshape(m, b, t, -1)
+        token_weights = torch.cat([one_hot, mixed], dim=-1).reshape(m, b * t, 2 * vocabulary)
+        tables = torch.cat([torch.bmm(e, weights["unembedding"]), self._compute_displacement(weights)], dim=1)
+        return torch.bmm(token_weights, tables).reshape(m, b, t, -1)
 
-    def _logits_by_token(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, record: Recorder | None) -> Tensor:
+    def _compute_logits_by_token(
+        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, record: Recorder | None
+    ) -> Tensor:
         """Return the logits of the table form without dropout: attention over token ids, weighted by their counts.
 
         Rows are the last dimension and sums run over token ids, which is several times faster on a CPU.
@@ -235,12 +254,16 @@ class AttentionOnly(Model):
         # One-hot last tokens, counts of the tokens so far, and the table rows of every last token.
         e = weights["embedding"]
         (m, vocabulary, _), (_, b, t) = e.shape, tokens_MBT.shape
-        scores = self._score_table(weights) if self.attention == "softmax" else e.new_zeros(m, vocabulary, vocabulary)
+        scores = (
+            self._compute_score_table(weights)
+            if self.attention == "softmax"
+            else e.new_zeros(m, vocabulary, vocabulary)
+        )
         last = e.new_zeros(m, vocabulary, t, b).scatter_(1, tokens_MBT.mT[:, None], 1.0)
         counts = last.cumsum(dim=2).flatten(2)
         tables = torch.cat([scores, torch.bmm(e, weights["unembedding"])], dim=2).mT
-        both = torch.bmm(tables, last.flatten(2))
-        scores, logits = both[:, :vocabulary], both[:, vocabulary:]
+        scores_logits = torch.bmm(tables, last.flatten(2))
+        scores, logits = scores_logits[:, :vocabulary], scores_logits[:, vocabulary:]
 
         # Softmax over token ids, each as often as it has occurred.
         _, differences = subtract_largest(scores, (1.0 - counts).clamp_(min=0.0), dim=1)
@@ -249,10 +272,10 @@ class AttentionOnly(Model):
         if record is not None:
             record("tokens", tokens_MBT)
             record("largest", sums.reciprocal().reshape(m, t, b).mT)  # the largest is 1 before the division
-        logits = logits.baddbmm(self._displacement(weights).mT, attention.div_(sums))
+        logits = logits.baddbmm(self._compute_displacement(weights).mT, attention.div_(sums))
         return logits.reshape(m, -1, t, b).permute(0, 3, 2, 1)
 
-    def _scores(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor) -> Tensor:
+    def _look_up_scores(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor) -> Tensor:
         """Return attention scores by table look-up, (M, B, T, T)."""
         e = weights["embedding"]
         m, vocabulary, _ = e.shape
@@ -260,18 +283,20 @@ class AttentionOnly(Model):
         if self.attention == "constant":
             return e.new_zeros(m, b, t, t)
         rows = torch.bmm(
-            _one_hot(tokens_MBT, vocabulary, e.dtype).reshape(m, b * t, vocabulary), self._score_table(weights)
+            _make_one_hot(tokens_MBT, vocabulary, e.dtype).reshape(m, b * t, vocabulary),
+            self._compute_score_table(weights),
         )
         return torch.gather(rows.reshape(m, b, t, vocabulary), -1, tokens_MBT[:, :, None, :].expand(m, b, t, t))
 
-    def _score_table(self, weights: Mapping[str, Tensor]) -> Tensor:
+    def _compute_score_table(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Return the scores of every pair of tokens, A = (E' W_Q)(E' W_K)^T / sqrt(width), (M, V, V)."""
-        attended = self._normed(weights, weights["embedding"]) if self.norm == "pre" else weights["embedding"]
+        attended = self._normalize(weights, weights["embedding"]) if self.norm == "pre" else weights["embedding"]
         return torch.bmm(torch.bmm(attended, weights["query"]), torch.bmm(attended, weights["key"]).mT) / math.sqrt(
             self.width
         )
 
 
-def _one_hot(tokens: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
+def _make_one_hot(tokens: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
+    """Return token ids as one-hot vectors, (..., V)."""
     # Rows of the identity matrix: comparing every token with every id is seven times slower on a CPU.
     return functional.embedding(tokens, torch.eye(vocabulary, dtype=dtype, device=tokens.device))

@@ -57,7 +57,7 @@ class BlockForm:
         return (matrix, bias) if biased else (matrix,)
 
     def norm_parameters(self, name: str, width: int) -> tuple[Parameter, ...]:
-        """Return the gain (initially 1) and bias (initially 0) of a norm, as far as it has them; no weight decay."""
+        """Return the gain (initially 1) and bias (initially 0) of a norm, if it has them; no weight decay."""
         gain = Parameter(name=f"{name}_gain", shape=(width,), std=0.0, mean=1.0, decay=False)
         bias = Parameter(name=f"{name}_bias", shape=(width,), std=0.0, decay=False)
         return {"layer": (gain, bias), "rms_unscaled": ()}.get(self.norm_type, (gain,))
@@ -103,20 +103,23 @@ def block(
     cache: LayerCache | None = None,
 ) -> Tensor:
     """Return the residual stream (M, B, T, D) of the queries after a block; drops: as returned by `block_drops`."""
+    # Attention, with its norm before or after.
     drop_weights, drop_attention, drop_mlp, drop_hidden = drops
-    x, inputs = _branch_inputs(x, forward_pass, form, f"{name}.norm1")
+    x, inputs = _normalize_inputs(x, forward_pass, form, f"{name}.norm1")
     branch = attention(
         inputs, forward_pass, name=name, layer=layer, heads=heads, position=position, drop=drop_weights, cache=cache
     )
     x = x + (branch if drop_attention is None else drop_attention(branch, 0))
     x = form.normalize(x, forward_pass.weights, f"{name}.norm1") if form.norm == "post" else x
-    x, inputs = _branch_inputs(x, forward_pass, form, f"{name}.norm2")
-    branch = _mlp(inputs, forward_pass.weights, name, form.mlp, drop_hidden)
+
+    # The MLP in the same way.
+    x, inputs = _normalize_inputs(x, forward_pass, form, f"{name}.norm2")
+    branch = _apply_mlp(inputs, forward_pass.weights, name, form.mlp, drop_hidden)
     x = x + (branch if drop_mlp is None else drop_mlp(branch, 0))
     return form.normalize(x, forward_pass.weights, f"{name}.norm2") if form.norm == "post" else x
 
 
-def _mlp(x: Tensor, weights: Mapping[str, Tensor], name: str, kind: str, drop: Drop | None) -> Tensor:
+def _apply_mlp(x: Tensor, weights: Mapping[str, Tensor], name: str, kind: str, drop: Drop | None) -> Tensor:
     """Return `<name>.in` (D, F), the activation, `drop` and `<name>.out` of `x`, with biases if they exist.
 
     gelu: exact GELU (arXiv:1606.08415), `out` is (F, D). gated: the first half of F times SiLU of the second half
@@ -132,7 +135,7 @@ def _mlp(x: Tensor, weights: Mapping[str, Tensor], name: str, kind: str, drop: D
     return linear(hidden, weights[f"{name}.out"], weights.get(f"{name}.out_bias"))
 
 
-def _branch_inputs(x: Tensor, forward_pass: Pass, form: BlockForm, name: str) -> tuple[Tensor, Tensor]:
+def _normalize_inputs(x: Tensor, forward_pass: Pass, form: BlockForm, name: str) -> tuple[Tensor, Tensor]:
     """Return the residual stream before a branch, and the inputs of the branch."""
     if form.norm not in ("pre", "residual"):
         return x, x
@@ -142,11 +145,14 @@ def _branch_inputs(x: Tensor, forward_pass: Pass, form: BlockForm, name: str) ->
 
 def block_drops(noise: Noise | None, sites: tuple[str, ...], layer: int) -> Drops:
     """Return the dropout of attention weights, both branches and the inner MLP of a block; None without dropout."""
-    first, second, third = (_mask(noise, site in sites, 1 + len(SITES) * layer + k) for k, site in enumerate(SITES))
-    return first, second, third, _mask(noise, "hidden" in sites, HIDDEN_SITE + layer)
+    first, second, third = (
+        _make_drop(noise, site in sites, 1 + len(SITES) * layer + k) for k, site in enumerate(SITES)
+    )
+    return first, second, third, _make_drop(noise, "hidden" in sites, HIDDEN_SITE + layer)
 
 
-def _mask(noise: Noise | None, acts: bool, site: int) -> Drop | None:
+def _make_drop(noise: Noise | None, acts: bool, site: int) -> Drop | None:
+    """Return the dropout at a site, None without dropout."""
     if noise is None or noise.rate_M is None or not acts:
         return None
     return lambda x, chunk: noise(x, site + CHUNK_SITES * chunk)

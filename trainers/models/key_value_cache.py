@@ -19,12 +19,15 @@ class LayerCache:
 
     def append(self, context: Context) -> Context:
         """Append keys, values and key state of the new tokens; return the context with those of all tokens so far."""
+        # Write the new tokens into buffers for all tokens.
         last = context.first + context.count
         state = {f"state.{name}": value for name, value in context.state.items()}
         for name, new in {"k": context.k, "v": context.v, **state}.items():
             if name not in self.tensors:
                 self.tensors[name] = new.new_zeros(*new.shape[:3], self.width, *new.shape[4:])
             self.tensors[name][:, :, :, context.first : last] = new
+
+        # The first tokens need no others.
         if context.first == 0:
             return context
         cached = {name: tensor[:, :, :, :last] for name, tensor in self.tensors.items()}
@@ -40,10 +43,10 @@ class TokenCache:
     ids: Tensor | None
 
     @classmethod
-    def empty(cls, layers: int, width: int, placed: Tensor | None) -> "TokenCache":
-        """Return an empty cache; placed: the ids (M, B, T) of the first tokens, or of all `width` tokens."""
+    def empty(cls, layers: int, width: int, first_ids: Tensor | None) -> "TokenCache":
+        """Return an empty cache; first_ids: the ids (M, B, T) of the first tokens, or of all `width` tokens."""
         ids = None
-        if placed is not None:
-            ids = placed.new_zeros(*placed.shape[:2], width)
-            ids[..., : placed.shape[-1]] = placed
+        if first_ids is not None:
+            ids = first_ids.new_zeros(*first_ids.shape[:2], width)
+            ids[..., : first_ids.shape[-1]] = first_ids
         return cls(tuple(LayerCache(width) for _ in range(layers)), ids)

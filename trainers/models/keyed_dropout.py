@@ -31,12 +31,15 @@ class DropoutDraws:
 
     def drop(self, x: Tensor, rate: float | None) -> Tensor:
         """Return a member's tensor with dropout. Raises ValueError unless a slice of a batch has its rows first."""
+        # The site of this dropout, and rows in the place of the batch.
         site, self.calls = self.calls, self.calls + 1
         noise = self.noise
         if noise.total is not None and x.shape[0] != self.rows:
             raise ValueError(
                 f"dropout(x): x has shape {tuple(x.shape)}; allowed with training.accumulation: ({self.rows}, ...)"
             )
+
+        # The factors of all members, of which this member takes its own.
         if noise.rate_M is None:
             assert rate is not None  # checked by the trial of the module
             noise = replace(noise, rate_M=torch.full((self.members,), rate, dtype=torch.float64, device=x.device))

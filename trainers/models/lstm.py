@@ -41,7 +41,7 @@ class Lstm(Model):
     dropout_sites: tuple[str, ...] = dropout_sites(("embedding", "residual"))
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield a problem of the dropout site attention, and of repeated sites."""
+        """Yield a problem if dropout should act on attention, and problems of repeated sites."""
         if "attention" in self.dropout_sites:
             given, message = list(self.dropout_sites), "an LSTM has no attention"
             yield Problem(key="dropout_sites", given=given, message=message, allowed="embedding, residual")
@@ -77,8 +77,12 @@ class Lstm(Model):
         """Return logits (M, B, T, V) at every position. Raises ValueError for a batch with groups."""
         if batch.groups is not None:
             raise ValueError(f"{self.name} does not support batches with groups; use a decoder")
+
+        # The inputs of all gates at all positions.
         x = self._drop(embed(weights["embedding"], batch.tokens), 0, noise)
         inputs = linear(x, weights["input"], weights["input_bias"] + weights["state_bias"])
+
+        # The state position by position, and the head.
         h = c = x.new_zeros(*x.shape[:2], weights["state"].shape[1])
         states = []
         for current in inputs.unbind(dim=2):
@@ -90,5 +94,6 @@ class Lstm(Model):
         return linear(hidden, weights["head"], weights["head_bias"])
 
     def _drop(self, x: Tensor, site: int, noise: Noise | None) -> Tensor:
+        """Return `x` with dropout if it acts at this site: 0 the embedding, 1 the input of the head."""
         acts = noise is not None and ("embedding", "residual")[site] in self.dropout_sites
         return noise(x, site) if noise is not None and acts else x

@@ -121,7 +121,7 @@ class Model(Settings, ABC):
     def start(
         self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
     ) -> tuple[Tensor, "Cache"]:
-        """Return the logits (M, B, T, V) of a batch, and a cache of up to `width` tokens; by default of tokens only."""
+        """Return the logits (M, B, T, V) of a batch, and a cache for `width` tokens; by default of tokens only."""
         return self.logits(weights, batch, noise, form), Cache(batch=batch, width=width)
 
     def extend(
@@ -194,12 +194,15 @@ class Cache:
 
         Raises ValueError beyond its width, if only some tokens have ids, or if the batch has padded rows.
         """
+        # The tokens must fit, and have ids if the others have ids.
         if self.batch.lengths is not None:
             raise ValueError("a batch with lengths cannot be continued: tokens would follow its padding")
         if self.length + tokens_MBT.shape[-1] > self.width:
             raise ValueError(f"{self.length} + {tokens_MBT.shape[-1]} tokens do not fit into a cache of {self.width}")
         if (ids_MBT is None) != (self.batch.ids is None):
             raise ValueError("only some tokens have position ids; allowed: all or none")
+
+        # All tokens and their ids.
         tokens = torch.cat([self.batch.tokens, tokens_MBT], dim=-1)
         ids = None if ids_MBT is None else torch.cat([self.batch.ids, ids_MBT], dim=-1)  # type: ignore[list-item]
         return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids))

@@ -82,14 +82,17 @@ class Transformer(Model):
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems with a task that needs a causal model, generates texts or has other outputs than inputs."""
+        # A causal model for prefixes, and no look ahead in generated texts.
         if task.causal and not self.causal:
-            message = "is not causal: it sees the tokens it should predict, since this task scores every prefix"
+            message = "is not causal: it sees the tokens that it should predict, because the task scores every prefix"
             yield Problem(key="name", given=self.name, message=message, allowed="a causal model")
         elif task.passes > 1 and self.position.looks_ahead:
-            message = f"looks at later tokens, which do not exist yet when {task.name} generates texts"
+            message = f"looks at later tokens, but {task.name} generates texts token by token"
             yield Problem(
                 key="position", given=self.position.name, message=message, allowed="an encoding without later tokens"
             )
+
+        # A tied head, and the encoding.
         if self.tied and task.inputs != task.outputs:
             message = f"the task has {task.inputs} input tokens and {task.outputs} output tokens"
             yield Problem(key="tied", given=True, message=message, allowed="false")
@@ -135,6 +138,8 @@ class Transformer(Model):
         return tuple(replace(p, decay=p.decay or (self.decay_embeddings and len(p.shape) > 1)) for p in declared)
 
     def _declare_parameters(self, task: Task) -> Iterator[Parameter]:
+        """Yield the parameters; `decay_embeddings` is applied to them later."""
+        # Sizes that the encoding needs.
         width, std, form = self.width, self.init_std, self.block_form
         inner = self.heads * self.head_width_used
         sizes = Sizes(
@@ -145,6 +150,8 @@ class Transformer(Model):
             head_width=self.head_width_used,
             std=std,
         )
+
+        # Embedding and positions, blocks, head.
         yield embedding_parameter(task.inputs, width, std, self.embedding_range)
         yield from self.position.parameters(sizes)
         yield from form.norm_parameters("embedded", width) if self.embedding_norm else ()
@@ -170,12 +177,12 @@ class Transformer(Model):
         record: Recorder | None = None,
     ) -> Tensor:
         """Return logits (M, B, T, V) at every position."""
-        return self._logits(self._full_pass(weights, batch, noise, recorder=record))
+        return self._compute_logits(self._make_full_pass(weights, batch, noise, recorder=record))
 
     def compute_attention(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
         """Return the attention weights (M, B, H, T, T) of every block."""
         watcher = AttentionWeights(batch.tokens.shape[-1])
-        self._logits(self._full_pass(weights, batch, noise, watcher=watcher))
+        self._compute_logits(self._make_full_pass(weights, batch, noise, watcher=watcher))
         return tuple(watcher.layers)
 
     def start(
@@ -189,8 +196,8 @@ class Transformer(Model):
             raise ValueError(f"{t} tokens do not fit into a cache of {width}")
         state = TokenCache.empty(self.layers, width, self.position.assign_ids(batch.ids, (m, b, width), noise))
         ids = None if state.ids is None else state.ids[..., :t]
-        forward_pass = self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups)
-        return self._logits(forward_pass, state.layers), Cache(batch=batch, width=width, state=state)
+        forward_pass = self._make_pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups)
+        return self._compute_logits(forward_pass, state.layers), Cache(batch=batch, width=width, state=state)
 
     def extend(
         self,
@@ -205,15 +212,19 @@ class Transformer(Model):
         """Return logits of the following tokens, and the extended KV cache; the old cache is overwritten."""
         if not self._has_cache:
             return super().extend(weights, cache, tokens_MBT, ids_MBT, visible_MBK, noise, form)
+
+        # Ids of the new tokens, written into the ids of the cache.
         extended, state = cache.append(tokens_MBT, ids_MBT), cache.state
         first, last = cache.length, extended.length
         if ids_MBT is not None and state.ids is not None:
             shape = (*tokens_MBT.shape[:2], cache.width)
             state.ids[..., first:last] = self.position.assign_ids(ids_MBT, shape, noise)
+
+        # A pass over the new tokens with the keys of all tokens.
         ids = None if state.ids is None else state.ids[..., :last]
         visible = None if visible_MBK is None else visible_MBK[..., :last]
-        forward_pass = self._pass(weights, extended.batch.tokens, first, ids, noise, visible=visible)
-        return self._logits(forward_pass, state.layers), extended
+        forward_pass = self._make_pass(weights, extended.batch.tokens, first, ids, noise, visible=visible)
+        return self._compute_logits(forward_pass, state.layers), extended
 
     @property
     def supports_masked_cache(self) -> bool:
@@ -230,13 +241,14 @@ class Transformer(Model):
         """Whether it has a KV cache: no token depends on later tokens."""
         return self.causal and not self.position.looks_ahead
 
-    def _full_pass(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
+    def _make_full_pass(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
+        """Return a pass over all tokens of a batch; more: other fields of the pass."""
         m, b, t = batch.tokens.shape
         ids = self.position.assign_ids(batch.ids, (m, b, t), noise)
         real = None if self._has_cache else batch.real_mask()  # a causal model does not see the padding at the end
-        return self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, visible=real, **more)
+        return self._make_pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, visible=real, **more)
 
-    def _pass(
+    def _make_pass(
         self,
         weights: Mapping[str, Tensor],
         tokens: Tensor,
@@ -245,19 +257,23 @@ class Transformer(Model):
         noise: Noise | None,
         **more: Any,
     ) -> Pass:
+        """Return a pass whose queries are the tokens from `first` on."""
         count, causal = tokens.shape[-1] - first, self.causal
         return Pass(
             tokens=tokens, weights=weights, causal=causal, first=first, count=count, ids=ids, noise=noise, **more
         )
 
-    def _logits(self, forward_pass: Pass, caches: tuple[LayerCache, ...] | None = None) -> Tensor:
+    def _compute_logits(self, forward_pass: Pass, caches: tuple[LayerCache, ...] | None = None) -> Tensor:
         """Return the logits (M, B, T, V) of the queries of a pass."""
+        # Embed the queries.
         weights, noise, form = forward_pass.weights, forward_pass.noise, self.block_form
         tokens = forward_pass.select_queries(forward_pass.tokens)
         x = self.position.embed(embed(weights["embedding"], tokens), forward_pass)
         x = form.normalize(x, weights, "embedded") if self.embedding_norm else x
         if noise is not None and "embedding" in self.dropout_sites:
             x = noise(x, 0)
+
+        # All blocks, then the head.
         for layer in range(self.layers):
             x = block(
                 x,

@@ -31,8 +31,12 @@ _DRAWS = (
     "draws random numbers, which all members would share; allowed: nn.Dropout layers, trainers.dropout instead of "
     "functional.dropout, and dropout=0 in nn.MultiheadAttention, nn.GRU and the like"
 )
-ASKED = ("ids", "groups", "lengths")  # parameters of `forward` after the tokens that get tensors of the batch
-TRAINING = "training"  # the parameter of `forward` that tells whether this is a training step
+BATCH_PARAMETERS = (
+    "ids",
+    "groups",
+    "lengths",
+)  # parameters of `forward` after the tokens that get tensors of the batch
+TRAINING = "training"  # the parameter of `forward` for whether this is a training step
 
 
 class Trial(NamedTuple):
@@ -49,30 +53,33 @@ class Trial(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def asked_names(module: nn.Module) -> Mapping[str, bool]:
-    """Return the parameters of `forward` that are in ASKED or TRAINING: name -> whether it is required."""
+def find_parameters(module: nn.Module) -> Mapping[str, bool]:
+    """Return which of BATCH_PARAMETERS and TRAINING `forward` has: name -> whether it is required."""
     parameters = [*inspect.signature(module.forward).parameters.values()][1:]
     return {
         parameter.name: parameter.default is parameter.empty
         for parameter in parameters
-        if parameter.name in (*ASKED, TRAINING)
+        if parameter.name in (*BATCH_PARAMETERS, TRAINING)
     }
 
 
-def asked_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
+def select_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
     """Return the tensors of a batch for the parameters of `forward`, by name: ids and groups (M, B, T), lengths (M, B).
 
     If the batch does not have a tensor, a required parameter gets ids 0..T-1, groups of zeros or lengths T, and a
     parameter with a default keeps its default.
     """
+    # Values of tensors that the batch does not have.
     tokens = batch.tokens
     absent = {
         "ids": lambda: torch.arange(tokens.shape[-1], device=tokens.device).expand(tokens.shape),
         "groups": lambda: torch.zeros_like(tokens),
         "lengths": lambda: tokens.new_full(tokens.shape[:-1], tokens.shape[-1]),
     }
-    asked = asked_names(module)
-    tensors = {name: (getattr(batch, name), required) for name, required in asked.items() if name != TRAINING}
+
+    # The tensors of the batch, or these values if they are required.
+    parameters = find_parameters(module)
+    tensors = {name: (getattr(batch, name), required) for name, required in parameters.items() if name != TRAINING}
     return {
         name: absent[name]() if value is None else value
         for name, (value, required) in tensors.items()
@@ -102,30 +109,30 @@ def call_members(
     """
     from torch.func import functional_call, vmap  # importing it takes more than a second
 
-    # Inputs of every call: tensors and flags that `forward` asks for, and the draws of its dropout.
+    # Inputs of every call: tensors and flags that `forward` has parameters for, and the draws of its dropout.
     count, rows = batch.tokens.shape[:2]
-    places_M1 = torch.arange(count, device=batch.tokens.device)[:, None]
-    asked, flags = asked_tensors(module, batch), {TRAINING: training} if TRAINING in asked_names(module) else {}
-    draws = None if noise is None else DropoutDraws(noise, count, rows, places_M1[0])
+    index_M1 = torch.arange(count, device=batch.tokens.device)[:, None]
+    inputs, flags = select_tensors(module, batch), {TRAINING: training} if TRAINING in find_parameters(module) else {}
+    draws = None if noise is None else DropoutDraws(noise, count, rows, index_M1[0])
 
     # A single member; under vmap its index selects its dropout.
     def call_member(
-        parameters: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], draws: DropoutDraws | None
+        parameters: dict[str, Tensor], tokens_BT: Tensor, inputs: dict[str, Tensor], draws: DropoutDraws | None
     ) -> tuple[Tensor, dict[str, list[Tensor]]]:
         recorded = Values()
         with use_dropout(draws) if draws else nullcontext(), recording_to(recorded) if record else nullcontext():
-            logits: Tensor = functional_call(module, (parameters, dict(buffers)), (tokens_BT,), {**asked, **flags})
+            logits: Tensor = functional_call(module, (parameters, dict(buffers)), (tokens_BT,), {**inputs, **flags})
         return logits, {name: [_as_tensor(value, logits) for value in values] for name, values in recorded.items()}
 
     def call_stacked(
-        parameters: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], place_1: Tensor
+        parameters: dict[str, Tensor], tokens_BT: Tensor, inputs: dict[str, Tensor], index_1: Tensor
     ) -> tuple[Tensor, dict[str, list[Tensor]]]:
-        return call_member(parameters, tokens_BT, asked, draws and replace(draws, member=place_1))
+        return call_member(parameters, tokens_BT, inputs, draws and replace(draws, member=index_1))
 
     # All members at once, or one after another.
     with sdpa_kernel(SDPBackend.MATH):  # the only backend that vmap can batch
         if stacked:
-            logits, recorded = vmap(call_stacked, randomness="error")(dict(weights), batch.tokens, asked, places_M1)
+            logits, recorded = vmap(call_stacked, randomness="error")(dict(weights), batch.tokens, inputs, index_M1)
         else:
             # Copies, because the bits of a product may depend on the alignment of its factors in memory.
             members = [{name: weight_M[m].clone() for name, weight_M in weights.items()} for m in range(count)]
@@ -133,7 +140,7 @@ def call_members(
                 call_member(
                     parameters,
                     batch.tokens[m],
-                    {name: value[m] for name, value in asked.items()},
+                    {name: value[m] for name, value in inputs.items()},
                     draws and draws.select(m),
                 )
                 for m, parameters in enumerate(members)
@@ -148,11 +155,13 @@ def call_members(
 
 
 def _as_tensor(value: Tensor | float, logits: Tensor) -> Tensor:
+    """Return a recorded value as a tensor, like the logits."""
     return value if isinstance(value, Tensor) else logits.new_full((), value)
 
 
 def _stack_recorded(members: Sequence[Mapping[str, Sequence[Tensor]]]) -> dict[str, list[Tensor]]:
     """Return the recorded values of all members, (M, ...) each."""
+    # Every member has recorded the same number of values.
     for name in dict.fromkeys(name for values in members for name in values):
         counts = [len(values.get(name, ())) for values in members]
         if len({*counts}) > 1:
@@ -161,7 +170,7 @@ def _stack_recorded(members: Sequence[Mapping[str, Sequence[Tensor]]]) -> dict[s
                 "allowed: the same number for every member"
             )
     return {
-        name: [torch.stack(same) for same in zip(*(values[name] for values in members), strict=True)]
+        name: [torch.stack(member_values) for member_values in zip(*(values[name] for values in members), strict=True)]
         for name in members[0]
     }
 
@@ -181,6 +190,7 @@ def try_module(
 
 
 def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
+    """Return the result of `try_module`, without whether the module has dropout."""
     if problems := tuple(_declaration_problems(module, other)):
         return Trial(problems)
 
@@ -188,7 +198,7 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
     inputs, _, positions = sizes
     length = min(positions, _MAX_POSITIONS)
     tokens = torch.randint(0, inputs, (_MEMBERS, _ROWS, length), generator=torch.Generator().manual_seed(0))
-    gap, before = None, torch.random.get_rng_state()
+    gap, rng_state = None, torch.random.get_rng_state()
     try:
         with _without_fallback():
             logits, recorded = _try_passes(module, tokens, stacked=True)
@@ -201,15 +211,15 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
     except (Exception, SystemExit) as error:
         text = (str(error).strip().splitlines() or [""])[0]
         return Trial((f"fails with {type(error).__name__}: {text}{locate_in_user_code(error)}",))
-    if not torch.equal(before, torch.random.get_rng_state()):
-        torch.random.set_rng_state(before)
+    if not torch.equal(rng_state, torch.random.get_rng_state()):
+        torch.random.set_rng_state(rng_state)
         return Trial((_DRAWS,))
 
     # Check its output in training, and in evaluation if it may differ there.
     stacked = gap is None
     problems = tuple(_state_problems(module, tokens, logits, stacked=stacked))
     problems = problems or tuple(_output_problems(module, tokens, logits, sizes, causal, stacked=stacked))
-    if not problems and TRAINING in asked_names(module):
+    if not problems and TRAINING in find_parameters(module):
         logits = _compute_logits(module, tokens, training=False, stacked=stacked)
         output_problems = _output_problems(module, tokens, logits, sizes, causal, training=False, stacked=stacked)
         problems = tuple(f"{problem} (in evaluation)" for problem in output_problems)
@@ -218,16 +228,20 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
 
 def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
     """Yield problems of the parameters of `forward`, of frozen parameters, and of random buffers."""
+    # Required parameters of `forward` without a value.
     unknown = [
         parameter.name
         for parameter in [*inspect.signature(module.forward).parameters.values()][1:]
-        if parameter.name not in (*ASKED, TRAINING)
+        if parameter.name not in (*BATCH_PARAMETERS, TRAINING)
         and parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     yield from (
-        f"forward has the parameter {name}; allowed: tokens, {', '.join((*ASKED, TRAINING))}" for name in unknown
+        f"forward has the parameter {name}; allowed: tokens, {', '.join((*BATCH_PARAMETERS, TRAINING))}"
+        for name in unknown
     )
+
+    # Parameters that training would not change, and buffers that would differ between members.
     frozen = [
         name for name, tensor in module.named_parameters() if not (tensor.requires_grad and tensor.is_floating_point())
     ]
@@ -273,9 +287,9 @@ def _compute_logits(
 
 def _state_problems(module: nn.Module, tokens: Tensor, logits: Tensor, *, stacked: bool) -> Iterator[str]:
     """Yield problems of state that a call changes, because later calls and other members would see it."""
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    buffers_before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     again = _compute_logits(module, tokens, stacked=stacked)
-    changed = [name for name, buffer in module.named_buffers() if not torch.equal(before[name], buffer)]
+    changed = [name for name, buffer in module.named_buffers() if not torch.equal(buffers_before[name], buffer)]
     if changed:
         yield f"changes its buffer {', '.join(changed)} in each call, but all members share buffers"
     elif not torch.equal(again.nan_to_num(), logits.nan_to_num()):
@@ -301,18 +315,20 @@ def _output_problems(
     elif not torch.isfinite(logits).all():
         yield "returns logits that are not finite with its initial weights"
     else:
-        # Changed tokens in the first row must not change other rows; in the last column, not the columns before it.
+        # Changed tokens in the first row must not change other rows.
         changed = tokens.clone()
         changed[:, 0] = (changed[:, 0] + 1) % inputs
         moved = _compute_logits(module, changed, training=training, stacked=stacked)
         if not torch.allclose(moved[:, 1:], logits[:, 1:], rtol=1e-4, atol=1e-5):
             yield "mixes rows of a batch: tokens are (rows, length); recurrent layers of torch need batch_first=True"
             return
+
+        # In a causal model changed tokens in the last column must not change the columns before it.
         changed = tokens.clone()
         changed[..., -1] = (changed[..., -1] + 1) % inputs
         moved = _compute_logits(module, changed, training=training, stacked=stacked)
         if causal and length > 1 and not torch.allclose(moved[..., :-1, :], logits[..., :-1, :], rtol=1e-4, atol=1e-5):
-            yield "is not causal: it sees the tokens it should predict, since this task scores every prefix"
+            yield "is not causal: it sees the tokens that it should predict, because the task scores every prefix"
 
 
 def _describe_gap(error: BaseException) -> str:
@@ -327,9 +343,9 @@ def _describe_gap(error: BaseException) -> str:
 def _without_fallback() -> Iterator[None]:
     """Make operators without a batching rule raise an error instead of running member by member with a warning."""
     functorch: Any = torch._C._functorch
-    before = functorch._is_vmap_fallback_enabled()
+    was_enabled = functorch._is_vmap_fallback_enabled()
     functorch._set_vmap_fallback_enabled(False)
     try:
         yield
     finally:
-        functorch._set_vmap_fallback_enabled(before)
+        functorch._set_vmap_fallback_enabled(was_enabled)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from trainers.errors import Problem, find_nearest
 from trainers.models.keyed_dropout import replace_dropout
 from trainers.models.model import Model
-from trainers.models.vmap_trial import Trial, asked_names, call_members, try_module
+from trainers.models.vmap_trial import Trial, call_members, find_parameters, try_module
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -51,21 +51,24 @@ class Vmapped(Model):
 
     def choose_form(self, task: Task) -> str:
         """Return how members are computed and the sizes of the module, as text for `logits`, which has no task."""
-        return " ".join(map(str, (_STACKED if self.explain_loop(task) is None else _LOOPED, *_sizes(task))))
+        return " ".join(map(str, (_STACKED if self.explain_loop(task) is None else _LOOPED, *_get_sizes(task))))
 
     def explain_loop(self, task: Task) -> str | None:
         """Return why vmap cannot run the module, None if it can."""
-        return _try_build(self, _sizes(task), task.causal).gap
+        return _try_build(self, _get_sizes(task), task.causal).gap
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems of the module with this task, by calling it on a few tokens."""
+        # The trial of the module.
         key = "module" if "module" in type(self).__dataclass_fields__ else "name"
-        given, trial = getattr(self, key, None), _try_build(self, _sizes(task), task.causal)
+        given, trial = getattr(self, key, None), _try_build(self, _get_sizes(task), task.causal)
         for message in trial.problems:
             yield Problem(key=key, given=given, message=message)
         if trial.problems:
             return
-        if task.has_groups and "groups" not in asked_names(_build_template(self, _sizes(task))):
+
+        # Groups, dropout and metrics that it needs.
+        if task.has_groups and "groups" not in find_parameters(_build_template(self, _get_sizes(task))):
             message = f"its forward has no parameter groups, but the task {task.name} has token groups"
             yield Problem(key=key, given=given, message=message, allowed="forward(self, tokens, groups)")
         rate = getattr(self, "dropout", 0.0) if self._has_rate else 0.0
@@ -104,7 +107,7 @@ class Vmapped(Model):
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the parameters of the module, by their names in it."""
-        module = _build_template(self, _sizes(task))
+        module = _build_template(self, _get_sizes(task))
         tables = {id(layer.weight) for layer in module.modules() if isinstance(layer, nn.Embedding)}
         return tuple(
             Parameter(name=name, shape=tuple(value.shape), std=0.0, decay=is_map, hidden=is_map)
@@ -114,7 +117,7 @@ class Vmapped(Model):
 
     def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
         """Return the initial weights of the module built after `torch.manual_seed(seed)`, for every seed."""
-        sizes = _sizes(task)
+        sizes = _get_sizes(task)
         weights_of_seeds = [dict(_build_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
         return {
             name: torch.stack([parameters[name].detach() for parameters in weights_of_seeds]).to(seeds_S.device)
@@ -123,7 +126,7 @@ class Vmapped(Model):
 
     def other_tensors(self, task: Task) -> Mapping[str, Tensor | str]:
         """Return the buffers in the state_dict of the module, and the further names of tied parameters."""
-        module = _build_template(self, _sizes(task))
+        module = _build_template(self, _get_sizes(task))
         first = {id(value): name for name, value in module.named_parameters()}
         stored: Mapping[str, Tensor] = module.state_dict(keep_vars=True)
         return {
@@ -148,13 +151,16 @@ class Vmapped(Model):
 
         Raises ValueError for a batch with groups if `forward` has no such parameter.
         """
+        # The module, which must accept groups if the batch has any.
         inputs, outputs, positions = map(int, form.split()[1:])
         sizes = (inputs, outputs, positions)
         module = _build_template(self, sizes)
-        if batch.groups is not None and "groups" not in asked_names(module):
+        if batch.groups is not None and "groups" not in find_parameters(module):
             raise ValueError(f"{self.name}: forward has no parameter groups, but the batch has groups; use a decoder")
+
+        # Its calls, with dropout only in training.
         weight = next(iter(weights.values()))
-        buffers = _buffers(self, sizes, weight.device, weight.dtype)
+        buffers = _copy_buffers(self, sizes, weight.device, weight.dtype)
         training, stacked = noise is None or noise.training, form.startswith(_STACKED)
         noise = noise if training else None
         return call_members(module, weights, buffers, batch, noise, record, training=training, stacked=stacked)
@@ -181,20 +187,23 @@ class NamedModule(Vmapped):
         return built
 
     def _find_class(self) -> type[nn.Module]:
-        where, _, name = self.module.rpartition(".")
-        if where not in sys.modules:
-            raise LookupError(f"{where or self.module!r} is not imported; list the module under `imports`")
-        cls = getattr(sys.modules[where], name, None)
+        """Return the class. Raises LookupError or TypeError."""
+        module, _, name = self.module.rpartition(".")
+        if module not in sys.modules:
+            raise LookupError(f"{module or self.module!r} is not imported; list the module under `imports`")
+        cls = getattr(sys.modules[module], name, None)
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-            raise TypeError(f"{where} has no class {name} that derives from torch.nn.Module")
+            raise TypeError(f"{module} has no class {name} that derives from torch.nn.Module")
         return cls
 
 
-def _sizes(task: Task) -> ModuleSizes:
+def _get_sizes(task: Task) -> ModuleSizes:
+    """Return the sizes with which the module of a task is built."""
     return task.inputs, task.outputs, task.positions
 
 
 def _build_seeded(model: Vmapped, sizes: ModuleSizes, seed: int) -> nn.Module:
+    """Return the module built after `torch.manual_seed(seed)`, with keyed dropout."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return replace_dropout(model.build(*sizes))
@@ -202,11 +211,12 @@ def _build_seeded(model: Vmapped, sizes: ModuleSizes, seed: int) -> nn.Module:
 
 @lru_cache(maxsize=32)
 def _build_template(model: Vmapped, sizes: ModuleSizes) -> nn.Module:
+    """Return a module of these sizes, cached; its own weights are not used."""
     return _build_seeded(model, sizes, 0)
 
 
 @lru_cache(maxsize=32)
-def _buffers(model: Vmapped, sizes: ModuleSizes, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+def _copy_buffers(model: Vmapped, sizes: ModuleSizes, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
     """Return the buffers, which all members share, on a device; floating-point buffers in the dtype of the weights."""
     buffers = _build_template(model, sizes).named_buffers()
     return {name: buffer.to(device, dtype if buffer.is_floating_point() else buffer.dtype) for name, buffer in buffers}
@@ -214,6 +224,7 @@ def _buffers(model: Vmapped, sizes: ModuleSizes, device: torch.device, dtype: to
 
 @lru_cache(maxsize=256)
 def _try_build(model: Vmapped, sizes: ModuleSizes, causal: bool) -> Trial:
+    """Return the result of a trial of the module, cached; an error of `build` is a problem."""
     try:
         module, other = _build_template(model, sizes), _build_seeded(model, sizes, 1)
     except (Exception, SystemExit) as error:  # any error of the user's code

@@ -79,10 +79,10 @@ def _interpolate(past: Tensor, theta: Tensor, old: Tensor, new: Tensor) -> Tenso
 
 def _apply_due(moved: Tensor, past: Tensor, theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
     """Return `moved` for members whose update is due, `theta` during the burn-in, else `past`."""
-    after = step - h["burn_in"] if "burn_in" in h else step
+    steps_after = step - h["burn_in"] if "burn_in" in h else step
     if "update_period" in h:
-        moved = torch.where(after % h["update_period"] == 0, moved, past)
-    return torch.where(after <= 0, theta, moved) if "burn_in" in h else moved
+        moved = torch.where(steps_after % h["update_period"] == 0, moved, past)
+    return torch.where(steps_after <= 0, theta, moved) if "burn_in" in h else moved
 
 
 def _count_updates(average: "Ema | Bema", steps: int) -> int:
@@ -92,7 +92,8 @@ def _count_updates(average: "Ema | Bema", steps: int) -> int:
 
 @lru_cache(maxsize=256)
 def _log_start_share(kappa: float, rho: float, gamma: float, update_period: int, updates: int) -> float:
-    """Return the logarithm of the product of 1 - beta_t over the updates of BEMA; cached, since many sweeps need it."""
+    """Return the logarithm of the product of 1 - beta_t over the updates of BEMA; cached for members alike."""
+    # The first updates exactly, later updates by the mean over a sample of them.
     log = 0.0
     for first, last in ((1, min(updates, _EXACT_UPDATES)), (_EXACT_UPDATES + 1, updates)):
         if (count := last - first + 1) > 0:
@@ -103,6 +104,7 @@ def _log_start_share(kappa: float, rho: float, gamma: float, update_period: int,
 
 
 def _explain_no_update(average: "Ema | Bema", steps: int) -> str:
+    """Return as text that no update of an average is due."""
     return f"update_period {average.update_period}: no update is due within {steps} steps"
 
 
@@ -136,7 +138,7 @@ class Ema(Average):
     neutral: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
 
     def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
-        """Yield a problem of a decay of 1, with which the average never changes."""
+        """Yield a problem if the decay is 1, because the average then never changes."""
         if self.decay == 1.0:
             message = "1 keeps the weights that the average starts from"
             yield Problem(key="decay", given=self.decay, message=message, allowed=">= 0 and < 1")
@@ -211,16 +213,19 @@ class Bema(Average):
         self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
         """Update the buffers of members whose update is due; during the burn-in they equal the training weights."""
+        # beta_t and alpha_t of every member.
         ema, anchor, average = buffers
-        after = step - h["burn_in"] if "burn_in" in h else step
-        count = h["rho"] + h["gamma"] * torch.clamp(after, min=1)
+        steps_after = step - h["burn_in"] if "burn_in" in h else step
+        count = h["rho"] + h["gamma"] * torch.clamp(steps_after, min=1)
         beta = torch.where(h["kappa"] < 0, torch.ones_like(count), count ** -h["kappa"])
         alpha = torch.where(h["eta"] < 0, torch.zeros_like(count), count ** -h["eta"])
+
+        # The EMA, and its correction by the distance from the anchor.
         moved = _interpolate(ema, theta, 1.0 - beta, beta)
         corrected = (theta - anchor).mul_(alpha.to(ema.dtype)).add_(moved)
         return (
             _apply_due(moved, ema, theta, step, h),
-            torch.where(after <= 0, theta, anchor) if "burn_in" in h else anchor,
+            torch.where(steps_after <= 0, theta, anchor) if "burn_in" in h else anchor,
             _apply_due(corrected, average, theta, step, h),
         )
 
@@ -248,10 +253,13 @@ class NormMatched(Bema):
 
     def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
         """Yield a problem if the list of names is empty, and a problem for each unknown name."""
+        # An empty list; without the parameters of the model nothing can be checked.
         names = parameter_names() if self.parameters is not None else ()
         allowed = f"null for all parameters, or names of some, such as {', '.join(names[:8])}"
         if names and not self.parameters:
             yield Problem(key="parameters", given=[], message="names no parameter", allowed=allowed)
+
+        # Names that the model does not have.
         for name in self.parameters or () if names else ():
             if name not in names:
                 message, close = f"the model has no parameter {name}", find_nearest(name, names)
@@ -259,10 +267,10 @@ class NormMatched(Bema):
 
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the raw weights with BEMA's norm for each parameter; parameters of norm zero are unchanged."""
-        views, wanted = layout.views(theta), layout.views(buffers[2])
+        views, bema_views = layout.views(theta), layout.views(buffers[2])
         for name, value in views.items():
             if self.parameters is None or name in self.parameters:
-                norms = [torch.linalg.vector_norm(v.reshape(len(v), -1), dim=1) for v in (value, wanted[name])]
+                norms = [torch.linalg.vector_norm(v.reshape(len(v), -1), dim=1) for v in (value, bema_views[name])]
                 factor = torch.where(norms[0] > 0, norms[1] / norms[0], 1.0)
                 views[name] = value * factor.reshape(-1, *[1] * (value.dim() - 1))
         return layout.flat(views)

@@ -15,7 +15,7 @@ from trainers.tensors.batch import Batch
 
 
 class RunForward(Protocol):
-    """A forward pass. draw: number of its dropout. record: gets recorded values. weights: None for the trained ones."""
+    """A forward pass. draw: number of its dropout. record: gets recorded values. weights: None for trained weights."""
 
     def __call__(  # noqa: D102
         self, draw: int, record: Callable[[str, Tensor], None] | None, weights: Mapping[str, Tensor] | None

@@ -43,6 +43,7 @@ class Schedule(Settings, ABC):
 
 
 def _apply_warmup(step: Tensor, warmup: int, factor: Tensor) -> Tensor:
+    """Return the factor times the progress of a warm-up of `warmup` steps, which is 1 after it."""
     return factor * torch.clamp(step.double() / warmup, max=1.0) if warmup else factor
 
 
@@ -68,7 +69,7 @@ class Decaying(Schedule):
         yield from super().step_problems(steps)
         warmup = self.warmup_steps(steps)
         if self.decay_steps is not None and 0 < self.decay_steps <= warmup <= steps:
-            message = f"ends before the warm-up of {warmup} steps does"
+            message = f"the decay ends before the warm-up of {warmup} steps"
             yield Problem(key="decay_steps", given=self.decay_steps, message=message, allowed=f"> {warmup}")
 
     def decay_progress(self, step: Tensor, steps: int) -> Tensor:

@@ -17,47 +17,51 @@ class ActiveMembers:
     """The `pack` and `state` of the active members of a full pack; the states of finished members are on the host.
 
     A program compiled for one member sums in another order than a program for several, so a single active member is
-    trained twice, as two rows of `pack` and `state`. Everything else has it once.
+    trained twice, as two rows of `pack` and `state`. Other attributes and results have it once.
     """
 
     def __init__(self, full_pack: Pack, state: State, compiled: bool) -> None:
         self.pack, self.state, self.compiled = full_pack, state, compiled
-        self.places = list(range(len(full_pack)))  # indices of the active members in the full pack
-        self._finished_places: list[int] = []
+        self.indices = list(range(len(full_pack)))  # indices of the active members in the full pack
+        self._finished_indices: list[int] = []
         self._finished: State | None = None
         self._steps = {name: getattr(state, name).cpu().numpy().copy() for name in ("failed_at", "stopped_at")}
         if compiled and len(full_pack) == 1:
             self._select([0])
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.indices)
 
     @property
     def pack_rows(self) -> list[int]:
         """The index in the full pack of every row of `pack`, including the copy of a single member."""
-        return self.places + self.places[-1:] * (len(self.pack) - len(self.places))
+        return self.indices + self.indices[-1:] * (len(self.pack) - len(self.indices))
 
     def member_steps(self, name: str) -> NDArray[np.int64]:
         """Return `failed_at` or `stopped_at` of every member, (M,)."""
         steps: NDArray[np.int64] = self._steps[name].copy()
-        steps[self.places] = self.drop_copy(getattr(self.state, name).cpu().numpy())
+        steps[self.indices] = self.drop_copy(getattr(self.state, name).cpu().numpy())
         return steps
 
     def drop_copy(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
         """Return values of the rows of `pack` without the copy of a single member, (A, ...)."""
-        return values[: len(self.places)]
+        return values[: len(self.indices)]
 
-    def remove(self, places: Sequence[int]) -> None:
-        """Finish the active members with these indices in the full pack; indices of finished members are ignored."""
-        finishing = [index for index in self.places if index in set(places)]
+    def remove(self, indices: Sequence[int]) -> None:
+        """Move the active members with these indices in the full pack to the finished ones; ignore finished indices."""
+        finishing = [index for index in self.indices if index in set(indices)]
         if not finishing:
             return
+
+        # Store the states of the finishing members on the host.
         self._steps = {name: self.member_steps(name) for name in self._steps}
-        state = self.state.select([self.places.index(index) for index in finishing]).to("cpu")
+        state = self.state.select([self.indices.index(index) for index in finishing]).to("cpu")
         self._finished = state if self._finished is None else self._finished.concatenate(state)
-        self._finished_places += finishing
-        active = [row for row, index in enumerate(self.places) if index not in set(finishing)]
-        self.places = [self.places[row] for row in active]
+        self._finished_indices += finishing
+
+        # Continue with the others.
+        active = [row for row, index in enumerate(self.indices) if index not in set(finishing)]
+        self.indices = [self.indices[row] for row in active]
         self._select(active)
 
     def _select(self, rows: list[int]) -> None:
@@ -69,12 +73,12 @@ class ActiveMembers:
 
     def full_state(self) -> State:
         """Return the state of every member in the order of the full pack, on the host once members have finished."""
-        active = self.state if len(self.pack) == len(self.places) else self.state.select(range(len(self.places)))
+        active = self.state if len(self.pack) == len(self.indices) else self.state.select(range(len(self.indices)))
         if self._finished is None:
             return active
-        both = self._finished.concatenate(active.to("cpu"))
-        order = np.argsort([*self._finished_places, *self.places])
-        return both.select(order.tolist())
+        state = self._finished.concatenate(active.to("cpu"))
+        order = np.argsort([*self._finished_indices, *self.indices])
+        return state.select(order.tolist())
 
     def assign(self, name: str, values_A: NDArray[np.int64]) -> None:
         """Overwrite the field `name` of the state, `stopped_at` or `stage`, for the active members."""

@@ -17,9 +17,9 @@ from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 
 MAX_STEPS = 64
-ELEMENTS = 2**17  # of the batches of a draw: 1 MiB of int64; intermediate tensors take several times that
-ELEMENTS_GPU = 2**22  # larger, because kernel launches take most of the time
-_SEEDS, _STEPS, _ROWS = (3, 2**40), (1, 2, 10**6), 4  # of the draws that `elements_per_row` compares
+MAX_ELEMENTS = 2**17  # of the batches of a draw: 1 MiB of int64; intermediate tensors take several times that
+MAX_ELEMENTS_GPU = 2**22  # larger, because kernel launches take most of the time
+_TRIAL_SEEDS, _TRIAL_STEPS, _TRIAL_ROWS = (3, 2**40), (1, 2, 10**6), 4  # of the draws in `elements_per_row`
 
 
 class StepBatches:
@@ -41,11 +41,15 @@ class StepBatches:
         stage_M: the stages of the members in a curriculum, constant up to step `stop`; None means the first stage.
         """
         has_stages = self.pack.curriculum is not None
+
+        # Draw the batches of the next steps if this step was not drawn before.
         if not self._first <= done < self._last:
             self._first, self._last = done, min(done + self.steps_at_once, stop)
             stage_S = None if not has_stages else torch.zeros_like(self.seeds) if stage_M is None else stage_M
             length = self.pack.task.draw_step_length(self._last) if self.has_one_length else None
             self._drawn = _draw_steps(self.pack.task, self.seeds, self._first, self._last, self.rows, stage_S, length)
+
+        # The slice of this step; without a curriculum members with equal seeds share rows.
         seeds, index = len(self.seeds), done - self._first
         batches = tuple(batch.slice_seeds(index * seeds, (index + 1) * seeds) for batch in self._drawn)
         return batches if has_stages else tuple(batch.for_members(self.pack.index_M) for batch in batches)
@@ -53,7 +57,7 @@ class StepBatches:
 
 def steps_per_draw(elements: int, device: str) -> int:
     """Return how many steps to draw at once if the batches of one step have `elements` elements."""
-    return max(1, min(MAX_STEPS, (ELEMENTS if device == "cpu" else ELEMENTS_GPU) // elements))
+    return max(1, min(MAX_STEPS, (MAX_ELEMENTS if device == "cpu" else MAX_ELEMENTS_GPU) // elements))
 
 
 def _draw_steps(
@@ -63,9 +67,12 @@ def _draw_steps(
 
     length: the length of all rows of a single step; None draws them by `Task.sample`.
     """
+    # A single step is a scalar, as tasks that draw one step at a time expect.
     if last == first + 1:
         step = torch.full((), last, dtype=torch.int64, device=seeds_S.device)
         return task.training_batches(Stream(seeds_S, "data", step), rows, stage_S, length)
+
+    # Several steps: each seed once for every step.
     steps = torch.arange(first + 1, last + 1, device=seeds_S.device)[:, None].expand(-1, len(seeds_S))
     stages = None if stage_S is None else stage_S.repeat(last - first)
     return task.training_batches(Stream(seeds_S.repeat(last - first), "data", steps.flatten()), rows, stages)
@@ -77,21 +84,26 @@ def elements_per_row(task: Task, has_stages: bool = False) -> int | None:
     None if several steps cannot be drawn at once with the same numbers, because the task uses the step as a scalar, or
     depends on the number of seeds. A few draws are compared; with `has_stages` for seeds at the first and last stage.
     """
-    seeds, steps = torch.tensor(_SEEDS), torch.tensor(_STEPS)
+    # Draw the steps one by one, and all at once.
+    seeds, steps = torch.tensor(_TRIAL_SEEDS), torch.tensor(_TRIAL_STEPS)
     stages = torch.tensor([0, len(task.stages) - 1]) if has_stages else None
-    alone = [task.training_batches(Stream(seeds, "data", step), _ROWS, stages) for step in steps]
+    alone = [task.training_batches(Stream(seeds, "data", step), _TRIAL_ROWS, stages) for step in steps]
     step_S = steps.repeat_interleave(len(seeds))
     try:
         repeated = None if stages is None else stages.repeat(len(steps))
-        together = task.training_batches(Stream(seeds.repeat(len(steps)), "data", step_S), _ROWS, repeated)
+        together = task.training_batches(Stream(seeds.repeat(len(steps)), "data", step_S), _TRIAL_ROWS, repeated)
     except Exception:  # any error of the user's code with several steps; with a single step it was raised above
         return None
+
+    # Both must give the same numbers.
     for k, batches in enumerate(alone):
         if not are_equal_batches(
             [batch.slice_seeds(k * len(seeds), (k + 1) * len(seeds)) for batch in together], batches
         ):
             return None
-    return -(-sum(tensor.numel() for batch in together for tensor in batch.tensors()) // (len(step_S) * _ROWS))
+
+    # The elements of all batches per row, rounded up.
+    return -(-sum(tensor.numel() for batch in together for tensor in batch.tensors()) // (len(step_S) * _TRIAL_ROWS))
 
 
 def are_equal_batches(first: Sequence[Batch], second: Sequence[Batch]) -> bool:
@@ -103,6 +115,7 @@ def are_equal_batches(first: Sequence[Batch], second: Sequence[Batch]) -> bool:
 
 
 def _are_equal(value: Any, other: Any) -> bool:
+    """Return whether two fields of batches are equal; tensors also in their dtype."""
     if isinstance(value, Tensor) and isinstance(other, Tensor):
         return value.dtype == other.dtype and torch.equal(value, other)
     return bool(value == other)

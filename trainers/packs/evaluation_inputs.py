@@ -9,20 +9,20 @@ from trainers.packs.pack import Pack
 from trainers.random import Stream
 from trainers.tasks.task import EvaluationBatch
 
-CACHED_BYTES = 2**26  # per pack and stream; larger inputs are drawn again at every evaluation
+MAX_CACHED_BYTES = 2**26  # per pack and stream; larger inputs are drawn again at every evaluation
 
 
 def evaluation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
     """Yield the evaluation batches of the pack's seeds, drawn from their eval streams: the same at every evaluation.
 
-    They are cached in the pack after the last batch, unless all together are larger than CACHED_BYTES.
+    They are cached in the pack after the last batch, unless all together are larger than MAX_CACHED_BYTES.
     """
-    return _cached(pack, "eval", pack.task.evaluation_batches, pack.evaluation.samples, pack.lengths)
+    return _draw_cached(pack, "eval", pack.task.evaluation_batches, pack.evaluation.samples, pack.lengths)
 
 
 def validation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
     """Yield the batches for early stopping and curricula, drawn from the validation streams; cached in the same way."""
-    return _cached(pack, "validation", pack.task.validation_batches, pack.criteria[0].samples)
+    return _draw_cached(pack, "validation", pack.task.validation_batches, pack.criteria[0].samples)
 
 
 def evaluation_stream(pack: Pack, name: str) -> Stream:
@@ -30,19 +30,21 @@ def evaluation_stream(pack: Pack, name: str) -> Stream:
     return Stream(pack.seeds_S, name, torch.zeros((), dtype=torch.int64, device=pack.device))
 
 
-def _cached(
+def _draw_cached(
     pack: Pack, name: str, draw: Callable[..., Iterable[EvaluationBatch]], *arguments: object
 ) -> Iterator[EvaluationBatch]:
     """Yield the cached batches of a stream, or draw them and cache them if they are small."""
     if name in pack.cached_inputs:
         yield from pack.cached_inputs[name]
         return
+
+    # Draw the batches, and collect them as long as they are small.
     batches, size = list[EvaluationBatch](), 0
     for test in draw(evaluation_stream(pack, name), *arguments):
         size += sum(
             value.untyped_storage().nbytes() for value in vars(test.batch).values() if isinstance(value, Tensor)
         )
-        batches = [*batches, test] if size <= CACHED_BYTES else []
+        batches = [*batches, test] if size <= MAX_CACHED_BYTES else []
         yield test
-    if size <= CACHED_BYTES:
+    if size <= MAX_CACHED_BYTES:
         pack.cached_inputs[name] = tuple(batches)

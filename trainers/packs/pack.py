@@ -32,7 +32,7 @@ class Pack:
     def __init__(self, members: Sequence[MemberConfig], device: torch.device) -> None:
         keys = {member.structural_key for member in members}
         if len(keys) != 1:
-            raise PackError(f"a pack needs members of one structural key; {len(members)} members have {len(keys)}")
+            raise PackError(f"a pack of {len(members)} members has {len(keys)} structural keys; allowed: 1")
 
         # Settings that all members share.
         first = members[0]
@@ -52,15 +52,15 @@ class Pack:
 
         # Member hyperparameters as columns (M, 1): of training, optimizer, loss and dropout.
         self._set_members(members)
-        self.hyperparameters = self._columns([member.training for member in members])
+        self.hyperparameters = self._member_columns([member.training for member in members])
         betas = torch.tensor([member.training.betas for member in members], dtype=torch.float64, device=device)
         self.hyperparameters["beta1"], self.hyperparameters["beta2"] = (
             beta.contiguous() for beta in (betas[:, :1], betas[:, 1:])
         )
-        self.optimizer_hyperparameters = self._columns([member.training.optimizer for member in members])
+        self.optimizer_hyperparameters = self._member_columns([member.training.optimizer for member in members])
         losses = [member.training.loss for member in members if member.training.loss is not None]
-        self.loss_hyperparameters = self._columns(losses) if losses else {}
-        rates = self._columns([member.model for member in members]).get("dropout")
+        self.loss_hyperparameters = self._member_columns(losses) if losses else {}
+        rates = self._member_columns([member.model for member in members]).get("dropout")
         has_dropout = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.dropout_rates = rates[:, 0] if rates is not None and has_dropout else None  # (M,)
 
@@ -70,7 +70,7 @@ class Pack:
         distinct = list(dict.fromkeys(sources))
         self.source_indices = tuple(distinct.index(source) for source in sources)  # by label
         self.sources = tuple(member_sources[0] for member_sources in distinct)
-        self.average_hyperparameters = tuple(map(self._average_columns, distinct))
+        self.average_hyperparameters = tuple(map(self._average_member_columns, distinct))
         self.cached_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # filled by trainers.packs.evaluation_inputs
 
     def __len__(self) -> int:
@@ -88,11 +88,13 @@ class Pack:
         self.compiled_seeds_S = self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S
         self.compiled_index_M = torch.tensor(order, device=self.device)
 
-    def select(self, places: Sequence[int]) -> "Pack":
-        """Return a pack of the members at these places, which may repeat; the same program serves both packs."""
-        pack, index = copy(self), torch.tensor(places, dtype=torch.int64, device=self.device)
-        pack._set_members([self.members[number] for number in places])
+    def select(self, indices: Sequence[int]) -> "Pack":
+        """Return a pack of the members with these indices, which may repeat; the same program serves both packs."""
+        # A copy that shares the settings and has its own members.
+        pack, index = copy(self), torch.tensor(indices, dtype=torch.int64, device=self.device)
+        pack._set_members([self.members[number] for number in indices])
 
+        # Their rows of every member hyperparameter.
         def select_rows(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return {name: column[index] for name, column in columns.items()}
 
@@ -116,7 +118,7 @@ class Pack:
         seeds = [self.compiled_seeds_S, self.compiled_index_M]
         return [*columns, *seeds, *([] if self.dropout_rates is None else [self.dropout_rates])]
 
-    def _columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
+    def _member_columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
         """Return every scalar member hyperparameter as a column (M, 1): float64, or int64 if all are integers."""
         columns = {}
         for item in settings_fields(type(settings[0])):
@@ -127,19 +129,19 @@ class Pack:
                 columns[item.name] = torch.tensor(values, dtype=dtype, device=self.device)[:, None]
         return columns
 
-    def _average_columns(self, members: Sequence[Average]) -> dict[str, Tensor]:
+    def _average_member_columns(self, members: Sequence[Average]) -> dict[str, Tensor]:
         """Return the columns (M, 1) of an average, without hyperparameters that are neutral in all members."""
         defined_in = next(cls for cls in type(members[0]).__mro__ if "update" in vars(cls))
         neutral = vars(defined_in).get("neutral", {})  # a subclass that overrides `update` may need these columns
         unused = {name for name, value in neutral.items() if all(getattr(member, name) == value for member in members)}
-        return {name: column for name, column in self._columns(members).items() if name not in unused}
+        return {name: column for name, column in self._member_columns(members).items() if name not in unused}
 
 
 @dataclass(kw_only=True)
 class State:
     """Tensors that training changes: weights, optimizer state, averages, failures and stops, recent losses."""
 
-    step: Tensor  # () int64, optimiser steps done
+    step: Tensor  # () int64, optimizer steps so far
     theta: Tensor  # (M, P)
     optimizer: Mapping[str, Tensor]  # by name, (M, ...) each
     averages: Averages  # (M, P) each
@@ -156,9 +158,12 @@ class State:
         reads_files: whether members with `training.initial` start with the weights of their files instead. Raises
         WeightsError for a file that cannot be used.
         """
+        # Weights of every seed, then of every member, drawn or stored.
         theta = pack.layout.initial(pack.seeds_S, pack.dtype, pack.model.initial(pack.task, pack.seeds_S))
         theta = theta if pack.index_M is None else theta[pack.index_M]
         theta = _read_initial(pack, theta) if reads_files else theta
+
+        # Everything else starts empty.
         count = len(pack)
         return cls(
             step=torch.zeros((), dtype=torch.int64, device=pack.device),
@@ -172,9 +177,9 @@ class State:
             loss_steps=torch.zeros(count, dtype=torch.int64, device=pack.device),
         )
 
-    def select(self, places: Sequence[int]) -> "State":
-        """Return a copy of the state of the members at these places."""
-        index = torch.tensor(places, dtype=torch.int64, device=self.theta.device)
+    def select(self, indices: Sequence[int]) -> "State":
+        """Return a copy of the state of the members with these indices."""
+        index = torch.tensor(indices, dtype=torch.int64, device=self.theta.device)
         return self._map_rows(lambda tensor: tensor[index])
 
     def to(self, device: torch.device | str) -> "State":
@@ -187,7 +192,7 @@ class State:
         return other._map_rows(lambda tensor: torch.cat([next(first), tensor]))
 
     def _map_rows(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "State":
-        """Return the state with a function applied to every tensor (M, ...), in the order of `tensors`."""
+        """Return the state with `change` applied to every tensor (M, ...), in the order of `tensors`."""
         plain = {name: change(value) for name, value in self._plain().items() if value.dim()}
         averages = tuple(tuple(change(buffer) for buffer in buffers) for buffers in self.averages)
         optimizer = {name: change(value) for name, value in self.optimizer.items()}
@@ -217,8 +222,11 @@ class State:
 
         Raises CheckpointError that names the difference between the stored state and the pack.
         """
+        # The stored tensors, checked against those of this state.
         arrays = fit_state(stored, self._arrays(pack), pack.layout.shapes)
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
+
+        # Buffers that averages share are read under the first label of their source.
         labels = [pack.labels[pack.source_indices.index(source)] for source in range(len(self.averages))]
         averages = tuple(
             tuple(tensors[_buffer_name(label, j)] for j in range(len(buffers)))
@@ -252,15 +260,18 @@ def _read_initial(pack: Pack, theta: Tensor) -> Tensor:
 
 def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
     """Return the state of the optimizer before the first step. Raises ValueError for a reserved name."""
+    # Clone tensors that share the memory of the weights, which steps overwrite.
     state = pack.optimizer.start(theta, pack.layout)
     memory = theta.untyped_storage().data_ptr()
     state = {
         name: tensor.clone() if tensor.untyped_storage().data_ptr() == memory else tensor
         for name, tensor in state.items()
     }
+
+    # Names must differ from those of other arrays in a checkpoint.
     reserved = {item.name for item in fields(State)}
     if wrong := [name for name in state if name in reserved or name.startswith("averages.")]:
-        raise ValueError(f"optimizer {pack.optimizer.name}: reserved names in its state: {', '.join(wrong)}")
+        raise ValueError(f"optimizer {pack.optimizer.name}: its state has reserved names {', '.join(wrong)}")
     return state
 
 

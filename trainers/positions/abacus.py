@@ -20,10 +20,10 @@ from trainers.tensors.parameters import Parameter
 class Abacus(Position):
     """A trained vector for each place in a run of digits, units = 1, and vector 0 for all other tokens.
 
-    A bidirectional model counts from the right. A causal one must not depend on later digits and counts from the left,
-    as in the paper, whose numbers are written units first. In training a random offset 0..max_offset, one per batch, is
-    added to the places, so that later vectors are trained too. All tokens outside of runs have the same vector: if
-    answers are predicted at pads, the pads need places as well (`pads`), which the paper does not need.
+    A bidirectional model counts from the right. A causal model must not depend on later digits and counts from the
+    left, as in the paper, whose numbers are written units first. In training a random offset 0..max_offset, one for
+    each batch, is added to the places, so that later vectors are trained too. All tokens outside of runs have the same
+    vector: if answers are predicted at pads, the pads need places as well (`pads`), which the paper does not need.
     """
 
     trial_task: ClassVar[Mapping[str, Any]] = {"name": "padded_addition", "width": 4, "train_digits": 2}
@@ -77,15 +77,18 @@ class Abacus(Position):
         >>> Abacus().places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=True).tolist()
         [0, 1, 2, 0, 1, 2, 3]
         """
+        # Digits in the order of counting.
         is_digit = tokens < self.digits + self.pads
         is_digit = is_digit if visible is None else is_digit & visible
         is_digit = is_digit if causal else is_digit.flip(-1)
+
+        # The place is the distance from the last token before the run.
         position = torch.arange(1, is_digit.shape[-1] + 1, device=is_digit.device)
         run_start = torch.where(is_digit, 0, position)
         if groups is not None:
             ordered = groups if causal else groups.flip(-1)
-            before = functional.pad(ordered[..., :-1], (1, 0))
-            is_boundary = (ordered != before) & (ordered != 0) & (before != 0)
+            previous = functional.pad(ordered[..., :-1], (1, 0))
+            is_boundary = (ordered != previous) & (ordered != 0) & (previous != 0)
             run_start = torch.where(is_digit & is_boundary, position - 1, run_start)
         place = position - run_start.cummax(dim=-1).values
         return place if causal else place.flip(-1)

@@ -81,16 +81,19 @@ class Pass:
     @property
     def allowed(self) -> Tensor | None:
         """The attention mask: whether query i sees key j, bool (T, K) or (M, B, 1, T, K); None without masked keys."""
+        # No later keys in a causal pass.
         mask, total = None, self.tokens.shape[-1]
         if self.causal and (self.count > 1 or self.first + 1 < total):
             mask = torch.ones(self.count, total, dtype=torch.bool, device=self.tokens.device).tril(self.first)
+
+        # Only visible keys, and keys of a group that the query sees.
         if self.visible is not None:
             visible = self.visible[:, :, None, None, :]
             mask = visible.expand(-1, -1, -1, self.count, -1) if mask is None else mask & visible
         if self.groups is not None:
             query, other = self.select_queries(self.groups)[..., :, None], self.groups[..., None, :]
-            same = ((query == other) | (other == 0) | (query == 0))[:, :, None]
-            mask = same if mask is None else mask & same
+            sees_group = ((query == other) | (other == 0) | (query == 0))[:, :, None]
+            mask = sees_group if mask is None else mask & sees_group
         return mask
 
     @property
@@ -152,6 +155,7 @@ class Context(Pass):
 
         keeps_later_keys: False drops the keys after the last query if the pass is causal.
         """
+        # The queries, with all keys.
         sliced = replace(
             self,
             first=start,
@@ -163,6 +167,8 @@ class Context(Pass):
         )
         if keeps_later_keys or not self.causal:
             return sliced
+
+        # Without later keys, which a causal pass would mask.
         return replace(
             sliced,
             tokens=self.tokens[..., :stop],

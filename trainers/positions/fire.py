@@ -41,16 +41,20 @@ class Fire(Position):
 
     def score(self, context: Context) -> Scores:
         """Return the MLP's value for each head as a bias."""
+        # The parameters of the layer.
         keys, dtype = ("in", "in_bias", "out", "out_bias", "c", "factor"), upcast(context.q.dtype)
         parameters = {key: context.weights[f"{context.name}.fire_{key}"] for key in keys}
         c, limit = parameters["c"][:, :, None], (self.threshold * parameters["factor"]).abs()[:, :, None]
+
+        # The distance relative to the position.
         distance = context.differences().abs().to(dtype)
         query, key = context.query_ids.to(dtype)[..., :, None], context.key_ids.to(dtype)[..., None, :]
         last = query if context.causal else torch.maximum(query, key)
         if context.ids is not None:
             distance, last = distance.flatten(1, 3), last.flatten(1, 2)  # rows and queries together
         ratio = _psi(c, distance) / (_psi(c, torch.maximum(last, limit)) + _EPSILON)
-        # Not a matrix product: the bits of one with a single column depend on the number of members.
+
+        # The MLP. Its first map is no matrix product, whose bits with a single column depend on the number of members.
         hidden = torch.relu(
             ratio[:, None] * parameters["in"][:, 0, :, None, None] + parameters["in_bias"][:, :, None, None]
         )
@@ -59,4 +63,5 @@ class Fire(Position):
 
 
 def _psi(c: Tensor, x: Tensor) -> Tensor:
+    """Return log(|c x| + 1)."""
     return torch.log((c * x).abs() + 1.0)

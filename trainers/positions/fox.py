@@ -38,10 +38,12 @@ class Fox(Position):
 
     def score(self, context: Context) -> Scores:
         """Return the sums of log f between query and key as a bias."""
+        # Without masked tokens the sums of a key are the same for all queries.
         logs = context.state["log_forget"]
         if context.groups is None and context.visible is None:
             sums = logs.cumsum(dim=-1)
             bias = context.select_queries(sums)[..., :, None] - sums[..., None, :]
+        # Otherwise each query sums the gates that it sees.
         else:
             allowed, logs = context.allowed, logs[..., None, :]
             allowed = torch.ones((), dtype=torch.bool, device=logs.device) if allowed is None else allowed

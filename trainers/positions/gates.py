@@ -25,6 +25,7 @@ def gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:
 
 def log_gates(context: Context) -> Tensor:
     """Return log sigmoid(W x + b) of the layer's input, (M, B, H, T), float32 at least."""
+    # A single head needs sums instead of a matrix product.
     x, matrix = context.x, context.weights[f"{context.name}.gate"]
     bias = context.weights[f"{context.name}.gate_bias"]
     if matrix.shape[-1] == 1:  # the bits of a matrix product with one column depend on the number of members

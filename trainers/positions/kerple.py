@@ -10,7 +10,7 @@ from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter, uniform_parameter
 from trainers.tensors.precision import upcast
 
-_LEAST = 0.01  # of both parameters
+_MIN_PARAMETER = 0.01
 
 
 @register("position", "kerple")
@@ -27,13 +27,15 @@ class Kerple(Position):
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return two numbers per head, without weight decay."""
         return (
-            uniform_parameter("kerple.r1", (sizes.heads,), 0.0, 2.0, decay=False, least=_LEAST),
-            uniform_parameter("kerple.r2", (sizes.heads,), 0.0, 1.0, decay=False, least=_LEAST),
+            uniform_parameter("kerple.r1", (sizes.heads,), 0.0, 2.0, decay=False, least=_MIN_PARAMETER),
+            uniform_parameter("kerple.r2", (sizes.heads,), 0.0, 1.0, decay=False, least=_MIN_PARAMETER),
         )
 
     def score(self, context: Context) -> Scores:
         """Return the bias -r1 log(1 + r2 |i - j|)."""
         # Trained weights are clamped already, and keep a gradient at the bound; averages may extrapolate below it.
-        r1, r2 = (context.weights[f"kerple.{key}"].clamp(min=_LEAST)[:, None, :, None, None] for key in ("r1", "r2"))
+        r1, r2 = (
+            context.weights[f"kerple.{key}"].clamp(min=_MIN_PARAMETER)[:, None, :, None, None] for key in ("r1", "r2")
+        )
         distance = context.differences().abs().to(upcast(context.q.dtype))
         return Scores(bias=-r1 * torch.log1p(r2 * distance))

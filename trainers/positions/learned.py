@@ -19,7 +19,9 @@ class Learned(Position):
     """
 
     max_offset: int = setting(0, low=0, help="largest random shift of a training row")
-    init_std: float | None = setting(None, low=0.0, help="initial standard deviation; null: the model's; minGPT's is 0")
+    init_std: float | None = setting(
+        None, low=0.0, help="initial standard deviation; null: that of the model (minGPT: 0)"
+    )
 
     @property
     def draws_random_numbers(self) -> bool:
@@ -28,8 +30,8 @@ class Learned(Position):
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return the table, with rows up to the largest position id plus the largest offset."""
-        size = self.init_std if self.init_std is not None else sizes.std
-        return (Parameter(name="positions", shape=(sizes.ids + self.max_offset, sizes.width), std=size, decay=False),)
+        std = self.init_std if self.init_std is not None else sizes.std
+        return (Parameter(name="positions", shape=(sizes.ids + self.max_offset, sizes.width), std=std, decay=False),)
 
     def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Add the vector of each position."""
@@ -41,8 +43,11 @@ class Learned(Position):
 
 def look_up_positions(table_MPD: Tensor, forward_pass: Pass, offset_MB: Tensor | None = None) -> Tensor:
     """Return the vector of each query's position id plus the offset of its row, (M, B or 1, T, D)."""
-    if forward_pass.ids is None and offset_MB is None:  # a look-up would change the bits of the gradient
+    # Without ids a slice, because the gradient of a look-up has other bits.
+    if forward_pass.ids is None and offset_MB is None:
         return table_MPD[:, None, forward_pass.first : forward_pass.first + forward_pass.count]
+
+    # The rows of the table at the shifted ids.
     ids = forward_pass.query_ids if offset_MB is None else offset_MB[:, :, None] + forward_pass.query_ids
     members, width = len(table_MPD), table_MPD.shape[-1]
     index = ids.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)

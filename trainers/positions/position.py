@@ -136,8 +136,11 @@ class Position(Settings):
         """
         measures = {}
         for name in (name for name in self.metrics if name in recorded):
-            reduce = self._reduction(name)
+            # Over heads and layers.
+            reduce = self._get_reduction(name)
             rows_MBT = reduce(torch.stack([reduce(value, dim=2) for value in recorded[name]]), dim=0)
+
+            # At the last position of each length, or over the positions of a single length.
             columns = rows_MBT.unbind(dim=-1) if len(lengths) > 1 else ()
             measures[name] = (
                 torch.stack([columns[s - 1] for s in lengths], -1) if columns else reduce(rows_MBT, -1, keepdim=True)
@@ -146,7 +149,8 @@ class Position(Settings):
 
     def reduce(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return its metrics, (M, L), from the results of `measure_rows` for all rows, (M, B, L)."""
-        return {name: self._reduction(name)(value, dim=1) for name, value in rows.items()}
+        return {name: self._get_reduction(name)(value, dim=1) for name, value in rows.items()}
 
-    def _reduction(self, name: str) -> Callable[..., Any]:
+    def _get_reduction(self, name: str) -> Callable[..., Any]:
+        """Return the function that reduces the values of a metric."""
         return torch.amax if name in self.max_metrics else torch.mean

@@ -17,12 +17,12 @@ from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
 
 
-def _property_of_base(name: str) -> Any:
+def _read_base_property(name: str) -> Any:
     """Return a property that reads the same property of `base`."""
     return property(lambda self: getattr(self.base, name))
 
 
-def _hook_of_base(name: str) -> Any:
+def _call_base_hook(name: str) -> Any:
     """Return a hook that calls the same hook of `base`."""
     return lambda self, *arguments: getattr(self.base, name)(*arguments)
 
@@ -41,21 +41,21 @@ class Randomized(Position):
     longest: int = setting(2048, low=1, help="positions are drawn from 0..longest - 1; at least the longest input")
     draw: str = setting("batch", choices=("batch", "row"), help="whether each batch or each row has its own draw")
 
-    looks_ahead = _property_of_base("looks_ahead")
-    depends_on_adjacency = _property_of_base("depends_on_adjacency")
-    has_mix = _property_of_base("has_mix")
-    drops_scores = _property_of_base("drops_scores")
-    metrics = _property_of_base("metrics")
-    max_metrics = _property_of_base("max_metrics")
-    embed = _hook_of_base("embed")
-    rotate = _hook_of_base("rotate")
-    key_state = _hook_of_base("key_state")
-    score = _hook_of_base("score")
-    mix = _hook_of_base("mix")
+    looks_ahead = _read_base_property("looks_ahead")
+    depends_on_adjacency = _read_base_property("depends_on_adjacency")
+    has_mix = _read_base_property("has_mix")
+    drops_scores = _read_base_property("drops_scores")
+    metrics = _read_base_property("metrics")
+    max_metrics = _read_base_property("max_metrics")
+    embed = _call_base_hook("embed")
+    rotate = _call_base_hook("rotate")
+    key_state = _call_base_hook("key_state")
+    score = _call_base_hook("score")
+    mix = _call_base_hook("mix")
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Yield the problems of the base."""
-        yield from map(_under_base, self.base.head_problems(heads, head_width))
+        yield from map(_move_under_base, self.base.head_problems(heads, head_width))
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
         """Yield a problem if inputs are longer than `longest`, and the problems of the base."""
@@ -66,10 +66,10 @@ class Randomized(Position):
         elif ids > positions:
             message = f"draws positions for up to {positions} tokens, but the task has {ids} position ids"
             yield Problem(key="position", given=self.name, message=message)
-        yield from map(_under_base, self.base.task_problems(task))
+        yield from map(_move_under_base, self.base.task_problems(task))
 
     def problems_of_new(self) -> Iterator[Problem]:
-        """Yield a problem of a base that does not work at random positions."""
+        """Yield a problem if the base does not work at random positions."""
         if isinstance(self.base, Randomized | Upe):
             message = f"{self.base.name} finds the multiplier by its positions, which would be random"
             if isinstance(self.base, Randomized):
@@ -89,6 +89,8 @@ class Randomized(Position):
         """Return drawn positions; id t of a batch with ids becomes the t-th drawn position. Raises ValueError."""
         if noise is None:
             raise ValueError("randomized positions need noise in every pass, and noise is None")
+
+        # The first positions of a random permutation, sorted; for each row or for the whole batch.
         shared = self.draw == "batch"
         order = (self.longest,) if shared else (shape[1], self.longest)
         drawn = noise.integers(PLACE_SITE, order, 2**31, shared=shared).argsort(dim=-1, stable=True)
@@ -97,5 +99,6 @@ class Randomized(Position):
         return drawn if ids_MBT is None else torch.gather(drawn, -1, ids_MBT)
 
 
-def _under_base(problem: Problem) -> Problem:
+def _move_under_base(problem: Problem) -> Problem:
+    """Return a problem of the base with its key under `position.base`."""
     return replace(problem, key=problem.key.replace("position", "position.base", 1))

@@ -29,6 +29,8 @@ class Rope(Position):
         """Return queries and keys with coordinates i and i + E/2 rotated by the angle position * base^(-2i/E)."""
         q, k = context.normalized() if self.qk_norm else (context.q, context.k)
         width = q.shape[-1]
+
+        # The angle of each position and pair of coordinates, in float64.
         turns = self.base ** (-torch.arange(0, width, 2, device=q.device, dtype=torch.float64) / width)
         angle = context.query_ids.to(torch.float64)[..., None] * turns
         angle = angle if context.ids is None else angle[:, :, None]
@@ -37,5 +39,6 @@ class Rope(Position):
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Return `x` with coordinates i and i + E/2 rotated by the angle with this cosine and sine."""
     even, odd = x.chunk(2, dim=-1)
     return torch.cat([even * cos - odd * sin, even * sin + odd * cos], dim=-1).to(x.dtype)

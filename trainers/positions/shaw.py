@@ -35,7 +35,9 @@ class Shaw(Position):
 
     def score(self, context: Context) -> Scores:
         """Return the bias q_i . a_(i-j) / sqrt(E)."""
-        return Scores(bias=pairwise_scores(context.q, context.weights[f"{context.name}.pairs"], self._rows(context)))
+        return Scores(
+            bias=pairwise_scores(context.q, context.weights[f"{context.name}.pairs"], self._find_rows(context))
+        )
 
     def mix(self, context: Context, attention_MBHTK: Tensor) -> Tensor | None:
         """Return the vectors of the values, weighted by the attention to each difference."""
@@ -43,8 +45,9 @@ class Shaw(Position):
             return None
         attention = attention_MBHTK.to(upcast(attention_MBHTK.dtype))  # sums of many small numbers
         sums = attention.new_zeros(*attention.shape[:-1], 2 * self.clip + 1)
-        sums = sums.scatter_add(-1, self._rows(context).expand_as(attention), attention)
+        sums = sums.scatter_add(-1, self._find_rows(context).expand_as(attention), attention)
         return matmul(sums, context.weights[f"{context.name}.pair_values"][:, None, None])
 
-    def _rows(self, context: Context) -> Tensor:
+    def _find_rows(self, context: Context) -> Tensor:
+        """Return the table row of each pair, int64: its clipped difference."""
         return context.differences().clamp(-self.clip, self.clip) + self.clip

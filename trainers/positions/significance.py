@@ -40,7 +40,7 @@ class Significance(Position):
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Yield a problem if no head is left for significance."""
         if self.ordinary is not None and self.ordinary >= heads:
-            message = f"{self.ordinary} ordinary heads of {heads} leave none for significance"
+            message = f"{self.ordinary} ordinary heads of {heads} leave no head for significance"
             yield Problem(key="position.ordinary", given=self.ordinary, message=message, allowed=f"< heads ({heads})")
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
@@ -67,19 +67,22 @@ class Significance(Position):
         """Return the bias q_i . p_ij / sqrt(K) for pairs of number tokens in the extra heads, else 0."""
         table = context.weights[f"{context.name}.pairs"]
         ordinary = context.q.shape[2] // 2 if self.ordinary is None else self.ordinary
-        rows, paired = self._rows(context, table.shape[1] - self.uniform)
+        rows, paired = self._find_rows(context, table.shape[1] - self.uniform)
         scores = pairwise_scores(context.q[:, :, ordinary:], table, rows[:, :, None])
         scores = torch.where(paired[:, :, None], scores, 0.0)
         return Scores(bias=functional.pad(scores, (0, 0, 0, 0, ordinary, 0)))
 
-    def _rows(self, context: Context, relative: int) -> tuple[Tensor, Tensor]:
+    def _find_rows(self, context: Context, relative: int) -> tuple[Tensor, Tensor]:
         """Return the table row of each pair, and whether the pair has a vector; relative: number of differences."""
+        # The row of the difference of virtual indices; keys of the first number may have uniform vectors.
         places = find_places(context.tokens)
         first, second = places.role == FIRST, places.role == SECOND
         virtual = torch.where(first, places.significance + second.sum(dim=-1, keepdim=True) + 1, places.significance)
         rows = virtual[..., None, :] - context.select_queries(virtual)[..., :, None] + relative // 2
         if self.uniform:
             rows = torch.where(first[..., None, :], relative + places.significance[..., None, :] - 1, rows)
-        number = first | second
-        paired = context.select_queries(number)[..., :, None] & number[..., None, :]
+
+        # Only pairs of number tokens have a vector.
+        is_number = first | second
+        paired = context.select_queries(is_number)[..., :, None] & is_number[..., None, :]
         return torch.where(paired, rows, 0), paired

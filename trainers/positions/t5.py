@@ -16,11 +16,11 @@ from trainers.tensors.parameters import Parameter
 
 @register("position", "t5")
 class T5(Position):
-    """A trained bias for each head and bucket of i - j, one table for all layers as in T5.
+    """A trained bias for each head and bucket of i - j, with the same table in all layers as in T5.
 
-    Small distances have one bucket each, larger ones share buckets of logarithmic width, and all from `max_distance` on
-    share one. A causal model uses all buckets for earlier keys; a bidirectional one half of them for earlier and half
-    for later keys. T5 does not divide q . k by sqrt(K); here it is divided as in every encoding.
+    Small distances have a bucket each, larger distances share buckets of logarithmic width, and all from `max_distance`
+    on share one. A causal model uses all buckets for earlier keys; a bidirectional model half of them for earlier and
+    half for later keys. T5 does not divide q . k by sqrt(K); here it is divided as in every encoding.
     """
 
     buckets: int = setting(32, low=4, help="number of buckets; a multiple of 4")
@@ -52,6 +52,8 @@ class T5(Position):
         """Return the bucket of each i - j, int64; a causal model masks later keys, which have bucket 0."""
         count = self.buckets if causal else self.buckets // 2
         distance = difference.clamp(min=0) if causal else difference.abs()
+
+        # Narrow buckets up to `exact`, then wide buckets.
         exact = count // 2
         ratio = torch.log(distance.clamp(min=1).double() / exact) / math.log(self.max_distance / exact)
         wide = exact + (ratio * (count - exact) + 1e-9).floor().long()  # rounding of logarithms at the edges

@@ -3,7 +3,7 @@
 With q and k normalised (RMS norm without a gain):
 
     S_ij = q_i . k_j / sqrt(E),   delta_i = log sigmoid(w_h . x_i + b_h)
-    the keys of query i are the visible ones with S_ij > 0; without any its output is zero
+    the keys of query i are the visible keys with S_ij > 0; without such a key its output is zero
     D_ij = delta_i * (the number of these keys from j to i, including j)
     A_ij = softmax_j(S_ij + D_ij)
 
@@ -70,29 +70,37 @@ class ThresholdRelative(Position):
 
     def score(self, context: Context) -> Scores:
         """Return the logits S + D, and the remaining keys."""
+        # Keys that remain, and keys that distances count.
         scores, allowed = context.exact_products(), context.allowed
         keep = None
         if self.threshold:
             keep = scores > 0 if allowed is None else (scores > 0) & allowed
-        counted = allowed if keep is None else keep  # the keys that distances count
+        counted = allowed if keep is None else keep
         if counted is None:
             counted = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
-        distance, gate = self._distance(context, counted, scores.dtype), self._gate(context, scores.dtype)
+
+        # The distance of each key times the gate of its query.
+        distance, gate = (
+            self._measure_distance(context, counted, scores.dtype),
+            self._compute_gate(context, scores.dtype),
+        )
         if context.is_recording:
             self._record_metrics(context, scores, counted, distance, gate)
         return Scores(logits=scores if gate is None else torch.addcmul(scores, gate, distance), keep=keep)
 
-    def _distance(self, context: Context, counted: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return the distance of each key, 1 for the nearest one; meaningless for dropped keys."""
+    def _measure_distance(self, context: Context, counted: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return the distance of each key, 1 for the nearest key; meaningless for dropped keys."""
         if self.distance == "absolute":
             return context.differences().abs().to(dtype) + 1
         sums, at_query = cumulative_sums(counted, context, dtype)
         return at_query + 1 - sums if context.causal else (at_query - sums).abs() + 1
 
-    def _gate(self, context: Context, dtype: torch.dtype) -> Tensor | None:
+    def _compute_gate(self, context: Context, dtype: torch.dtype) -> Tensor | None:
         """Return delta <= 0, broadcastable to (M, B, H, T, K)."""
         if self.gate == "off":
             return None
+
+        # Of each query, or of each head.
         if self.gate == "query":
             return log_gates(context).to(dtype)[..., None]
         bias = context.weights[f"{context.name}.gate_bias"].to(dtype)
@@ -102,9 +110,12 @@ class ThresholdRelative(Position):
         self, context: Context, scores: Tensor, counted: Tensor, distance: Tensor, gate: Tensor | None
     ) -> None:
         """Record the metrics of the enabled parts for each query."""
+        # How many keys of each query remain.
         shape, allowed = scores.shape[:-1], context.allowed
         is_counting = self.distance == "contextual" and context.causal  # then the first key's distance counts all keys
         surviving = distance[..., 0] - 1 + counted[..., 0] if is_counting else counted.sum(dim=-1)
+
+        # The metrics that the settings enable.
         measures = dict[str, Tensor]()
         if self.threshold:
             measures["surviving_keys"] = surviving / (scores.shape[-1] if allowed is None else allowed.sum(dim=-1))

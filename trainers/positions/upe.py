@@ -20,7 +20,7 @@ class Upe(Position):
 
     The multiplier is at the first `uniform` positions, most significant digit first; its vectors are indexed by
     significance. As queries, multiplier digits and the operator use these vectors for multiplier keys and differences
-    for other keys, a case that the paper does not state.
+    for other keys, which the paper does not state.
     """
 
     trial_task: ClassVar[Mapping[str, Any]] = {"name": "padded_multiplication", "number_digits": 4, "train_digits": 2}
@@ -40,6 +40,8 @@ class Upe(Position):
         table = context.weights[f"{context.name}.pairs"]
         relative = table.shape[1] - self.uniform
         rows = context.differences() + relative // 2
+
+        # Keys of the multiplier have the row of their significance.
         key = context.key_ids if context.ids is None else context.key_ids[:, :, None, None, :]
         distance = relative + self.uniform - 1 - key  # the first position is the most significant digit
         rows = torch.where(key < self.uniform, distance.clamp(min=0), rows)

@@ -52,14 +52,14 @@ def some_words(*arguments: Any) -> Tensor:
 def _call(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor:
     """Return the result of the fused function; compare the first result of each kernel with the reference."""
     with torch.no_grad():  # otherwise draws inside a gradient would need a second kernel
-        before = _count_programs()
+        programs_before = _count_programs()
         try:
-            drawn = _program(function)(*arguments)
+            drawn = _compile_draw(function)(*arguments)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # any type: torch's compiler calls other compilers
             return _disable(function, arguments, f"{type(error).__name__}: {error}".splitlines()[0])
-        if _count_programs() != before and not torch.equal(drawn, function(*arguments)):
+        if _count_programs() != programs_before and not torch.equal(drawn, function(*arguments)):
             return _disable(function, arguments, "the compiled kernels draw other numbers")
         return drawn
 
@@ -78,7 +78,8 @@ def _disable(function: Callable[..., Tensor], arguments: tuple[Any, ...], failur
 
 
 @cache
-def _program(function: Callable[..., Tensor], backend: str = "inductor") -> Callable[..., Tensor]:
+def _compile_draw(function: Callable[..., Tensor], backend: str = "inductor") -> Callable[..., Tensor]:
+    """Return a function of the reference wrapped by torch.compile, for draws of any size."""
     torch._dynamo.config.recompile_limit = 1024  # sizes of one, and multiples of four, may be compiled separately
     torch._dynamo.config.accumulated_recompile_limit = 1024
     compiled: Callable[..., Tensor] = torch.compile(function, dynamic=True, fullgraph=True, backend=backend)

@@ -27,9 +27,9 @@ MAX_ENTRIES = 64  # of `draw_prefixes`, as in draws.c
 _SOURCE = Path(__file__).with_name("draws.c")
 _FLAGS = (("-O3", "-march=native", "-shared", "-fPIC"), ("-O3", "-shared", "-fPIC"))  # tried in order
 _COMPILERS = ("cc", "gcc", "clang")
-_SECONDS = 120  # a compiler that takes longer hangs
+_COMPILE_TIMEOUT_SECONDS = 120
 # Known-answer vectors of Random123: block, site, step, stream, seed, and the four words.
-_KNOWN = (
+_KNOWN_ANSWERS = (
     (0, 0, 0, 0, 0, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     (*(0xFFFFFFFF,) * 4, -1, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
     (
@@ -74,7 +74,7 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, fir
     out = torch.empty((seeds, last - first), dtype=torch.int64)
     step_per_seed = int(step.dim() > 0 and len(step) > 1)
     pointers = (out.data_ptr(), seeds_S.data_ptr(), step.data_ptr())
-    _loaded().lengthwise_words(*pointers, step_per_seed, seeds, site, stream, -(-count // 4), first, last)
+    _get_library().lengthwise_words(*pointers, step_per_seed, seeds, site, stream, -(-count // 4), first, last)
     return out
 
 
@@ -83,7 +83,7 @@ def draw_prefixes(words_STB: Tensor, n: int) -> Tensor:
     words_STB = words_STB.contiguous()
     seeds, take, batch = words_STB.shape
     out = torch.empty((seeds, batch, take), dtype=torch.int64)
-    _loaded().lengthwise_sequential(out.data_ptr(), words_STB.data_ptr(), seeds, batch, n, take)
+    _get_library().lengthwise_sequential(out.data_ptr(), words_STB.data_ptr(), seeds, batch, n, take)
     return out
 
 
@@ -94,16 +94,18 @@ def argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
     out = torch.empty((*words_SBN.shape[:-1], take), dtype=torch.int64)
     scratch = torch.empty(8 * n, dtype=torch.int64)
     rows = words_SBN.numel() // n if n else 0
-    _loaded().lengthwise_order(out.data_ptr(), words_SBN.data_ptr(), scratch.data_ptr(), rows, n, take)
+    _get_library().lengthwise_order(out.data_ptr(), words_SBN.data_ptr(), scratch.data_ptr(), rows, n, take)
     return out
 
 
-def _loaded() -> ctypes.CDLL:
+def _get_library() -> ctypes.CDLL:
+    """Return the loaded library."""
     assert state.library is not None
     return state.library
 
 
 def _load() -> None:
+    """Load the library, or record why it cannot be used."""
     try:
         state.library = _open_library()
     except (_UnusableError, OSError) as error:
@@ -115,11 +117,12 @@ def _load() -> None:
 
 
 def _open_library() -> ctypes.CDLL:
-    compiler = _compiler()
+    """Return the library from the cache, compiled if it is missing there. Raises _UnusableError or OSError."""
+    compiler = _find_compiler()
     source = _SOURCE.read_bytes()
     try:
         folder = cache_folder("native")
-        path = folder / f"draws-{_key(source, compiler)}.so"
+        path = folder / f"draws-{_make_cache_key(source, compiler)}.so"
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=folder) as temporary:
                 _compile(compiler, Path(temporary)).replace(path)
@@ -129,26 +132,35 @@ def _open_library() -> ctypes.CDLL:
             return _load_checked(_compile(compiler, Path(temporary)))
 
 
-def _compiler() -> list[str]:
+def _find_compiler() -> list[str]:
+    """Return the command of the C compiler: $CC, or the first known compiler. Raises _UnusableError."""
     try:
-        wanted = shlex.split(os.environ.get("CC", ""))
+        requested = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:
         raise _UnusableError(f"CC={os.environ['CC']} is not a command ({error})") from error
-    for command in [wanted] if wanted else [[name] for name in _COMPILERS]:
+    for command in [requested] if requested else [[name] for name in _COMPILERS]:
         if program := shutil.which(command[0]):
             return [program, *command[1:]]
-    raise _UnusableError(f"no C compiler was found ({' '.join(wanted) or ', '.join(_COMPILERS)})")
+    raise _UnusableError(f"no C compiler was found ({' '.join(requested) or ', '.join(_COMPILERS)})")
 
 
-def _key(source: bytes, compiler: Sequence[str]) -> str:
+def _make_cache_key(source: bytes, compiler: Sequence[str]) -> str:
     """Return a hash of the source, the compiler (size and time instead of its version) and the CPU."""
     program = Path(compiler[0]).resolve()
     status = program.stat()
-    parts = (_FLAGS, compiler, str(program), status.st_size, status.st_mtime_ns, platform.machine(), _cpu_features())
+    parts = (
+        _FLAGS,
+        compiler,
+        str(program),
+        status.st_size,
+        status.st_mtime_ns,
+        platform.machine(),
+        _read_cpu_features(),
+    )
     return hashlib.sha256(source + repr(parts).encode()).hexdigest()[:20]
 
 
-def _cpu_features() -> str:
+def _read_cpu_features() -> str:
     """Return the CPU features that Linux reports; "" on other systems, where no cache is shared between CPUs."""
     try:
         with Path("/proc/cpuinfo").open() as file:
@@ -160,10 +172,12 @@ def _cpu_features() -> str:
 def _compile(compiler: Sequence[str], folder: Path) -> Path:
     """Compile the library in a folder and return its path. Raises _UnusableError."""
     path, failure = folder / "draws.so", ""
+
+    # With the instructions of this CPU if the compiler supports that, else without them.
     for flags in _FLAGS:
         command = [*compiler, *flags, "-o", str(path), str(_SOURCE)]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+            done = subprocess.run(command, capture_output=True, timeout=_COMPILE_TIMEOUT_SECONDS, check=False)
         except (subprocess.SubprocessError, OSError) as error:
             raise _UnusableError(f"{shlex.join(compiler)} cannot be run ({error})") from error
         if done.returncode == 0 and path.exists():
@@ -191,13 +205,17 @@ def _load_checked(path: Path) -> ctypes.CDLL:
 def _computes_known_answers(library: ctypes.CDLL) -> bool:
     """Return whether the library computes the known words, a known permutation and a known order."""
     out, scratch = (ctypes.c_int64 * 4)(), (ctypes.c_int64 * 32)()
-    for block, site, step, stream, seed, expected in _KNOWN:
+
+    # Each word of each vector, drawn as word `counter` of a draw of 2^32 blocks.
+    for block, site, step, stream, seed, expected in _KNOWN_ANSWERS:
         key, step_pointer = (ctypes.c_int64 * 1)(seed), (ctypes.c_int64 * 1)(step)
         for lane, word in enumerate(expected):
             counter = lane * 2**32 + block
             library.lengthwise_words(out, key, step_pointer, 0, 1, site, stream, 2**32, counter, counter + 1)
             if out[0] != word:
                 return False
+
+    # The start of a permutation, and the order of four words.
     library.lengthwise_sequential(out, (ctypes.c_int64 * 3)(2**31, 2**31, 0), 1, 1, 4, 3)
     entries = out[:3]
     library.lengthwise_order(out, (ctypes.c_int64 * 4)(3, 1, 2, 1), scratch, 1, 4, 4)

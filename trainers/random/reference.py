@@ -43,9 +43,13 @@ def some_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int
     blocks = -(-count // 4)
     seeds, step = seeds_S[:, None], step[..., None]
     zero = step ^ step
+
+    # The lane and the block of every word.
     index = torch.arange(*part, dtype=torch.int64, device=seeds.device) + zero
     lane = index // blocks
     counter = (index - lane * blocks, zero + site, step, zero + stream)
+
+    # All four lanes of its block, of which one is selected.
     chosen = torch.zeros_like(index)
     for number, values in enumerate(philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK))):
         chosen = torch.where(lane == number, values, chosen)
@@ -55,12 +59,16 @@ def some_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int
 def draw_prefixes(words: Tensor, n: int) -> Tensor:
     """Return the first entries of permutations of 0..n-1, int64 (S, batch, take), from words (S, take, batch)."""
     drawn: list[Tensor] = []
-    sorted_entries: list[Tensor] = []  # those drawn before
+    sorted_entries: list[Tensor] = []
+
+    # Draw entries one after the other from the numbers that are left; the drawn entries stay sorted.
     for index in range(words.shape[1]):
         entry = (words[:, index] * (n - index)) >> 32
         for low in sorted_entries:  # the entry-th number that is not yet taken
             entry = entry + (entry >= low)
         drawn.append(entry)
+
+        # Insert the entry.
         rest = entry
         for number, low in enumerate(sorted_entries):
             sorted_entries[number], rest = torch.minimum(low, rest), torch.maximum(low, rest)

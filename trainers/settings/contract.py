@@ -11,13 +11,18 @@ NUMBER_TYPES = (int, float)  # of member hyperparameters, which become tensors
 
 
 def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -> Iterator[str]:
-    """Yield why `cls` is not a valid class of its kind, a sentence for each reason; hints: types of its fields."""
+    """Yield a sentence for each reason why `cls` is not a valid class of its kind; hints: types of its fields."""
+    # The base class.
     if not issubclass(cls, base):
         yield f"{cls.__name__} does not derive from {base.__module__}.{base.__name__}"
         return
+
+    # Its fields.
     for item in fields(cls):
         if problem := _field_problem(kind, item, hints[item.name]):
             yield f"{cls.__name__}.{item.name} {problem}"
+
+    # Its methods and properties: none is missing, and each can be called as the base class is called.
     declared = {item.name for item in fields(cls)}
     for name in dir(base):
         if name.startswith("_") or name in declared:
@@ -27,6 +32,8 @@ def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[st
             yield f"{cls.__name__} has no {'method ' if isroutine(original) else ''}{name}"
         elif override is not original and (problem := _override_problem(original, override)):
             yield f"{cls.__name__}.{name} {problem}"
+
+    # A task needs a way to draw rows.
     if kind == "task":
         overridden = {name for name in _DRAW_METHODS if getattr_static(cls, name) is not getattr_static(base, name)}
         if "draw_rows" not in overridden and len(overridden) < 2:
@@ -34,14 +41,18 @@ def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[st
 
 
 def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
-    """Return why a field cannot be set in YAML, or not to a value for each member; None if it is valid."""
+    """Return why a field is not valid: not an option, or not a member hyperparameter; None if it is valid."""
     if "bounds" not in item.metadata:
-        return "is declared without setting(...), so it would not be an option in the YAML file"
+        return "is declared without setting(...), so it is not an option of the YAML file"
+
+    # The dropout of models is declared by a function.
     is_member = bool(item.metadata.get("member"))
     if (kind, item.name) in MEMBER_FIELDS:
         if is_member and item.metadata.get("variant") is not None:
             return None
         return f"is not declared with trainers.models.{item.name}.{item.name}_rate(), so it would not reach the {kind}"
+
+    # Member hyperparameters are numbers of averages, optimizers and losses.
     if is_member and kind not in ("average", "optimizer", "loss"):
         return f"is declared with member=True, but a {kind} has one value for the whole pack; remove member=True"
     if is_member and type_hint not in NUMBER_TYPES:
@@ -51,10 +62,13 @@ def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
 
 def _override_problem(original: Any, override: Any) -> str | None:
     """Return why an attribute cannot override the original attribute of the base class, None if it can."""
+    # Both are methods, or neither is.
     if isroutine(original) != isroutine(override):
         return "is not a method" if isroutine(original) else "is a method; write @property above it"
     if not isroutine(original) or isinstance(original, classmethod | staticmethod):
         return None
+
+    # The method accepts the arguments of the original method.
     call = signature(original)
     try:
         signature(override).bind(*call.parameters)

@@ -1,4 +1,4 @@
-"""Descriptions of registered classes, which `lengthwise list` prints."""
+"""Descriptions of registered classes, printed by `lengthwise list`."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING
@@ -30,11 +30,14 @@ def describe(kind: str) -> list[Description]:
 
 def describe_class(cls: type[Settings]) -> Description:
     """Return the description of a registered class; each field has its meaning, allowed values and default."""
+    # The fields.
     described = {}
     for item in settings_fields(cls):
         default = "required" if item.default is MISSING else f"default {as_yaml(item.default)}"
         mark = "".join(f", {mark}" for flag, mark in MARKS.items() if item.metadata[flag])
         described[item.name] = f"{item.metadata['help']} ({allowed_values(cls, item)}; {default}{mark})".strip()
+
+    # The metrics at default settings, or at trial settings if some are required.
     summary = (cls.__doc__ or "").strip().partition("\n")[0]
     required = {item.name for item in settings_fields(cls) if item.default is MISSING}
     trial = getattr(cls, "trial_settings", {}) if required else {}  # values for fields without a default

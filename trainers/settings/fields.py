@@ -69,6 +69,7 @@ def setting(
 
     Raises TypeError for an invalid `absent` of a nested field.
     """
+    # Without a value and a default a required field has no `absent`.
     absent = default if absent is MISSING else absent
     absent = NOTHING if absent is MISSING else absent
     if kind is not None and absent not in (NOTHING, None, {}) and not isinstance(absent, str):
@@ -198,11 +199,13 @@ def plain_value(value: Any, convert: Callable[[Settings], dict[str, Any]] = lamb
 
 
 def _rename_key(plain: Mapping[str, Any], before: str, after: str) -> dict[str, Any]:
+    """Return a dictionary with another name for a key, in the same order."""
     return {after if key == before else key: value for key, value in plain.items()}
 
 
 def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
     """Return problems of unknown keys, missing keys and single wrong values; of nested fields only if `nested`."""
+    # Unknown keys.
     known = {item.name: item for item in settings_fields(cls)}
     problems = [
         Problem(
@@ -211,7 +214,9 @@ def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -
         for key, value in data.items()
         if key not in known
     ]
-    misspelt = {problem.nearest for problem in problems}  # such a key is not reported as missing, too
+
+    # Missing keys, unless an unknown key is probably meant for them, and wrong values.
+    misspelt = {problem.nearest for problem in problems}
     for name, item in known.items():
         if name not in data:
             if item.default is MISSING and name not in misspelt:
@@ -230,6 +235,7 @@ def type_hints(cls: type) -> dict[str, Any]:
     """Return the types of the plain fields by name. Types of nested fields may be imported for type checking only."""
 
     def resolve() -> dict[str, Any]:
+        # Class by class, because annotations are evaluated in the module of their class.
         nested = {item.name for item in settings_fields(cls) if is_nested(item)}
         hints: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
@@ -253,18 +259,21 @@ def _cached_on_class(cls: type, name: str, make: Callable[[], Any]) -> Any:
 
 def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
     """Return the value in its declared type, and its problems."""
+    # Settings that are built already, and nested settings.
     if isinstance(value, Settings):
         return value, []
     if is_nested(item):
-        built = isinstance(value, Mapping) and value and all(isinstance(item, Settings) for item in value.values())
-        return (value, []) if built else build_nested(item, value)
+        is_built = isinstance(value, Mapping) and value and all(isinstance(item, Settings) for item in value.values())
+        return (value, []) if is_built else build_nested(item, value)
+
+    # A plain value: its type, then its bounds; a wrong value gets a suggestion if one is close.
     try:
         converted = convert_value(type_hints(cls)[item.name], value)
         check_bounds(item.metadata, converted)
     except ValueError as error:
         choices = field_choices(item, type_hints(cls)[item.name])
         close = find_nearest(value, [str(choice) for choice in choices]) if choices else None
-        close = f"[{close}]" if close is not None and close == value else close  # a right value without its list
+        close = f"[{close}]" if close is not None and close == value else close  # a valid entry without its list
         close = close or suggest_value(type_hints(cls)[item.name], item.metadata, value)
         message, allowed = f"{value!r} {error}", allowed_values(cls, item)
         return value, [Problem(key=item.name, given=value, message=message, allowed=allowed, nearest=close)]

@@ -35,7 +35,7 @@ def identity(settings: Settings) -> dict[str, Any]:
 
 def structure(settings: Settings) -> dict[str, Any]:
     """Return the values that members of a pack must share, as plain data; of member hyperparameters their variants."""
-    return _without_absent(settings, _structural_value, structure, lambda item: True)
+    return _without_absent(settings, _convert_structural, structure, lambda item: True)
 
 
 def absent_values(cls: type[Settings]) -> dict[str, Any]:
@@ -55,10 +55,13 @@ def _without_absent(
     convert_field: a field and its value -> plain data, or NOTHING to leave it out. convert_nested: nested settings ->
     plain data.
     """
+    # The name of the class, and its revision.
     cls = type(settings)
     plain: dict[str, Any] = {"name": settings.name} if settings.name else {}
     if (revision := revision_of(cls)) != 1:
         plain["revision"] = revision
+
+    # Fields: a file with a recorded hash is left out, and so are values equal to `absent`.
     for item in filter(is_included, settings_fields(cls)):
         converted: Any
         value, absent = getattr(settings, item.name), absent_value(cls, item)
@@ -86,7 +89,8 @@ def _plain_absent(item: Field[Any]) -> Any:
     return {absent: {"kind": absent}} if item.metadata["labelled"] else {"name": absent}
 
 
-def _structural_value(item: Field[Any], value: Any) -> Any:
+def _convert_structural(item: Field[Any], value: Any) -> Any:
+    """Return the value of a field that members of a pack share; NOTHING without variants."""
     variant = item.metadata["variant"]
     if item.metadata["member"]:
         return plain_value(variant(value)) if variant else NOTHING
@@ -94,4 +98,5 @@ def _structural_value(item: Field[Any], value: Any) -> Any:
 
 
 def _canonical_json(value: Any) -> str:
+    """Return plain data as JSON that does not depend on the order of keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

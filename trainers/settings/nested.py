@@ -35,6 +35,7 @@ def build_nested(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
 
 def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Problem]]:
     """Return the classes and values of a nested field by label ("" for a field without labels), and its problems."""
+    # Plain values by label.
     kind, labelled = item.metadata["kind"], item.metadata["labelled"]
     if value is None and item.default is None:
         return {}, []
@@ -48,6 +49,8 @@ def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Pr
         return {}, [Problem(key=item.name, given=value, message=message, allowed=allowed)]
     else:
         plain = {str(label): {} if values is None else values for label, values in value.items()}
+
+    # The class and the values of each label.
     entries, problems = dict[str, Named](), list[Problem]()
     for label, values in plain.items():
         try:
@@ -58,14 +61,19 @@ def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Pr
 
 
 def _read_entry(kind: str | type[Any], label: str, values: Any) -> Named:
+    """Return the class and the values of a label. Raises ConfigError."""
+    # A fixed class.
     if isinstance(kind, type):
         if not isinstance(values, Mapping):
-            raise ConfigError([_not_a_mapping("", values)])
+            raise ConfigError([_make_mapping_problem("", values)])
         return Named(kind, dict(values), None)
+
+    # A registered class; a plain name stands for its default settings.
     name_key = "kind" if label else "name"
     entry = {name_key: values} if isinstance(values, str) else values
     return Named(*registry.resolve(kind, entry, default_name=label or None, name_key=name_key), name_key)
 
 
-def _not_a_mapping(key: str, value: Any) -> Problem:
+def _make_mapping_problem(key: str, value: Any) -> Problem:
+    """Return the problem of a value that is not a mapping."""
     return Problem(key=key, given=value, message=f"{value!r} is not a mapping of keys to values")

@@ -29,12 +29,15 @@ def walk_parts(cls: type[Settings], values: Mapping[str, Any], problems: list[Pr
 
 
 def _walk(part: Part, problems: list[Problem]) -> Iterator[Part]:
+    """Yield a part, then the parts of its nested fields."""
     yield part
     for item in settings_fields(part.cls):
         if not is_nested(item) or item.name not in part.values:
             continue
         entries, misfits = read_nested(item, part.values[item.name])
         problems += [problem.under(part.key) for problem in misfits]
+
+        # The part of each label; copies with the name of the class replace the values of this part.
         plain = {}
         for label, (cls, values, name_key) in entries.items():
             plain[label] = {**({name_key: cls.name} if name_key else {}), **values}

@@ -48,11 +48,11 @@ def register(kind: str, name: str) -> Callable[[S], S]:
 @contextmanager
 def rollback_on_error() -> Iterator[None]:
     """Undo all registrations inside the context if it raises."""
-    before = {kind: dict(classes(kind)) for kind in KINDS}
+    previous = {kind: dict(classes(kind)) for kind in KINDS}
     try:
         yield
     except BaseException:
-        for kind, known in before.items():
+        for kind, known in previous.items():
             _classes[kind].clear()
             _classes[kind].update(known)
         raise
@@ -65,6 +65,7 @@ def names(kind: str) -> tuple[str, ...]:
 
 def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
     """Return the class registered under `name`. Raises ConfigError for an unknown name or an invalid class."""
+    # A registered name.
     known = classes(kind)
     if not isinstance(name, str) or name not in known:
         allowed = ", ".join(sorted(known))
@@ -79,6 +80,8 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
                 )
             ]
         )
+
+    # A class that follows its base class.
     if problems := class_problems(kind, cast(Hashable, known[name])):
         module = known[name].__module__
         raise ConfigError(
@@ -89,7 +92,7 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
 
 @cache
 def class_problems(kind: str, cls: type[Any]) -> tuple[str, ...]:
-    """Return why a class is not a valid class of a kind, a sentence for each reason."""
+    """Return a sentence for each reason why a class is not a valid class of a kind."""
     _, module, name = _homes[kind]
     base: type[Any] = getattr(importlib.import_module(module), name)
     return tuple(contract_problems(kind, cls, base, get_type_hints(cls)))
@@ -110,6 +113,8 @@ def resolve(
     """
     if not isinstance(data, Mapping):
         raise ConfigError([Problem(key="", given=data, message=f"{data!r} is not a mapping of keys to values")])
+
+    # The name of the class; without one, a misspelt key is more likely than a missing key.
     values = dict(data)
     name = values.pop(name_key, default_name)
     if name is None:
@@ -130,6 +135,7 @@ def classes(kind: str) -> dict[str, type[Any]]:
 
 @cache
 def _import_home(name: str) -> None:
+    """Import a module, and all modules below it if it is a package."""
     home = importlib.import_module(name)
     if hasattr(home, "__path__"):
         for module in pkgutil.walk_packages(home.__path__, f"{name}."):

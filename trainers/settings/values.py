@@ -14,6 +14,7 @@ from typing import Any, Literal
 def convert_value(hint: Any, value: Any) -> Any:
     """Return a plain value converted to the type `hint`. Raises ValueError with the reason if it does not fit."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+
     # The first fitting type of a union; null.
     if origin in (types.UnionType, typing.Union):
         for option in arguments:
@@ -56,7 +57,7 @@ def convert_value(hint: Any, value: Any) -> Any:
             raise ValueError("is not finite")
         return float(value)
     if type(value) is not hint:
-        raise ValueError(f"is not {_type_name(hint)}")
+        raise ValueError(f"is not {_describe_type(hint)}")
     return value
 
 
@@ -65,11 +66,14 @@ def choices_in(hint: Any) -> tuple[Any, ...] | None:
 
     For a tuple type: the values that its entries allow. For an optional type None is among them.
     """
+    # Types with a fixed set of values.
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return arguments
     if _is_enum(hint):
         return tuple(member.value for member in hint)
+
+    # Types made of such types.
     if origin is tuple:
         entries = {argument for argument in arguments if argument is not Ellipsis}
         return choices_in(arguments[0]) if len(entries) == 1 else None
@@ -107,13 +111,13 @@ def suggest_value(hint: Any, metadata: Mapping[str, Any], value: Any) -> str | N
     For an integer field: 1e3 and "1_000" -> "1000". For a number: "1e-4" -> "0.0001 without quotes". For a field that
     may be null: "None" -> "null".
     """
-    suggested = None if value in ("none", "None") else _parse_numbers(value)
+    suggestion = None if value in ("none", "None") else _parse_numbers(value)
     try:
-        check_bounds(metadata, convert_value(hint, suggested))
+        check_bounds(metadata, convert_value(hint, suggestion))
     except ValueError:
         return None
-    is_quoted = isinstance(value, str) and isinstance(suggested, (int, float)) and "_" not in value
-    return json.dumps(suggested) + (" without quotes" if is_quoted else "")
+    is_quoted = isinstance(value, str) and isinstance(suggestion, (int, float)) and "_" not in value
+    return json.dumps(suggestion) + (" without quotes" if is_quoted else "")
 
 
 def _parse_numbers(value: Any) -> Any:
@@ -138,31 +142,35 @@ def field_choices(item: Field[Any], hint: Any) -> tuple[Any, ...] | None:
 
 def describe_values(item: Field[Any], hint: Any) -> str:
     """Return the allowed values of a field as text: its choices, or its type and bounds."""
+    # Nested settings, or a fixed set of values.
     if (kind := item.metadata["kind"]) is not None:
         article = "an" if str(kind)[0] in "aeiou" else "a"
         return f"{article} {kind}" if isinstance(kind, str) else "a mapping of keys to values"
     if (choices := field_choices(item, hint)) is not None:
         names = ", ".join(_YAML_NAMES.get(str(choice), str(choice)) for choice in choices)
         return f"a list of {names}" if typing.get_origin(hint) is tuple else names
+
+    # The type and its bounds.
     signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
     limits = [
         f"{sign} {item.metadata['bounds'][key]:g}"
         for key, sign in signs.items()
         if item.metadata["bounds"][key] is not None
     ]
-    return _type_name(hint) + (" " + " and ".join(limits) if limits else "")
+    return _describe_type(hint) + (" " + " and ".join(limits) if limits else "")
 
 
-def _type_name(hint: Any) -> str:
+def _describe_type(hint: Any) -> str:
+    """Return a type as text for messages: "an integer", "a list of numbers"."""
     names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if (choices := choices_in(hint)) is not None and origin is not tuple:
         return ", ".join(map(str, choices))
     if origin in (types.UnionType, typing.Union):
-        return " or ".join(_type_name(option) for option in arguments)
+        return " or ".join(_describe_type(option) for option in arguments)
     if origin is dict:
         return "a mapping of keys to values"
     if origin is tuple:
-        inner = _type_name(arguments[0])
+        inner = _describe_type(arguments[0])
         return "a list of " + (f"{inner.split()[-1]}s" if " or " not in inner else f"{inner} values")
     return names.get(hint, str(hint))

@@ -15,9 +15,9 @@ def constant(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype =
     """
     if torch.compiler.is_compiling():
         return torch.tensor(values, dtype=dtype, device=device)
-    return _cached(values, device, dtype)
+    return _copy_cached(values, device, dtype)
 
 
 @cache  # without a limit: a CUDA graph reads the tensors it was captured with
-def _cached(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+def _copy_cached(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
     return torch.tensor(values, dtype=dtype, device=device)

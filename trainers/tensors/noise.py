@@ -12,9 +12,9 @@ from torch import Tensor
 from trainers.random import Stream
 from trainers.tensors.precision import upcast
 
-_SITES = 2**20  # sites of a batch: more than a model uses in its first 128 chunks of queries
-_PARTS = 2**8  # batches of all passes of a step; sites of later chunks of queries follow, below 2^32
-_BATCHES = 2**4  # batches of a pass
+_SITES_PER_BATCH = 2**20  # sites of a batch: more than a model uses in its first 128 chunks of queries
+_MAX_PARTS = 2**8  # batches of all passes of a step; sites of later chunks of queries follow, below 2^32
+_MAX_BATCHES = 2**4  # batches of a pass
 
 
 @dataclass(frozen=True, eq=False)  # torch 2.11 asks for the hash before the fields are set
@@ -37,16 +37,16 @@ class Noise:
 
     def for_pass(self, draw: int) -> Self:
         """Return the noise of pass number `draw` over the same rows; 0 is this pass. Raises ValueError beyond 15."""
-        if not 0 <= draw < _PARTS // _BATCHES:
-            raise ValueError(f"draw is {draw}; allowed: 0 to {_PARTS // _BATCHES - 1}")
-        if draw and self.part >= _BATCHES:
-            raise ValueError(f"draw is {draw} in a step of more than {_BATCHES} batches; allowed: 0")
-        return replace(self, part=self.part + draw * _BATCHES) if draw else self
+        if not 0 <= draw < _MAX_PARTS // _MAX_BATCHES:
+            raise ValueError(f"draw is {draw}; allowed: 0 to {_MAX_PARTS // _MAX_BATCHES - 1}")
+        if draw and self.part >= _MAX_BATCHES:
+            raise ValueError(f"draw is {draw} in a step of more than {_MAX_BATCHES} batches; allowed: 0")
+        return replace(self, part=self.part + draw * _MAX_BATCHES) if draw else self
 
     def dropout_factors(self, site: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Return factors (M, *shape): 0 with the member's rate, else 1 / (1 - rate). shape[0]: the number of rows."""
         assert self.rate_M is not None
-        bits = self._select_members(self._bits(site, shape))
+        bits = self._select_members(self._draw_bits(site, shape))
         rate = self.rate_M.reshape(-1, *[1] * len(shape))
         threshold = (rate * 2.0**32).to(torch.int64)
         scale = (1.0 / (1.0 - rate)).to(dtype)
@@ -57,12 +57,12 @@ class Noise:
 
         shape[0]: the number of rows, or any number for draws that all rows share (`shared`).
         """
-        bits = self.stream.bits(self._site(site), shape) if shared else self._bits(site, shape)
+        bits = self.stream.bits(self._compute_site(site), shape) if shared else self._draw_bits(site, shape)
         return self._select_members((bits * high) >> 32)
 
     def uniform(self, site: int, shape: tuple[int, ...]) -> Tensor:
         """Return uniform numbers in (0, 1) with 32 bits, float64 (M, *shape); shape[0]: the number of rows."""
-        return self._select_members((self._bits(site, shape).double() + 0.5) * 2.0**-32)
+        return self._select_members((self._draw_bits(site, shape).double() + 0.5) * 2.0**-32)
 
     def __call__(self, x: Tensor, site: int) -> Tensor:
         """Return `x` (M, B, ...) with dropout."""
@@ -70,18 +70,20 @@ class Noise:
             return x
         return (x * self.dropout_factors(site, tuple(x.shape[1:]), upcast(x.dtype))).to(x.dtype)
 
-    def _bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
-        site = self._site(site)
+    def _draw_bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
+        """Return the random bits of the rows of this pass, int64 (S, *shape)."""
+        site = self._compute_site(site)
         if self.total is None:
             return self.stream.bits(site, shape)
         return self.stream.bits(site, (self.total, *shape[1:]), rows=(self.first, self.first + shape[0]))
 
-    def _site(self, site: int) -> int:
+    def _compute_site(self, site: int) -> int:
         """Return the site in the stream, distinct for every part of the step. Raises ValueError for too long rows."""
-        overflow, site = divmod(site, _SITES)
-        if overflow and (self.part >= _PARTS or overflow * _PARTS * _SITES >= 2**32):
-            raise ValueError("a row is too long for distinct random numbers; allowed: fewer than 262,144 tokens")
-        return site + (self.part + overflow * _PARTS) * _SITES
+        overflow, site = divmod(site, _SITES_PER_BATCH)
+        if overflow and (self.part >= _MAX_PARTS or overflow * _MAX_PARTS * _SITES_PER_BATCH >= 2**32):
+            raise ValueError("too many tokens in a row for distinct random numbers; allowed: fewer than 262,144")
+        return site + (self.part + overflow * _MAX_PARTS) * _SITES_PER_BATCH
 
     def _select_members(self, values: Tensor) -> Tensor:
+        """Return values of seeds (S, ...) for every member, (M, ...)."""
         return values if self.index_M is None else values[self.index_M]

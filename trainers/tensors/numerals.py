@@ -34,10 +34,13 @@ def find_places(tokens: Tensor) -> Places:
     >>> places.role.tolist(), places.significance.tolist()
     ([0, 1, 0, 3, 2, 2, 0], [0, 1, 0, 0, 2, 1, 0])
     """
+    # The role of each token: before, at or after the operator.
     operator = (tokens == PLUS) | (tokens == TIMES)
-    after = operator.long().cumsum(dim=-1) > 0
-    first, second = (tokens <= PAD) & ~after, (tokens <= PAD) & after
+    is_later = operator.long().cumsum(dim=-1) > 0
+    first, second = (tokens <= PAD) & ~is_later, (tokens <= PAD) & is_later
     role = FIRST * first.long() + SECOND * second.long() + OPERATOR * operator.long()
+
+    # Its significance, counted from the end of each number.
     significance = torch.zeros_like(role)
     for block in (first, second):
         index = block.long().cumsum(dim=-1)

@@ -79,12 +79,15 @@ class ParameterLayout:
         overrides: initial values (S, *shape) by name, instead of drawn ones. Raises ValueError for an unknown name or
         a wrong shape.
         """
+        # Check the overrides, which may come from the user's code.
         overrides, shapes = overrides or {}, {name: (len(seeds_S), *shape) for name, shape in self.shapes}
         for name, value in overrides.items():
             if name not in shapes:
                 raise ValueError(f"initial values: unknown parameter {name}; allowed: {', '.join(shapes)}")
             if tuple(value.shape) != shapes[name]:
                 raise ValueError(f"initial values of {name} have shape {tuple(value.shape)}; allowed: {shapes[name]}")
+
+        # Override or draw each parameter, and apply its lower bound.
         stream = Stream(seeds_S, "init", torch.zeros((), dtype=torch.int64, device=seeds_S.device))
         pieces = [
             overrides[p.name].reshape(len(seeds_S), -1) if p.name in overrides else p.initial(stream, site)

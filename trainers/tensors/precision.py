@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_LANES = 64  # a multiple of the vector width of every CPU, in elements
+_VECTOR_ELEMENTS = 64  # a multiple of the vector width of every CPU, in elements
 _CBWR_OFF = 1  # the branch that MKL reports if it has not read MKL_CBWR
 
 
@@ -38,12 +38,17 @@ def matmul(matrix: Tensor, other: Tensor) -> Tensor:
     bfloat16 kernels on a CPU by the number of matrices. The product of a lone member with a single row or column is
     computed twice, because torch would sum it in another order than in a pack.
     """
+    # A lone member.
     if len(matrix) == len(other) == 1 and matrix.dim() == other.dim() == 3 and 1 in (matrix.shape[1], other.shape[2]):
         return matmul(matrix.expand(2, -1, -1), other.expand(2, -1, -1))[:1]
+
+    # The plain product, unless bfloat16 is emulated on a CPU.
     multiply = torch.bmm if matrix.dim() == other.dim() == 3 else torch.matmul
     device = matrix.device.type
     if device != "cpu" or not torch.is_autocast_enabled(device):
         return multiply(matrix, other)
+
+    # Round the factors, multiply in float32, and round the sums.
     narrow = torch.get_autocast_dtype(device)
     with torch.autocast(device, enabled=False):
         return multiply(matrix.to(narrow).float(), other.to(narrow).float()).to(narrow)
@@ -58,23 +63,26 @@ def sigmoid(values_M: Tensor) -> Tensor:
     On a CPU torch rounds the last elements of a tensor, which do not fill a vector, differently from the others.
     """
     size = values_M[0].numel()
-    if values_M.device.type != "cpu" or torch.compiler.is_compiling() or size % _LANES == 0:
+    if values_M.device.type != "cpu" or torch.compiler.is_compiling() or size % _VECTOR_ELEMENTS == 0:
         return torch.sigmoid(values_M)
-    padded = torch.nn.functional.pad(values_M.flatten(1), (0, -size % _LANES))
+    padded = torch.nn.functional.pad(values_M.flatten(1), (0, -size % _VECTOR_ELEMENTS))
     return torch.sigmoid(padded)[:, :size].reshape(values_M.shape)
 
 
 @cache
 def mkl_order_problem() -> str | None:
     """Return a warning if MKL ignores MKL_CBWR, which it reads at its first product; None if it obeys or is absent."""
-    wanted = os.environ.get("MKL_CBWR", "")
+    # The branch that MKL uses; None if torch has no MKL.
+    requested = os.environ.get("MKL_CBWR", "")
     try:
         branch = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).mkl_serv_cbwr_get(-1)
     except (OSError, AttributeError):
         return None
-    if not wanted or "OFF" in wanted.upper() or branch != _CBWR_OFF:
+
+    # A warning if it was asked for another branch.
+    if not requested or "OFF" in requested.upper() or branch != _CBWR_OFF:
         return None
     return (
-        f"MKL_CBWR={wanted} was set too late, after torch computed: results may differ in their last bits between "
+        f"MKL_CBWR={requested} was set too late, after torch computed: results may differ in their last bits between "
         "packs; import lengthwise before torch computes, or set the variable before Python starts"
     )

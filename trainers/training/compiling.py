@@ -1,4 +1,4 @@
-"""Compiling the training step: when to compile, with which options, and once for all processes with one program."""
+"""Compilation of the training step: when, with which options, and once for all processes with the same program."""
 
 import contextlib
 import functools
@@ -46,9 +46,12 @@ def should_compile(member: MemberConfig, device: str = "cpu") -> bool:
     `compile: auto` decides from the device (only on a CPU) and the estimated time of a single member, never of its
     pack, so that all packs of a member use the same program.
     """
-    wanted = member.training.compile
-    if isinstance(wanted, bool):
-        return wanted
+    # An explicit setting.
+    setting = member.training.compile
+    if isinstance(setting, bool):
+        return setting
+
+    # auto: by device, model and estimated time.
     if member.training.one_length_per_batch:  # every length would need a program
         return False
     return device == "cpu" and member.model.compiling == "auto" and estimate_seconds(member) >= COMPILE_FROM_SECONDS
@@ -83,6 +86,7 @@ def estimate_seconds(member: MemberConfig) -> float:
 @functools.cache
 def compile_program(function: _Function, device: str) -> _Function:
     """Return `function` wrapped by torch.compile for a device type; its first call compiles it."""
+    # Limits for a process that trains many packs, and the options that this version of torch knows.
     torch._dynamo.config.recompile_limit = 1024  # one process trains packs of many structures
     torch._dynamo.config.accumulated_recompile_limit = 1024
     options = dict(_CPU_OPTIONS) if device == "cpu" else {}
@@ -90,6 +94,8 @@ def compile_program(function: _Function, device: str) -> _Function:
         options["cpp.vec_isa_ok"] = True  # otherwise torch tests it by compiling for six seconds
     known = set(torch._inductor.list_options())
     options = {name: value for name, value in options.items() if name in known}
+
+    # Shapes are fixed, except dimensions marked as dynamic.
     compiled: Any = torch.compile(function, dynamic=False, fullgraph=True, options=options)
     return cast(_Function, compiled)
 
@@ -125,6 +131,7 @@ def compile_once(key: str, on_wait: Callable[[], None]) -> Iterator[None]:
     They then run it with the compiler's cache filled. If a process dies, the next process compiles. on_wait: called ten
     times a second while waiting.
     """
+    # The lock of this program and the file that says it was compiled, in the compiler's cache.
     try:
         import fcntl
 
@@ -150,6 +157,8 @@ def compile_once(key: str, on_wait: Callable[[], None]) -> Iterator[None]:
                 time.sleep(_POLL_SECONDS)
             except OSError:
                 break
+
+        # After another process has compiled, the others load the program at the same time.
         if done.exists():
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_UN)

@@ -17,8 +17,8 @@ from trainers.packs.pack import Pack, State
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training.step import compute_losses, learn, sample_batches, training_noise
 
-_MEASURED_OPERATIONS = 3e10  # of an evaluation: some seconds; larger evaluations are measured on fewer rows
-_PEAK = 3  # peak bytes of a step over bytes saved for the gradient: 2.7 to 3.3 measured, uncompiled encoders
+_MAX_MEASURED_OPERATIONS = 3e10  # of an evaluation: some seconds; larger evaluations are measured on fewer rows
+_PEAK_FACTOR = 3  # peak bytes of a step / bytes saved for the gradient: 2.7 to 3.3 measured, uncompiled encoders
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def estimate(member: MemberConfig) -> Cost:
         parameters=pack.layout.size,
         bytes_per_member=trained_bytes(member)
         + itemsize * pack.layout.size * buffers
-        + _PEAK * (one_row + (rows - 1) * (two_rows - one_row))  # linear in rows, with a constant part in table form
+        + _PEAK_FACTOR * (one_row + (rows - 1) * (two_rows - one_row))  # linear, with a constant part in table form
         + evaluated // 2
         + itemsize * cached,
         flops_per_step=member.training.optimizer.operations(3.0 * passes * forward, pack.layout.parameters),
@@ -89,6 +89,7 @@ def trained_bytes(member: MemberConfig) -> int:
 
 def saved_for_backward(pack: Pack, rows: int) -> int:
     """Return the bytes that a forward pass of `rows` rows of a one-member pack saves for the gradient."""
+    # Every storage that autograd saves counts once.
     step = torch.tensor(1)
     theta = torch.zeros(1, pack.layout.size, dtype=getattr(torch, pack.training.dtype), requires_grad=True)
     saved_bytes: dict[int, int] = {}
@@ -98,13 +99,16 @@ def saved_for_backward(pack: Pack, rows: int) -> int:
         saved_bytes[storage.data_ptr()] = storage.nbytes()
         return saved
 
+    # A forward pass without the backward pass; its losses keep the saved tensors alive.
     with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
-        sizes = [
+        losses = [
             compute_losses(pack, theta, batch, training_noise(pack, step), step)
             for batch in sample_batches(pack, step, rows, longest=True)
         ]
+
+    # The weights themselves are counted elsewhere.
     saved_bytes.pop(theta.untyped_storage().data_ptr(), None)
-    del sizes
+    del losses
     return sum(saved_bytes.values())
 
 
@@ -117,13 +121,17 @@ def calibrate(member: MemberConfig, members: int, seconds: float) -> float:
     """
     copies = [MemberConfig.from_dict({**member.to_dict(), "seed": seed}) for seed in range(members)]
     step = _seconds_per_step(Pack(copies, torch.device("cpu")), seconds)
+
+    # An evaluation, on fewer rows if it is large; its inputs are drawn once per run, so outside of the measurement.
     pack, share = _reduce_rows(member)
     for _ in (*evaluation_inputs(pack), *(validation_inputs(pack) if pack.criteria else ())):
-        pass  # inputs are drawn once per run, so outside of the measurement
+        pass
     began = time.process_time()
     evaluate(pack, State.initial(pack))
     validate(pack, State.initial(pack))
     evaluation = members * (time.process_time() - began) / share
+
+    # Its time in proportion to the steps between evaluations.
     steps, every = member.training.steps, member.evaluation.every
     return step + evaluation * (-(-steps // every) if every else 1) / steps
 
@@ -131,10 +139,14 @@ def calibrate(member: MemberConfig, members: int, seconds: float) -> float:
 def _reduce_rows(member: MemberConfig) -> tuple[Pack, float]:
     """Return a pack of this member alone, with fewer rows in a large evaluation, and the share of rows that is left."""
     task, evaluation, criteria = member.task, member.evaluation, member.criteria
+
+    # The share of rows whose evaluation takes at most the measured operations.
     validated = [criterion.samples for criterion in criteria.values()][:1] * len(task.distributions[0].trained_lengths)
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) + sum(validated)
     operations = member.evaluation_passes * member.model.operations(task, rows, task.positions)
-    share = min(1.0, _MEASURED_OPERATIONS / operations)
+    share = min(1.0, _MAX_MEASURED_OPERATIONS / operations)
+
+    # The member with this share of evaluation and validation rows.
     reduced: dict[str, Any] = {
         name: replace(criterion, samples=max(1, int(criterion.samples * share))) for name, criterion in criteria.items()
     }
@@ -146,11 +158,14 @@ def _reduce_rows(member: MemberConfig) -> tuple[Pack, float]:
 
 def _seconds_per_step(pack: Pack, seconds: float) -> float:
     """Return the CPU seconds per training step, drawing included, measured for about `seconds`."""
+    # Warm up with a step, then measure the time to draw batches of several steps.
     state, step_batches = State.initial(pack), StepBatches(pack)
     learn(pack, state, step_batches.batches(0, 1))
     began = time.process_time()
     batches = step_batches.batches(1, 1 + step_batches.steps_at_once)
     drawing = (time.process_time() - began) / step_batches.steps_at_once
+
+    # Measure steps; all train on the same batches.
     began, count = time.process_time(), 0
     while count == 0 or time.process_time() - began < seconds:
         if pack.training.one_length_per_batch:  # lengths of steps differ, so each draws a separate batch

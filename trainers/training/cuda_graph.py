@@ -18,7 +18,7 @@ Learn = Callable[[State, Sequence[Batch]], None]
 
 # Steps that use more than this share of the process's GPU memory stay eager: they keep the GPU busy anyway, and a
 # captured graph needs memory of its own in addition to that of the eager steps.
-LARGE = 0.25
+MAX_MEMORY_SHARE = 0.25
 MAX_GRAPHS = 8  # each for batches of other shapes
 
 
@@ -38,10 +38,13 @@ class CudaGraphStep:
 
     def __call__(self, state: State, batches: Sequence[Batch]) -> None:
         """Train one step on these batches."""
+        # Graphs read and write the tensors of a state, so another state needs other graphs.
         if self._state is not state:
             self._state = state
             self._peaks.clear()
             self.graphs.clear()
+
+        # The first step with these shapes runs eagerly, and so does every step that cannot be captured.
         key = tuple(map(_shape_key, batches))
         if key not in self._peaks:  # the eager step allocates cached tables and workspaces
             torch.cuda.reset_peak_memory_stats()
@@ -51,19 +54,24 @@ class CudaGraphStep:
         if key not in self.graphs and not self._capture(key, state, batches):
             self._learn(state, batches)
             return
+
+        # Copy the batches into the tensors that the graph reads, and replay it.
         graph, inputs = self.graphs[key]
         torch._foreach_copy_(inputs, [tensor for batch in batches for tensor in batch.tensors()])
         graph.replay()
 
     def _capture(self, key: Hashable, state: State, batches: Sequence[Batch]) -> bool:
         """Capture a graph for batches of these shapes without taking a step; return whether that worked."""
+        # Capture only steps of small models, and only a few shapes.
         total = torch.cuda.get_device_properties(state.theta.device).total_memory
         memory = total * torch.cuda.get_per_process_memory_fraction()
-        if self.failed or self._peaks[key] > LARGE * memory:
+        if self.failed or self._peaks[key] > MAX_MEMORY_SHARE * memory:
             return False
         if len(self.graphs) == MAX_GRAPHS:
             self._notice_once(f"batches have more than {MAX_GRAPHS} different shapes")
             return False
+
+        # Capture a step that reads copies of the batches; all graphs share a memory pool.
         copies = [batch.clone() for batch in batches]
         graph, first = torch.cuda.CUDAGraph(), next(iter(self.graphs.values()), None)
         try:

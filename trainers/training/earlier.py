@@ -25,7 +25,8 @@ _MAX_COMPARED = 10_000  # steps at which two schedules are compared
 
 
 def explain_step_dependence(before: MemberConfig, after: MemberConfig, device: str) -> Iterator[str]:
-    """Yield why the training of `before` is not the start of the training of `after`, which differs only in steps."""
+    """Yield why training `before` is not the start of training `after`, a member that differs only in its steps."""
+    # The schedules must have equal factors at the common steps.
     old, new = before.training.steps, after.training.steps
     schedule = before.training.schedule
     steps = np.unique(np.linspace(1, old, min(old, _MAX_COMPARED), dtype=np.int64)).tolist()
@@ -35,6 +36,8 @@ def explain_step_dependence(before: MemberConfig, after: MemberConfig, device: s
             f"the schedule {schedule.name} depends on training.steps: at step {worst} its factor is "
             f"{_factor(before, worst):.4g} with {old} steps and {_factor(after, worst):.4g} with {new}"
         )
+
+    # Members must still be active, and have the bits of the same kind of program.
     if before.training.stop is not None:
         yield "members may have stopped early (training.stop)"
     if should_compile(before, device) != should_compile(after, device):
@@ -57,11 +60,14 @@ def join_earlier(
         notices += [text for text in damaged if text not in notices]
         (member_name,) = member_names([name])
         if snapshot is None or member_name not in names or snapshot.compiled != compiled or snapshot.step > max_step:
-            return None, [*notices, f"{folder} has no usable state of {member_name}: the pack starts from step 0"]
+            return None, [*notices, f"{folder} has no usable state of {member_name}; the pack starts from step 0"]
         rows.append((snapshot, names.index(member_name)))
     states = {(checkpoint.step, len(checkpoint.evaluations), tuple(checkpoint.parameters)) for checkpoint, _ in rows}
     if len(states) > 1:
-        return None, [*notices, "the kept states of its members are of different steps: the pack starts from step 0"]
+        return None, [
+            *notices,
+            "the stored states of its members are from different steps; the pack starts from step 0",
+        ]
 
     # Stack the rows of every array and of every evaluation.
     first = rows[0][0]

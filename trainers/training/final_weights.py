@@ -28,10 +28,13 @@ def write_pack_weights(
     """
     if folder is None:
         return ()
+
+    # Members whose weights are kept.
     weights = collect_weights(pack, active.full_state())
     failed_at, stopped_at = active.member_steps("failed_at"), active.member_steps("stopped_at")
     finished = [i for i in range(len(names)) if failed_at[i] < 0 and not pruned_M[i]]
 
+    # Write one member after another, so that only the arrays of one are in memory at a time.
     def members() -> Iterator[MemberWeights]:
         for i in finished:
             beat()

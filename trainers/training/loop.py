@@ -1,4 +1,4 @@
-"""The training loop of one pack: step, evaluate, report, checkpoint. It names no task, model or tracker."""
+"""The training loop of one pack: step, evaluate, report, checkpoint. It knows no task, model or tracker."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ def train(
 ) -> list[MemberResult]:
     """Train members of one structural key as a stacked program; return their results in the order of `members`.
 
-    The list is empty if the reporter stopped the pack early. Resumes from the newest good checkpoint, after reporting
+    The list is empty if the reporter stopped the pack early. Resumes from the newest good checkpoint, and first reports
     every earlier evaluation again.
 
     ids: the (config_id, seed) of the members in checkpoints and weights files, by default computed from their values.
@@ -63,14 +63,19 @@ def train(
     belongs to other members or does not fit, WeightsError for weights that cannot be written, or cannot be read as
     `training.initial`.
     """
+    # The names of the members in files, the pack, and the state that it starts from.
     names = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)
     if [seed for _, seed in names] != [member.seed for member in members]:
-        raise PackError(f"the seeds of ids {names} must be those of the members, {[member.seed for member in members]}")
+        raise PackError(
+            f"ids {names} do not have the seeds of the members; allowed: {[member.seed for member in members]}"
+        )
     pack = Pack(members, torch.device(device))
     stored, notices = checkpoints.load(names) if checkpoints else (None, [])
     compiled = stored.compiled if stored else should_compile(members[0], pack.device.type)
     if stored is None and earlier is not None:
         stored, notices = join_earlier(earlier, notices, compiled=compiled, max_step=members[0].training.steps)
+
+    # Build the run, pass on warnings, and restore the state of a checkpoint.
     if should_fuse_draws(members[0], pack.device.type):
         fuse()
     start = State.initial(pack, reads_files=stored is None)
@@ -95,7 +100,7 @@ def train(
             run.save()
 
     # A pack whose members all ended early repeats their last values up to the last step.
-    run.report_rest()
+    run.report_remaining()
     if not (last := run.evaluations[-1]).final and checkpoints:
         run.save()
     return member_results(pack.members, last) if last.final else []
@@ -104,7 +109,7 @@ def train(
 class _TrainingRun:
     """A pack in training: its active members, its evaluations and its clocks.
 
-    done: steps so far. past: cache of `history`. stopped: whether the reporter asked to stop. spent: seconds of
+    done: steps so far. past: cache of `history`. stopped: the reporter asked to stop. spent: seconds of
     earlier processes. rate: member steps per second.
     """
 
@@ -121,7 +126,7 @@ class _TrainingRun:
     ) -> None:
         self.pack, self.names = pack, names
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
-        self.ends_at_M = np.array([step or pack.training.steps for step in prune_at or [None] * len(pack)])
+        self.last_step_M = np.array([step or pack.training.steps for step in prune_at or [None] * len(pack)])
         self.compiled, self.active, self.done = compiled, ActiveMembers(pack, start, compiled), 0
         self.evaluations, self.past, self.stopped = list[Evaluation](), list[Evaluated](), False
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
@@ -145,13 +150,13 @@ class _TrainingRun:
         )
 
     def remove_finished(self) -> bool:
-        """Remove members that ended by the last evaluation; return whether there were any."""
+        """Remove members that ended at or before the last evaluation; return whether any were removed."""
         if not self.evaluations or self.evaluations[-1].final:
             return False
-        before, ended = len(self.active), ended_members(self.evaluations[-1], self.ends_at_M)
+        count_before, ended = len(self.active), ended_members(self.evaluations[-1], self.last_step_M)
         if ended.any():
             self.active.remove(np.flatnonzero(ended).tolist())
-        if has_left := len(self.active) < before:
+        if has_left := len(self.active) < count_before:
             self.past.clear()
         return has_left
 
@@ -176,14 +181,17 @@ class _TrainingRun:
 
     def run_until(self, stop: int) -> None:
         """Train up to step `stop`, with a heartbeat every second; return early if a checkpoint is due by time."""
-        burst = 1  # steps between readings of the clock
+        burst = 1  # steps between two reads of the clock, adapted to take 0.25 s
         while self.done < stop:
+            # Steps up to the next read of the clock.
             began = time.monotonic()
             count = min(burst, stop - self.done)
             for done in range(self.done, self.done + count):
                 self.learn(self.active.state, self.step_batches.batches(done, stop, self.active.state.stage))
             if self.pack.device.type != "cpu":
                 torch.accelerator.synchronize()
+
+            # Adapt their number, so that heartbeats and checkpoints are on time.
             self.done += count
             elapsed = time.monotonic() - began
             self.rate = count * len(self.active) / elapsed
@@ -207,7 +215,7 @@ class _TrainingRun:
         state.loss_sum.zero_()
         state.loss_steps.zero_()
 
-        # Stop members, or move them to the next stage of the curriculum.
+        # By validation: stop members, or move them to the next stage of the curriculum.
         stage = state.stage.cpu().numpy().copy()
         if validation is not None:
             stops = members_to_stop(pack, validation, stage)
@@ -236,7 +244,7 @@ class _TrainingRun:
             )
         )
 
-    def report_rest(self) -> None:
+    def report_remaining(self) -> None:
         """Report the remaining evaluations of a pack without active members: the last values of each member."""
         last, steps = self.evaluations[-1], self.pack.training.steps
         for step in remaining_evaluations(self.pack, last.step):
@@ -247,6 +255,7 @@ class _TrainingRun:
             self.report(replace(repeated, seconds=self.seconds()))
 
     def report(self, evaluation: Evaluation) -> None:
+        """Store and report an evaluation; note whether the reporter asked to stop."""
         self.evaluations.append(evaluation)
         self.stopped = bool(self.reporter.report(evaluation))
 
@@ -254,16 +263,20 @@ class _TrainingRun:
         self, active: NDArray[Any], last_values: Callable[[Evaluation], NDArray[Any] | None]
     ) -> NDArray[Any]:
         """Return the new values of active members merged with the last values of finished members."""
+        # While all members are active, there is nothing to merge.
         active = self.active.drop_copy(active)
         if len(self.active) == len(self.pack):
             return active
+
+        # Overwrite the active members in the values of the last evaluation.
         last = last_values(self.evaluations[-1])
         assert last is not None
         merged = last.copy()
-        merged[self.active.places] = active
+        merged[self.active.indices] = active
         return merged
 
     def merge_validation(self, active: Validation) -> Validation:
+        """Return the validation of active members merged with the last values of finished members."""
         values = self.merge_finished(
             active.values_MDL, lambda last: last.validation.values_MDL if last.validation else None
         )
@@ -281,19 +294,23 @@ class _TrainingRun:
 
     def write_weights_files(self) -> tuple[WeightsFile | None, ...]:
         """Write the final weights of every member if they are kept; return the file of each member."""
-        pruned_M, beat = self.ends_at_M < self.pack.training.steps, lambda: self.beat("evaluate")
+        pruned_M, beat = self.last_step_M < self.pack.training.steps, lambda: self.beat("evaluate")
         return write_pack_weights(self.weights, self.names, self.pack, self.active, self.done, pruned_M, beat)
 
     def save(self) -> None:
+        """Write a checkpoint of all members and of the evaluations so far."""
         assert self.checkpoints is not None
         evaluations = [evaluation.to_bytes() for evaluation in self.evaluations]
         self.checkpoints.save(self.active.full_state().snapshot(self.pack, evaluations, self.compiled), self.names)
 
     def beat_if_due(self, phase: str = "evaluate") -> None:
+        """Send a heartbeat if the last heartbeat is more than a second old."""
         if time.monotonic() - self.last_beat > _HEARTBEAT_SECONDS:
             self.beat(phase)
 
     def beat(self, phase: str) -> None:
+        """Send a heartbeat with the progress of the pack."""
+        # Count members that have failed or stopped early.
         self.last_beat = time.monotonic()
         ended = (self.active.member_steps(name) >= 0 for name in ("failed_at", "stopped_at"))
         failed, stopped = (int(ended_M.sum()) for ended_M in ended)
@@ -311,4 +328,5 @@ class _TrainingRun:
         )
 
     def seconds(self) -> float:
+        """Return the seconds spent on this pack, including earlier processes."""
         return self.spent + time.monotonic() - self.started

@@ -29,6 +29,7 @@ def sample_batches(
     With a curriculum they are drawn for each member at its stage; `stage_M` None means the first stage. longest: with
     `one_length_per_batch`, draw the longest length instead of the length of the step.
     """
+    # With a curriculum a batch for each member, else for each seed.
     if pack.curriculum is not None:
         stage_M = torch.zeros_like(pack.seeds_M) if stage_M is None else stage_M
         return pack.task.training_batches(Stream(pack.seeds_M, "data", step), rows, stage_M)
@@ -70,7 +71,7 @@ def compute_losses(
             pack, weights if other is None else other, batch, noise and noise.for_pass(draw), record
         ),
     )
-    return _checked_loss(f"loss {pack.loss.name}: compute", pack.loss.compute(inputs), len(theta))
+    return _check_loss(f"loss {pack.loss.name}: compute", pack.loss.compute(inputs), len(theta))
 
 
 def _forward(
@@ -85,16 +86,16 @@ def _forward(
 
 def _task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return sum and weight of the loss of the task, with label smoothing and z-loss, (M,) each."""
-    loss = _checked_loss(f"{pack.task.name}: loss", pack.task.loss(logits, batch), len(logits))
+    loss = _check_loss(f"{pack.task.name}: loss", pack.task.loss(logits, batch), len(logits))
     smoothing, factor = pack.hyperparameters.get("label_smoothing"), pack.hyperparameters.get("z_loss")
     if smoothing is None and factor is None:
         return loss
     return supervised.regularize(loss[0], logits, batch, smoothing, factor), loss[1]
 
 
-def _checked_loss(name: str, loss: tuple[Tensor, Tensor], members: int) -> tuple[Tensor, Tensor]:
-    """Return a loss. Raises ValueError unless it is a sum and a weight of every member."""
-    # A tensor (2,) unpacks, too, and a number has no shape.
+def _check_loss(name: str, loss: tuple[Tensor, Tensor], members: int) -> tuple[Tensor, Tensor]:
+    """Return `loss`. Raises ValueError unless it is a sum and a weight for every member, (M,) each."""
+    # A tensor (2,) could be unpacked, too, and a number has no shape.
     shapes = [getattr(part, "shape", None) for part in loss] if isinstance(loss, tuple) else []
     if shapes != [(members,), (members,)]:
         raise ValueError(f"{name} must return a tuple of a sum and its weight, each of shape (members,)")
@@ -138,7 +139,7 @@ def compute_gradients(
 
         def mean(theta: Tensor) -> tuple[Tensor, Tensor]:
             loss_M, weight_M = compute_losses(pack, theta, rows, noise, step, averages)
-            loss_M = loss_M / _divisor(weight_M)
+            loss_M = loss_M / _safe_divisor(weight_M)
             return loss_M.sum(), loss_M.detach()
 
         return _differentiate(mean, theta)
@@ -157,19 +158,19 @@ def compute_gradients(
 
         slice_gradient, (slice_loss_M, slice_weight_M) = _differentiate(summed, theta)
         gradient, loss_M, weight_M = gradient + slice_gradient, loss_M + slice_loss_M, weight_M + slice_weight_M
-    divisor_M = _divisor(weight_M)
+    divisor_M = _safe_divisor(weight_M)
     return gradient / divisor_M[:, None], loss_M / divisor_M
 
 
 def compute_clipped_gradients(
     pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor, averages: Averages
 ) -> tuple[Tensor, Tensor]:
-    """Return the results of `compute_gradients`, with the gradient clipped to `training.clip` if it is set."""
+    """Return gradient and loss of `compute_gradients`, the gradient clipped to `training.clip` if that is set."""
     gradient, loss_M = compute_gradients(pack, theta, batches, step, averages)
     return clip_gradient(gradient, pack.hyperparameters["clip"]) if "clip" in pack.hyperparameters else gradient, loss_M
 
 
-def _divisor(weight_M: Tensor) -> Tensor:
+def _safe_divisor(weight_M: Tensor) -> Tensor:
     """Return the weights, with 1 for a weight of 0: a member without counted targets has loss and gradient 0."""
     return torch.where(weight_M == 0, 1.0, weight_M)
 
@@ -177,8 +178,9 @@ def _divisor(weight_M: Tensor) -> Tensor:
 def _differentiate(function: Callable[[Tensor], tuple[Tensor, Tensor]], theta: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradient of the first result of `function` at `theta`, and its second result."""
     if torch.compiler.is_compiling():
-        both: tuple[Tensor, Tensor] = torch.func.grad(function, has_aux=True)(theta)
-        return both
+        gradient_and_auxiliary: tuple[Tensor, Tensor] = torch.func.grad(function, has_aux=True)(theta)
+        return gradient_and_auxiliary
+
     # The same bits without torch.func, whose import takes more than a second.
     with torch.enable_grad():
         leaf = theta.detach().requires_grad_()
@@ -205,7 +207,7 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     # Gradient, and the optimizer's update of weights and state.
     step = state.step + 1
     gradient, loss_M = compute_clipped_gradients(pack, state.theta, batches, step, state.averages)
-    now = Update(
+    inputs = Update(
         theta=state.theta,
         gradient=gradient,
         state=state.optimizer,
@@ -217,7 +219,7 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         seeds_M=pack.compiled_seeds_S[pack.compiled_index_M] if torch.compiler.is_compiling() else pack.seeds_M,
         compute_gradient=lambda theta: compute_clipped_gradients(pack, theta, batches, step, state.averages)[0],
     )
-    theta, updates = pack.optimizer.update(now)
+    theta, updates = pack.optimizer.update(inputs)
     if updates.keys() != state.optimizer.keys():
         raise ValueError(f"optimizer {pack.optimizer.name}: update must return the state {', '.join(state.optimizer)}")
     if pack.lower_bounds is not None:
@@ -243,6 +245,7 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
 
 def _sum_entries(theta: Tensor, state: Sequence[Tensor]) -> Tensor:
     """Return a number for each member, (M,), that is not finite if any entry of its weights or state is not."""
+    # One pass over tensors in the shape of the weights; infinities and NaN survive sums.
     total, others = theta.abs(), [buffer for buffer in state if buffer.shape != theta.shape]
     for buffer in state:
         if buffer.shape == theta.shape:
@@ -287,9 +290,12 @@ def make_learner(
     The program is compiled here for packs of any size, or loaded from the cache. on_wait: called while another process
     compiles it. notice: gets reasons why steps are slow.
     """
+    # Compiled or eager.
     if compiled is None:
         compiled = should_compile(pack.members[0], pack.device.type)
     learner = _compile_learner(pack, on_wait) if compiled else partial(learn, pack)
+
+    # On a GPU captured as a CUDA graph.
     if pack.device.type != "cuda" or pack.model.compiling == "never":  # a user's module may compute on the host
         return learner
     return CudaGraphStep(learner, notice)
@@ -298,10 +304,14 @@ def make_learner(
 def _compile_learner(pack: Pack, on_wait: Callable[[], None]) -> Learn:
     """Compile `learn` by a step of a pack of three members; the program serves packs of any size."""
     program = compile_program(learn, pack.device.type)
+
+    # Inputs of three members, because compilers treat sizes 0 and 1 as constants; their first dimension is dynamic.
     trial = pack.select([0, 0, 0])
     state, step = State.initial(trial), torch.ones((), dtype=torch.int64, device=pack.device)
     batches = separate_tensors(trial, sample_batches(trial, step, trial.training.batch_size))
     mark_dynamic([*trial.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
+
+    # One process compiles, the others load the program from the cache.
     with compile_once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", on_wait):
         call_first(program, trial, state, batches)
     return lambda state, batches: program(pack, state, separate_tensors(pack, batches))

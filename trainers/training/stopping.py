@@ -26,9 +26,9 @@ def members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> NDArra
     return reached if pack.curriculum is None else reached & (stage_M == len(pack.task.stages) - 1)
 
 
-def ended_members(last: Evaluation, ends_at_M: Ints) -> NDArray[np.bool_]:
-    """Return which members have ended, (M,): at step `ends_at_M`, or with early stopping by stopping or failing."""
-    ended = ends_at_M <= last.step
+def ended_members(last: Evaluation, last_step_M: Ints) -> NDArray[np.bool_]:
+    """Return which members have ended, (M,): at step `last_step_M`, or, with early stopping, by stopping or failing."""
+    ended = last_step_M <= last.step
     return ended if last.stopped_at_M is None else ended | (last.stopped_at_M >= 0) | (last.failed_at_M >= 0)
 
 
@@ -38,8 +38,8 @@ def remaining_evaluations(pack: Pack, done: int) -> list[int]:
     With early stopping all of them, so that a member has the same curve in any pack; otherwise only the last step.
     """
     every, steps = pack.evaluation.every, pack.training.steps
-    between = range((done // every + 1) * every, steps, every) if every and pack.stop else ()
-    return [*between, *([steps] if done < steps else [])]
+    intermediate = range((done // every + 1) * every, steps, every) if every and pack.stop else ()
+    return [*intermediate, *([steps] if done < steps else [])]
 
 
 def next_stages(pack: Pack, validation: Validation, stage_M: Ints) -> Ints:
@@ -47,9 +47,11 @@ def next_stages(pack: Pack, validation: Validation, stage_M: Ints) -> Ints:
     curriculum, stages = pack.curriculum, pack.task.stages
     if curriculum is None:
         return stage_M
+
+    # Ask the curriculum, which may be the user's code, and check its answer.
     scores_MN = validation.scores_at(curriculum.metric, curriculum.average, stages)
     chosen = np.asarray(curriculum.advance_stages(stage_M.copy(), scores_MN, pack.directions[curriculum.metric]))
     if chosen.shape != stage_M.shape or chosen.dtype.kind not in "iu" or not np.isin(chosen, range(len(stages))).all():
         allowed = f"{len(stage_M)} integers from 0 to {len(stages) - 1}"
-        raise PackError(f"the curriculum {curriculum.name} returned the stages {chosen.tolist()}; allowed: {allowed}")
+        raise PackError(f"curriculum {curriculum.name}: advance_stages returned {chosen.tolist()}; allowed: {allowed}")
     return chosen.astype(np.int64)

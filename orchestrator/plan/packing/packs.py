@@ -13,7 +13,7 @@ from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
 
 # Share of a worker's memory for the members of one pack. A step that is captured as a CUDA graph needs as much again,
-# and is only captured up to a quarter of the GPU (`cuda_graph.LARGE`).
+# and is only captured up to a quarter of the GPU (`cuda_graph.MAX_MEMORY_SHARE`).
 MEMORY_SHARE = 0.5
 
 Waiting = tuple[Configuration, Sequence[int]]

@@ -16,7 +16,7 @@ from orchestrator.running.schedulers import choice as schedulers
 from orchestrator.running.schedulers import inline
 from orchestrator.running.with_ray.nodes import count_packs_on_node
 from search_spaces import load_sweep
-from trainers.training.cuda_graph import LARGE
+from trainers.training.cuda_graph import MAX_MEMORY_SHARE
 
 GIB = 2**30
 TWO = "81920, [N/A]\\n40960, Disabled\\n"
@@ -156,8 +156,8 @@ def test_a_large_model_has_few_members_in_a_pack(tiny):
 
 
 def test_a_recorded_step_has_room_beside_the_eager_one():
-    """It is recorded up to the share LARGE of what the process may use, and then needs as much again."""
-    assert 2 * LARGE <= MEMORY_SHARE < ALLOCATED
+    """It is recorded up to the share MAX_MEMORY_SHARE of what the process may use, and then needs as much again."""
+    assert 2 * MAX_MEMORY_SHARE <= MEMORY_SHARE < ALLOCATED
 
 
 def test_torch_is_held_to_the_part_of_a_gpu_that_a_pack_has(monkeypatch):

@@ -104,7 +104,7 @@ class Twice(Last):
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        (Elsewhere(), r"measures lengths \[16\] of its distribution 'iid'; allowed: \[2, 4\]"),
+        (Elsewhere(), r"measures the lengths \[16\] of its distribution 'iid'; allowed: \[2, 4\]"),
         (Unknown(), r"has no distribution 'ood'; allowed: \[''\]"),
         (Undeclared(), "undeclared metric accuracy; declared: right"),
         (Twice(), r"accuracy at lengths \[2\]"),

@@ -67,8 +67,8 @@ def test_looking_changes_nothing_and_rows_sum_to_one_or_attend_to_nothing(positi
     seen = list[torch.Tensor]()
     for test in evaluation_inputs(pack):
         plain = of.model.logits(views, test.batch, None, "plain")
-        whole = of.model._full_pass(views, test.batch, None, watcher=lambda context, part: seen.append(part))
-        torch.testing.assert_close(of.model._logits(whole), plain, rtol=1e-9, atol=1e-12)
+        whole = of.model._make_full_pass(views, test.batch, None, watcher=lambda context, part: seen.append(part))
+        torch.testing.assert_close(of.model._compute_logits(whole), plain, rtol=1e-9, atol=1e-12)
     assert len(seen) == 2 * len(of.evaluated_lengths)
     found = compute_input_attention(of, weights, length=8, row=2)
     for layer in found.layers:
@@ -111,7 +111,7 @@ def test_chunks_of_queries_are_put_together(task: dict, model: dict, monkeypatch
     grouped = replace(test.batch, groups=torch.ones_like(test.batch.tokens))
     weights = {name: torch.as_tensor(value)[None] for name, value in initial(of).items()}
     whole = of.model.compute_attention(weights, grouped, None)
-    monkeypatch.setattr(attention, "QUERIES_AT_ONCE", 3)
+    monkeypatch.setattr(attention, "MAX_QUERIES", 3)
     for one, other in zip(whole, of.model.compute_attention(weights, grouped, None), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 

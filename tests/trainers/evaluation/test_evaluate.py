@@ -98,7 +98,7 @@ def test_inputs_are_drawn_once_where_they_are_small(member, monkeypatch) -> None
     size = 2 * 50 * (2 + 4 + 6 + 8) * (8 + 8 + 4)  # tokens, targets and weights of two seeds
     for kept, times in ((size, 1), (size - 1, 3)):
         drawn.clear()
-        monkeypatch.setattr(evaluation_inputs, "CACHED_BYTES", kept)
+        monkeypatch.setattr(evaluation_inputs, "MAX_CACHED_BYTES", kept)
         pack.cached_inputs.clear()
         for _ in range(3):
             np.testing.assert_array_equal(curves(pack, state)["accuracy"], whole["accuracy"])

@@ -404,7 +404,7 @@ def test_a_forecast_measures_a_large_evaluation_on_some_rows(member, monkeypatch
     pack, share = cost._reduce_rows(asked)
     assert share == 1.0 and pack.evaluation.samples == 600
     monkeypatch.setattr(
-        cost, "_MEASURED_OPERATIONS", 2 * asked.model.operations(asked.task, 3 * 2 * 150, 24)
+        cost, "_MAX_MEASURED_OPERATIONS", 2 * asked.model.operations(asked.task, 3 * 2 * 150, 24)
     )  # 3 lengths, 2 averages
     pack, share = cost._reduce_rows(asked)
     assert pack.evaluation.samples == 150 and share == 0.25

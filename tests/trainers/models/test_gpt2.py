@@ -12,7 +12,7 @@ from tests.trainers.own_tasks import TOKENS, Last
 from tests.trainers.runs import stepped
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.models.attention import QUERIES_AT_ONCE
+from trainers.models.attention import MAX_QUERIES
 from trainers.models.decoder import Decoder
 from trainers.packs.pack import Pack, State
 from trainers.positions.randomized import Randomized
@@ -218,7 +218,7 @@ def test_long_rows_of_groups_need_no_mask_of_all_pairs(member) -> None:
         gradient, loss = compute_gradients(pack, theta, batches, step)
     pairs = 2 * 2 * 2 * 1576  # members, rows and heads for each query
     assert torch.isfinite(gradient).all() and torch.isfinite(loss).all()
-    assert 2 * 2 * 1576 * QUERIES_AT_ONCE < largest[0] <= pairs * QUERIES_AT_ONCE < 2 * 2 * 1576**2
+    assert 2 * 2 * 1576 * MAX_QUERIES < largest[0] <= pairs * MAX_QUERIES < 2 * 2 * 1576**2
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def masked(question: Tensor, states: Tensor) -> Batch:
 @pytest.mark.parametrize("at_once", [128, 5, 1])
 @pytest.mark.parametrize("position", LOCAL.values(), ids=LOCAL)
 def test_a_masked_row_has_the_logits_of_rows_of_their_own(monkeypatch, position, at_once: int) -> None:
-    monkeypatch.setattr(attention_module, "QUERIES_AT_ONCE", at_once)
+    monkeypatch.setattr(attention_module, "MAX_QUERIES", at_once)
     model = Decoder(layers=2, width=8, heads=2, position=position)
     weights, (question, states) = drawn(model, TASK), written()
     whole = model.logits(weights, masked(question, states), None, "plain")
@@ -106,7 +106,7 @@ def test_chunks_of_queries_are_the_whole_and_tell_their_number(monkeypatch, kind
     x = torch.randn(M, B, 7, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     found = []
     for at_once in (128, 3):
-        monkeypatch.setattr(attention_module, "QUERIES_AT_ONCE", at_once)
+        monkeypatch.setattr(attention_module, "MAX_QUERIES", at_once)
         recorded, shapes = {}, []
         seen = pass_of(tokens, weights, model.causal, groups=groups, recorder=recorded.__setitem__)
         out = attention(x, seen, name="block0", layer=0, heads=2, position=position, drop=watched(shapes))
@@ -146,7 +146,7 @@ def pack_of(member, seeds: tuple[int, ...], model=HOOKED, **changes) -> Pack:
 
 
 def test_a_member_with_every_hook_is_alone_what_it_is_in_a_pack(member, monkeypatch) -> None:
-    monkeypatch.setattr(attention_module, "QUERIES_AT_ONCE", 4)
+    monkeypatch.setattr(attention_module, "MAX_QUERIES", 4)
     check_alone(lambda seeds: pack_of(member, seeds), ((7,), (2, 7, 2, 5), (7, 1, 3)), steps=6)
 
 
@@ -167,7 +167,7 @@ def test_slices_of_a_batch_have_the_positions_and_gradient_of_the_whole(member) 
 @pytest.mark.slow
 def test_a_step_with_every_hook_is_one_program(member, monkeypatch) -> None:
     """Nothing in a hook, in groups or in chunks leaves it; chunks and groups are compiled in test_gpt2.py."""
-    monkeypatch.setattr(attention_module, "QUERIES_AT_ONCE", 4)
+    monkeypatch.setattr(attention_module, "MAX_QUERIES", 4)
     check_one_program(pack_of(member, (0, 3), replace(HOOKED, layers=1)))
 
 
@@ -189,7 +189,7 @@ def test_chunks_of_an_encoding_that_looks_ahead_have_all_tokens(monkeypatch, cau
     weights, tokens = drawn(model, TASK), tokens_of((M, B, 9), 10)
     batch = Batch(tokens, tokens, groups=torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2]).expand_as(tokens))
     whole = model.logits(weights, batch, None, "plain")
-    monkeypatch.setattr(attention_module, "QUERIES_AT_ONCE", 2)
+    monkeypatch.setattr(attention_module, "MAX_QUERIES", 2)
     torch.testing.assert_close(model.logits(weights, batch, None, "plain"), whole)
 
 

@@ -130,7 +130,7 @@ class Jumping(Threshold):
 
 def test_a_curriculum_that_leads_out_of_the_stages_is_refused(member) -> None:
     jumping = Jumping(metric="accuracy", threshold=0.5)
-    with pytest.raises(PackError, match=r"returned the stages \[2\]; allowed: 1 integers from 0 to 1"):
+    with pytest.raises(PackError, match=r"returned \[2\]; allowed: 1 integers from 0 to 1"):
         train_recorded([staged(member, 0, None, jumping)])
 
 

@@ -52,5 +52,7 @@ def test_a_decay_of_its_own_length_may_end_after_the_last_step_or_before() -> No
 
 def test_a_decay_that_ends_in_the_warm_up_is_refused(sections) -> None:
     schedule = {"name": "cosine", "warmup": 5, "decay_steps": 5}
-    with pytest.raises(ConfigError, match=r"training.schedule.decay_steps: ends before the warm-up of 5 steps does"):
+    with pytest.raises(
+        ConfigError, match=r"training.schedule.decay_steps: the decay ends before the warm-up of 5 steps"
+    ):
         MemberConfig.from_dict(sections(training__schedule=schedule))

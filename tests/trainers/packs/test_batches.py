@@ -146,7 +146,7 @@ def test_nothing_is_drawn_beyond_a_stop(member, recorder, monkeypatch) -> None:
 
 def test_a_draw_is_bounded(member, monkeypatch) -> None:
     few, many = (StepBatches(packed(member, Last(), training__batch_size=rows)).steps_at_once for rows in (16, 2000))
-    assert few == step_batches.MAX_STEPS and many == step_batches.ELEMENTS // (
+    assert few == step_batches.MAX_STEPS and many == step_batches.MAX_ELEMENTS // (
         3 * 4 * 2000 * 3
     )  # tokens, targets, weight of 4 positions
     assert StepBatches(packed(member, Last(), training__batch_size=10**6)).steps_at_once == 1

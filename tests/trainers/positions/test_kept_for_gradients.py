@@ -40,7 +40,7 @@ def test_masked_softmax() -> None:
 
 @pytest.mark.parametrize("pairs", [1, 2000, 2**18])
 def test_values_between_places(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cope, "PAIRS_AT_ONCE", pairs)
+    monkeypatch.setattr(cope, "MAX_PAIRS", pairs)
     inputs = draw(2, 5, 2, 20, 8), draw(2, 5, 2, 20, 8), draw(2, 5, 2, 20, 20).abs().clamp(0.0, 7.0)
     plain, own = (values_and_gradients(one, *inputs) for one in (_interpolate, _Interpolate.apply))
     assert all(torch.equal(one, other) for one, other in zip(plain, own, strict=True))

@@ -176,7 +176,7 @@ def test_tasks_it_cannot_serve_are_refused(position, task, key) -> None:
 def test_some_heads_must_be_added(member) -> None:
     from trainers.errors import ConfigError
 
-    with pytest.raises(ConfigError, match=r"position.ordinary.*2 ordinary heads of 2 leave none"):
+    with pytest.raises(ConfigError, match=r"position.ordinary.*2 ordinary heads of 2 leave no head"):
         Encoder(width=8, heads=2, position={"name": "significance", "ordinary": 2})
     with pytest.raises(ConfigError, match=r"3 does not divide width 8"):
         Encoder(width=8, heads=3)

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from trainers import train
 from trainers.random import draws, fused, pop_warning, reference
 
-PROGRAM = fused._program
+PROGRAM = fused._compile_draw
 
 
 @pytest.fixture(autouse=True)
 def without_kernels(monkeypatch):
-    monkeypatch.setattr(fused, "_program", lambda function: PROGRAM(function, "eager"))
+    monkeypatch.setattr(fused, "_compile_draw", lambda function: PROGRAM(function, "eager"))
     monkeypatch.setattr(fused, "state", fused._FusedState())
 
 
@@ -53,7 +53,7 @@ def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(mon
 
         return call
 
-    monkeypatch.setattr(fused, "_program", broken)
+    monkeypatch.setattr(fused, "_compile_draw", broken)
     fused.fuse()
     drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 0, 17
     assert torch.equal(fused.words(*drawn), reference.words(*drawn))
@@ -73,7 +73,7 @@ def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
         return drawn + 1 if every or count % 4 == 0 else drawn
 
     program = PROGRAM(wrong, "eager")
-    monkeypatch.setattr(fused, "_program", lambda function: program)
+    monkeypatch.setattr(fused, "_compile_draw", lambda function: program)
     fused.fuse()
     for count in (17, 19, 20, 24):
         drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 9, count
@@ -120,7 +120,7 @@ def test_memory_that_runs_out_is_no_reason_to_go_on_without_kernels(monkeypatch)
 
         return call
 
-    monkeypatch.setattr(fused, "_program", full)
+    monkeypatch.setattr(fused, "_compile_draw", full)
     with pytest.raises(torch.OutOfMemoryError):
         fused.words(torch.tensor([3]), torch.tensor(5), 2, 0, 17)
     assert pop_warning() is None

@@ -13,7 +13,7 @@ import torch
 from trainers.models.model import Model
 from trainers.packs.pack import Pack
 from trainers.tensors.batch import Batch
-from trainers.training.cuda_graph import LARGE, MAX_GRAPHS, CudaGraphStep
+from trainers.training.cuda_graph import MAX_GRAPHS, MAX_MEMORY_SHARE, CudaGraphStep
 from trainers.training.step import make_learner
 
 
@@ -174,7 +174,7 @@ def test_what_cannot_be_recorded_goes_on_as_it_is_and_is_said_once(cuda, state):
 
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 def test_a_step_that_takes_much_of_the_memory_it_may_use_is_not_recorded(cuda, state, fraction):
-    cuda.fraction, cuda.peak = fraction, 100.0 * fraction * LARGE + 1
+    cuda.fraction, cuda.peak = fraction, 100.0 * fraction * MAX_MEMORY_SHARE + 1
     run = CudaGraphStep(learn, pytest.fail)
     for value in (1, 10, 100):
         run(state, [batch(value)])

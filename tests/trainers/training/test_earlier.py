@@ -53,7 +53,7 @@ def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path
     names = [(one.config_id, one.seed) for one in (short, long)]
     both = [(first.folder, names[0]), (second.folder, names[1])]
     for earlier, compiled, most, said in (
-        (both, False, 9, "are of different steps"),
+        (both, False, 9, "are from different steps"),
         (both[:1], True, 9, "has no usable state"),
         (both[:1], False, 3, "has no usable state"),
         ([(third.folder, names[0])], False, 9, "has no usable state"),

@@ -200,7 +200,7 @@ def test_a_resumed_pack_keeps_the_form_of_its_checkpoint(member, recorder, tmp_p
 
 @pytest.mark.parametrize("ids", [[("a", 3)], [("a", 3), ("b", 3)], [("a", 3), ("b", 4), ("c", 5)]])
 def test_names_that_do_not_fit_the_members_are_refused(member, recorder, ids) -> None:
-    with pytest.raises(PackError, match=r"must be those of the members, \[3, 4\]"):
+    with pytest.raises(PackError, match=r"do not have the seeds of the members; allowed: \[3, 4\]"):
         train([member(3), member(4)], recorder, ids=ids)
 
 

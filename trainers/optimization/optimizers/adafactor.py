@@ -29,6 +29,7 @@ class Adafactor(Optimizer):
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the new weights and second moments."""
+        # Weights, gradients and decayed weights by parameter; the shares of new values and the rate at this step.
         theta, gradients, decayed = map(inputs.layout.views, (inputs.theta, inputs.gradient, inputs.decayed_theta()))
         weights: dict[str, Tensor] = {}
         state: dict[str, Tensor] = {}
@@ -37,6 +38,7 @@ class Adafactor(Optimizer):
         rate = torch.minimum(inputs.rate, inputs.step.double() ** -0.5)
         for name, gradient in gradients.items():
             share = new_share.to(dtype).reshape(-1, *[1] * (gradient.dim() - 1))
+
             # Second moments: an outer product of rows and columns, divided by their common mean.
             squares = gradient * gradient
             if gradient.dim() > 2:
@@ -49,6 +51,7 @@ class Adafactor(Optimizer):
                 entries = inputs.state[f"entries.{name}"]
                 variance = state[f"entries.{name}"] = entries + share * (squares - entries)
             change = gradient * torch.rsqrt(variance.clamp(min=epsilon * epsilon))
+
             # The step is relative to the parameter, and the update's root mean square at most the threshold.
             size = torch.maximum(_root_mean_square(theta[name]), inputs.h["least_scale"].to(dtype)) * rate.to(dtype)
             factor = size / (_root_mean_square(change) / inputs.h["threshold"].to(dtype)).clamp(min=1.0)

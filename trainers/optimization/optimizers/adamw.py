@@ -27,6 +27,7 @@ class AdamW(Optimizer):
         beta1, beta2, t = inputs.h["beta1"], inputs.h["beta2"], inputs.step.double()
         correction1 = 1.0 - beta1**t
         correction2 = torch.sqrt(1.0 - beta2**t)
+
         # In-place operations on new tensors: the same bits as m + (1 - beta1) (gradient - m) etc. with less memory.
         m = (gradient - m).mul_((1.0 - beta1).to(dtype)).add_(m)
         v = (v * beta2.to(dtype)).add_(((1.0 - beta2).to(dtype) * gradient).mul_(gradient))

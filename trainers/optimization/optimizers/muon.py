@@ -33,11 +33,14 @@ class Muon(AdamW):
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return AdamW's update, with the columns of matrices replaced by Muon's."""
+        # AdamW's update of all parameters, and its tensors by parameter.
         theta, state = super().update(inputs)
         dtype, momentum = theta.dtype, inputs.h["momentum"].to(theta.dtype)[:, :, None]
         weights, m = inputs.layout.views(theta), inputs.layout.views(state["m"])
         arrays = (inputs.decayed_theta(), inputs.gradient, inputs.state["m"])
         decayed, gradients, old_m = map(inputs.layout.views, arrays)
+
+        # For matrices the momentum, orthogonalized and scaled.
         for name in [p.name for p in inputs.layout.parameters if self.is_muon_parameter(p)]:
             gradient = gradients[name]
             m[name] = old_m[name] * momentum + gradient * (1.0 - momentum)
@@ -59,6 +62,7 @@ class Muon(AdamW):
 
     def problems_of_new(self, parameters: Callable[[], Sequence[Parameter]]) -> Iterator[Problem]:
         """Yield a problem for each name that is not a matrix of the model, and if Muon would update no matrix."""
+        # Names that are no matrices.
         known = parameters()
         names = [p.name for p in known if len(p.shape) == 2]
         allowed = f"null, or names of matrices, such as {', '.join(names[:8])}"
@@ -66,16 +70,21 @@ class Muon(AdamW):
         for name in unknown:
             message, close = f"the model has no matrix {name}", find_nearest(name, names)
             yield Problem(key="matrices", given=name, message=message, allowed=allowed, nearest=close)
+
+        # No name is wrong, but none is left.
         if known and not unknown and not any(map(self.is_muon_parameter, known)):
             yield Problem(key="matrices", given=self.matrices, message="Muon would have no matrix", allowed=allowed)
 
 
 def orthogonalize(matrices: Tensor, iterations: int) -> Tensor:
     """Return matrices (M, rows, columns) with their singular values moved close to 1 by Newton-Schulz iterations."""
+    # Wide matrices have the smaller Gram matrix; a norm of at most 1 lets the iteration converge.
     is_tall = matrices.shape[1] > matrices.shape[2]
     x: Tensor = matrices.transpose(1, 2) if is_tall else matrices
     norm: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)[:, None, None]
     x = x / norm.clamp(min=1e-7)
+
+    # The quintic polynomial of Newton and Schulz.
     for _ in range(iterations):
         gram = x @ x.transpose(1, 2)
         x = _A * x + (_B * gram + _C * gram @ gram) @ x

@@ -224,7 +224,7 @@ def test_a_model_that_cannot_tell_states_apart_is_refused_before_anything_starts
     with pytest.raises(ConfigError) as refused:
         MemberConfig.from_dict(sections(task=task, model=model))
     (problem,) = refused.value.problems
-    assert problem.key == "model.name" and "does not support token groups" in problem.message
+    assert problem.key == "model.name" and "does not support the token groups" in problem.message
     assert problem.allowed == "a model that supports groups"
     MemberConfig.from_dict(sections(task={**task, "scratchpad": "full"}, model=model))
 

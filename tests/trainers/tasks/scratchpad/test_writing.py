@@ -24,9 +24,9 @@ class Counting(Decoder):
 
     tokens: ClassVar[list[int]] = []
 
-    def _logits(self, forward_pass, caches=None):
+    def _compute_logits(self, forward_pass, caches=None):
         self.tokens.append(forward_pass.count)
-        return super()._logits(forward_pass, caches)
+        return super()._compute_logits(forward_pass, caches)
 
 
 class Forgetful(Counting):
