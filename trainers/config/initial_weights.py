@@ -173,8 +173,8 @@ class InitialWeights(Settings):
             sha256 = file_digest(path)
         except OSError as error:
             raise WeightsError(
-                f"{path}: the weights to start from cannot be read: {error.strerror}; also allowed: a file of this name "
-                "in the data folder (LENGTHWISE_DATA)"
+                f"{path}: the weights to start from cannot be read: {error.strerror}; also allowed: a file of this "
+                "name in the data folder (LENGTHWISE_DATA)"
             ) from error
 
         # Its hash, if one was recorded.

@@ -43,6 +43,8 @@ class Decoding:
         """
         if uniform_MB is None:
             return logits_MBV.argmax(dim=-1)
+
+        # The first token whose cumulative probability exceeds the uniform number.
         count = logits_MBV.shape[-1]
         best = torch.topk(logits_MBV.double(), min(self.top_k or count, count), dim=-1)
         cumulative = torch.softmax(best.values / self.temperature, dim=-1).cumsum(dim=-1)

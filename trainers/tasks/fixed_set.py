@@ -15,8 +15,8 @@ from torch import Tensor
 from trainers.random import STREAMS, Stream, philox4x32
 
 _MASK = 0xFFFFFFFF
-_FIXED = 1 << 31  # bit of every site of a fixed set
-_ORDER_SITE = _FIXED - 1  # the site of the shuffle's keys
+_FIXED_SET_BIT = 1 << 31  # bit of every site of a fixed set
+_ORDER_SITE = _FIXED_SET_BIT - 1  # the site of the shuffle's keys
 _SHUFFLE_ROUNDS = 24
 
 
@@ -39,7 +39,7 @@ class FixedSet:
         count = 1
         for size in shape[1:]:
             count *= size
-        words = _words(self.seeds_S, self.index_SB, site, -(-count // 4))
+        words = _draw_words(self.seeds_S, self.index_SB, site, -(-count // 4))
         return words[..., :count].reshape(len(self.seeds_S), *shape)
 
 
@@ -57,19 +57,20 @@ def visited_samples(stream: Stream, batch: int, size: int) -> Tensor:
     return _shuffle(stream.seeds_S, epoch, visit - epoch * size, size)
 
 
-def _shuffle(seeds_S: Tensor, epoch_SB: Tensor, place_SB: Tensor, size: int) -> Tensor:
-    """Return the index of the sample at each place of an epoch, by a swap-or-not shuffle of 0..size-1."""
-    keys = _words(seeds_S, epoch_SB, _ORDER_SITE, -(-2 * _SHUFFLE_ROUNDS // 4))
-    x = place_SB
+def _shuffle(seeds_S: Tensor, epoch_SB: Tensor, visit_SB: Tensor, size: int) -> Tensor:
+    """Return the index of the sample at each visit of an epoch, by a swap-or-not shuffle of 0..size-1."""
+    keys = _draw_words(seeds_S, epoch_SB, _ORDER_SITE, -(-2 * _SHUFFLE_ROUNDS // 4))
+    x = visit_SB
     for number in range(_SHUFFLE_ROUNDS):
-        partner = _scale(keys[..., 2 * number], size) - x
+        # Each index may swap with a partner; both decide by the same bit.
+        partner = _scale_word(keys[..., 2 * number], size) - x
         partner = torch.where(partner < 0, partner + size, partner)
         mixed = _mix_bits(torch.maximum(x, partner), keys[..., 2 * number + 1])
         x = torch.where((mixed & 1) == 1, partner, x)
     return x
 
 
-def _scale(word: Tensor, size: int) -> Tensor:
+def _scale_word(word: Tensor, size: int) -> Tensor:
     """Return floor(word * size / 2^32) of a 32-bit word and a size up to 2^32, without overflow of int64."""
     return ((word >> 16) * size + (((word & 0xFFFF) * size) >> 16)) >> 16
 
@@ -82,10 +83,10 @@ def _mix_bits(x: Tensor, key: Tensor) -> Tensor:
     return x ^ (x >> 16)
 
 
-def _words(seeds_S: Tensor, index_SB: Tensor, site: int, blocks: int) -> Tensor:
+def _draw_words(seeds_S: Tensor, index_SB: Tensor, site: int, blocks: int) -> Tensor:
     """Return 4 * blocks random words for every row, (S, B, 4 * blocks)."""
     block = torch.arange(blocks, dtype=torch.int64, device=index_SB.device)
     block = block + torch.zeros_like(index_SB)[..., None]
     ones, seeds = torch.ones_like(block), seeds_S[:, None, None]
-    counter = (block, ones * (_FIXED + site), ones * index_SB[..., None], ones * STREAMS["data"])
+    counter = (block, ones * (_FIXED_SET_BIT + site), ones * index_SB[..., None], ones * STREAMS["data"])
     return torch.cat(philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK)), dim=-1)

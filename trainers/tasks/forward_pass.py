@@ -1,4 +1,4 @@
-"""The interface of evaluated models for tasks and generation; `trainers.evaluation.forward.Forward` implements it.
+"""Interface by which tasks and generation run models; `trainers.evaluation.forward.Forward` implements it.
 
 Shapes: M members, B rows, T positions, K positions of the KV cache, P tokens of a prompt, G generated tokens,
 V output tokens.
@@ -51,7 +51,7 @@ class ForwardPass(Protocol):
         """Return the logits (M, B, T, V), without recording values of the layers."""
 
     def start(self, batch: Batch, width: int) -> tuple[Tensor, Any]:
-        """Return the logits (M, B, T, V) and a KV cache of up to `width` positions."""
+        """Return the logits (M, B, T, V) and a KV cache with room for `width` positions."""
 
     def extend(
         self, cache: Any, tokens_MBT: Tensor, ids_MBT: Tensor | None = None, visible_MBK: Tensor | None = None

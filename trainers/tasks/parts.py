@@ -33,20 +33,20 @@ def join_parts(parts: Sequence[Part], width: int) -> Tensor:
     [[[7, 8, 7, 8, 0, 0]]]
     """
     counts = torch.cat([leading_mask(tokens.shape[-1], count) for tokens, count in parts], dim=-1)
-    return compact(torch.cat([tokens for tokens, _ in parts], dim=-1), packed_places(counts, width), width)
+    return compact(torch.cat([tokens for tokens, _ in parts], dim=-1), find_packed_columns(counts, width), width)
 
 
 def leading_mask(width: int, count: Tensor) -> Tensor:
-    """Return a mask of the first `count` (...) of `width` places, bool (..., width)."""
+    """Return a mask of the first `count` (...) of `width` columns, bool (..., width)."""
     return torch.arange(width, device=count.device) < count[..., None]
 
 
-def packed_places(counts_SBF: Tensor, width: int) -> Tensor:
-    """Return the place of each used token after removing unused tokens, and `width` for these, int64 (S, B, F)."""
+def find_packed_columns(counts_SBF: Tensor, width: int) -> Tensor:
+    """Return the column of each used token after removing unused tokens, `width` for unused ones, int64 (S, B, F)."""
     return torch.where(counts_SBF, counts_SBF.long().cumsum(dim=-1) - 1, width)
 
 
-def compact(values_SBF: Tensor, places_SBF: Tensor, width: int, fill: int = PAD) -> Tensor:
-    """Return values scattered to their places, int64 (S, B, width), with `fill` elsewhere."""
-    row = values_SBF.new_full((*places_SBF.shape[:-1], width + 1), fill)  # the last place takes unused values
-    return row.scatter_(-1, places_SBF, values_SBF)[..., :width]
+def compact(values_SBF: Tensor, columns_SBF: Tensor, width: int, fill: int = PAD) -> Tensor:
+    """Return values scattered to their columns, int64 (S, B, width), with `fill` elsewhere."""
+    row = values_SBF.new_full((*columns_SBF.shape[:-1], width + 1), fill)  # the last column takes unused values
+    return row.scatter_(-1, columns_SBF, values_SBF)[..., :width]

@@ -43,6 +43,7 @@ class RingRegression(Task):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of a window or neighbourhood that overlaps itself, and of a target that is no Gram matrix."""
+        # Window and neighbourhood within half the ring, and a target that is a Gram matrix.
         half = (self.ring - 1) // 2
         if self.window > half + 1:
             yield self._problem("window", f"{self.window} is more than half the ring", f"<= {half + 1}")
@@ -81,12 +82,12 @@ class RingRegression(Task):
     def target(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
         """Return T_ir, the coefficient of <theta, x_r> in y_i, (n, n)."""
         far = (0.0,) * (self.ring - 1 - len(self.betas))
-        return constant((self.alpha, *self.betas, *far), device, dtype)[self._distance(device)]
+        return constant((self.alpha, *self.betas, *far), device, dtype)[self._measure_distance(device)]
 
     def weight(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
         """Return the weight of each pair of positions in the training loss, (n, n)."""
         if self.augmented:
-            return (self.window - self._distance(device)).clamp(min=0).to(dtype) / self.ring
+            return (self.window - self._measure_distance(device)).clamp(min=0).to(dtype) / self.ring
         inside = torch.zeros(self.ring, dtype=dtype, device=device)
         inside[self.trained_lengths[0] - 1 : self.trained_lengths[-1]] = 1.0
         return inside[:, None] * inside[None, :]
@@ -94,10 +95,10 @@ class RingRegression(Task):
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return inputs and targets as text; nothing is drawn."""
         first, last = self.trained_lengths[0], self.trained_lengths[-1]
-        where = f"any {self.window} neighbours" if self.augmented else f"positions {first} to {last}"
+        inputs = f"any {self.window} neighbours" if self.augmented else f"positions {first} to {last}"
         sums = [f"{beta:g} <theta, x(i-{k}) + x(i+{k})>" for k, beta in enumerate(self.betas, start=1)]
         target = " + ".join([f"{self.alpha:g} <theta, x(i)>", *sums])
-        return [f"x ~ N(0, I) at {where}, 0 at the other {self.ring - self.window}"], [f"there y(i) = {target}"]
+        return [f"x ~ N(0, I) at {inputs}, 0 at the other {self.ring - self.window}"], [f"there y(i) = {target}"]
 
     def sample(self, stream: Stream, batch: int) -> Batch:
         """Return empty rows, because nothing is drawn."""
@@ -106,7 +107,7 @@ class RingRegression(Task):
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the expected squared error summed over the window, and 1, (M,)."""
-        errors = self._errors(logits_MBTV)
+        errors = self._compute_errors(logits_MBTV)
         loss_M = (errors * self.weight(errors.dtype, errors.device)).sum(dim=(1, 2))
         return loss_M, torch.ones_like(loss_M)
 
@@ -116,18 +117,18 @@ class RingRegression(Task):
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the expected squared error at each position, (M, 1, L)."""
-        errors = self._errors(logits_MBTV)
+        errors = self._compute_errors(logits_MBTV)
         columns = constant(tuple(length - 1 for length in lengths), errors.device)
         trained = errors * self.weight(errors.dtype, errors.device)
         return {"test_loss": errors.sum(dim=2)[:, None, columns], "train_loss": trained.sum(dim=2)[:, None, columns]}
 
-    def _distance(self, device: torch.device) -> Tensor:
+    def _measure_distance(self, device: torch.device) -> Tensor:
         """Return the distance on the ring of every pair of positions, int64 (n, n)."""
         position = torch.arange(self.ring, device=device)
         distance = (position[:, None] - position[None, :]).abs()
         return torch.minimum(distance, self.ring - distance)
 
-    def _errors(self, logits_MBTV: Tensor) -> Tensor:
+    def _compute_errors(self, logits_MBTV: Tensor) -> Tensor:
         """Return the expected squared error that x_r contributes to y_i, (M, n, n)."""
         along, orthogonal = logits_MBTV[:, 0].chunk(2, dim=-1)
         return (along - self.target(along.dtype, along.device)) ** 2 + orthogonal**2

@@ -75,7 +75,7 @@ class SetComplement(Task):
 
     def targets_of(self, tokens_SBT: Tensor) -> Tensor:
         """Return the uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""
-        return uniform.uniform_over(~self._present(tokens_SBT))
+        return uniform.uniform_over(~self._find_present(tokens_SBT))
 
     def sample(self, stream: Stream, batch: int) -> Batch:
         """Return a training batch for every seed of the stream."""
@@ -89,15 +89,18 @@ class SetComplement(Task):
 
         Two inputs are the same if they have the same set and last token, but sampled rows have a random order.
         """
+        # Random rows measure all lengths with more than `samples` inputs.
         counts = {s: s * math.comb(self.vocabulary, s) for s in lengths}
         sampled = tuple(s for s in lengths if counts[s] > samples)
         if sampled:
             rows = stream.permutations(0, samples, self.vocabulary, max(sampled))
-            yield EvaluationBatch(self._evaluation(rows), sampled)
+            yield EvaluationBatch(self._make_test_batch(rows), sampled)
+
+        # The other lengths have a batch each, with all of their inputs.
         for s in lengths:
             if counts[s] <= samples:
-                rows = constant(_every_input(self.vocabulary, s), stream.seeds_S.device)
-                yield EvaluationBatch(self._evaluation(rows.expand(len(stream.seeds_S), -1, -1)), (s,))
+                rows = constant(_list_inputs(self.vocabulary, s), stream.seeds_S.device)
+                yield EvaluationBatch(self._make_test_batch(rows.expand(len(stream.seeds_S), -1, -1)), (s,))
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of every row, and the log mass on absent and on other tokens, (M, B, L)."""
@@ -128,10 +131,11 @@ class SetComplement(Task):
         c = worst[..., known].min(axis=-1, keepdims=True) if len(known) == 2 else np.full_like(worst[..., :1], np.nan)
         return {"margin_bound": 2 * c / s}
 
-    def _evaluation(self, rows: Tensor) -> Batch:
+    def _make_test_batch(self, rows: Tensor) -> Batch:
+        """Return a batch of rows with the true distributions as targets."""
         return Batch(rows, self.targets_of(rows))
 
-    def _present(self, tokens: Tensor) -> Tensor:
+    def _find_present(self, tokens: Tensor) -> Tensor:
         """Return whether each token has occurred up to each position, bool (S, B, T, V)."""
         position = torch.arange(tokens.shape[-1], device=tokens.device)
         never = position.new_full((*tokens.shape[:-1], self.vocabulary), tokens.shape[-1])
@@ -139,7 +143,7 @@ class SetComplement(Task):
         return first[..., None, :] <= position[:, None]
 
 
-def _every_input(vocabulary: int, length: int) -> tuple[tuple[int, ...], ...]:
+def _list_inputs(vocabulary: int, length: int) -> tuple[tuple[int, ...], ...]:
     """Return every set of `length` tokens with every choice of its last token."""
     rows = list[tuple[int, ...]]()
     for chosen in itertools.combinations(range(vocabulary), length):

@@ -33,11 +33,14 @@ def regularize(
 
     loss_M: the sum that `loss` returns. smoothing_M1, factor_M1: their strengths, (M, 1); None leaves a term out.
     """
+    # Label smoothing: a share of the loss is the mean over all tokens.
     weight = target_weights(batch, logits_MBTV.dtype)
     if smoothing_M1 is not None:
         share_M = smoothing_M1[:, 0].to(logits_MBTV.dtype)
         uniform = -torch.log_softmax(logits_MBTV, dim=-1).mean(dim=-1)
         loss_M = (1.0 - share_M) * loss_M + share_M * (uniform * weight).sum(dim=(1, 2))
+
+    # z-loss: the squared logarithm of the normalizer.
     if factor_M1 is not None:
         squares = torch.logsumexp(logits_MBTV, dim=-1).square()
         loss_M = loss_M + factor_M1[:, 0].to(logits_MBTV.dtype) * (squares * weight).sum(dim=(1, 2))

@@ -223,9 +223,10 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
 
         evaluated: the evaluated lengths.
         """
-        wanted, metrics = set(evaluated), dict[str, RecordedMetric]()
+        evaluated_lengths, metrics = set(evaluated), dict[str, RecordedMetric]()
         for distribution in self.distributions:
-            lengths = tuple(length for length in sorted(distribution.lengths) if length in wanted)
+            # Its evaluated lengths, and every metric at these lengths.
+            lengths = tuple(length for length in sorted(distribution.lengths) if length in evaluated_lengths)
             trained = tuple(length for length in lengths if length in distribution.trained_lengths)
             for base, direction in {**self.metrics, **others}.items():
                 name = self.recorded_name(base, distribution.name)

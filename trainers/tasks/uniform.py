@@ -36,8 +36,8 @@ def classes_first(values_MBTV: Tensor, lengths: tuple[int, ...]) -> Tensor:
 
 def last_positions(tokens_MBT: Tensor, lengths: tuple[int, ...]) -> Tensor:
     """Return a mask of the last position of each length, bool (M, B, T, L)."""
-    places_T = torch.arange(1, tokens_MBT.shape[-1] + 1, device=tokens_MBT.device)
-    return (places_T[:, None] == constant(lengths, tokens_MBT.device)).expand(*tokens_MBT.shape, len(lengths))
+    position_T = torch.arange(1, tokens_MBT.shape[-1] + 1, device=tokens_MBT.device)
+    return (position_T[:, None] == constant(lengths, tokens_MBT.device)).expand(*tokens_MBT.shape, len(lengths))
 
 
 def row_scores(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor]:

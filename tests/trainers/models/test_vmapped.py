@@ -202,7 +202,7 @@ REFUSED = {
     "WithRefuses": r"WithRefuses: fails with ValueError: no more than 3 \(.*own_modules.py:\d+, forward\)",
     "WithInfinite": r"returns logits that are not finite",
     "WithConv": r"fails with RuntimeError: .*expected input",
-    "WithSees": r"sees the tokens it should predict",
+    "WithSees": r"sees the tokens that it should predict",
     "WithTimeFirst": r"mixes rows of a batch",
     "WithNarrow": r"returns the shape \(3, 2, 8\) for tokens \(3, 7\); allowed: logits \(3, 7, 8\)",
     "WithDrawn": r"buffer inner.table is random",

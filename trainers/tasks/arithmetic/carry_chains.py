@@ -39,13 +39,13 @@ def draw(
     """
     # Tables of bounds, and the random words of every pair of digits.
     device = which_SB.device
-    table = _table(chain, classes, digits, device)
-    wanted = constant(classes, device)[which_SB]
+    table = _make_bounds_table(chain, classes, digits, device)
+    target = constant(classes, device)[which_SB]
     offsets, sizes = constant(_OFFSETS, device), constant(_SIZES, device)
     words = draws.bits(site, (batch, digits, 2))
 
     # Digit by digit: draw the kind of the pair, then the pair; update the chain.
-    k, reached = torch.zeros_like(wanted), (wanted == 0).long()
+    k, reached = torch.zeros_like(target), (target == 0).long()
     chosen = []
     for i in range(digits):
         limits = table[which_SB, digits - i, k, reached]
@@ -56,7 +56,7 @@ def draw(
         else:
             k = torch.where(kind == 0, k + 1, 0)
         k = k.clamp(max=table.shape[2] - 1)  # only needed for FREE
-        reached = torch.where(k == wanted, 1, reached)
+        reached = torch.where(k == target, 1, reached)
     pairs = constant(_PAIRS, device)[torch.stack(chosen, dim=-1)]
     return pairs[..., 0], pairs[..., 1]
 
@@ -69,7 +69,7 @@ def draw_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tu
 
 
 @lru_cache(maxsize=256)
-def _table(chain: str, classes: tuple[int, ...], digits: int, device: torch.device) -> Tensor:
+def _make_bounds_table(chain: str, classes: tuple[int, ...], digits: int, device: torch.device) -> Tensor:
     """Return two bounds on a 32-bit word by class, positions left, k and reached, int64 (classes, left, k, 2, 2).
 
     For a word below the first bound the pair sums to 10 or more, below the second bound to 9, otherwise to less.
@@ -88,20 +88,23 @@ class _Counts:
 
     def __init__(self, chain: str, c: int) -> None:
         self.chain, self.c = chain, c
-        self._known: dict[tuple[int, int, bool], int] = {}
+        self._cached_ways: dict[tuple[int, int, bool], int] = {}
 
     def ways(self, left: int, k: int, reached: bool) -> int:
         """Return the number of ways to fill `left` more positions, after a chain of length k."""
+        # Without a condition, with a chain that is too long, or with all positions filled.
         if self.c == FREE:
             return int(100**left)
         if k > self.c:
             return 0
         if left == 0:
             return int(reached)
+
+        # The sum over the kinds of the next pair, computed once.
         key = (left, k, reached)
-        if key not in self._known:
-            self._known[key] = sum(self.ways_by_kind(left, k, reached))
-        return self._known[key]
+        if key not in self._cached_ways:
+            self._cached_ways[key] = sum(self.ways_by_kind(left, k, reached))
+        return self._cached_ways[key]
 
     def ways_by_kind(self, left: int, k: int, reached: bool) -> list[int]:
         """Return the number of ways that start with a pair of each kind: 10 or more, 9, less."""
@@ -112,7 +115,7 @@ class _Counts:
         ]
 
     def bounds(self, left: int, k: int, reached: bool) -> list[int]:
-        """Return the two bounds of `_table`; arbitrary in unreachable states."""
+        """Return the two bounds of `_make_bounds_table`; arbitrary in unreachable states."""
         if left == 0 or self.ways(left, k, reached) == 0:
             return [0, 0]
         carry, nine, less = self.ways_by_kind(left, k, reached)

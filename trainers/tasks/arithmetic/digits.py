@@ -28,7 +28,7 @@ def carries(sums: Tensor) -> Tensor:
 
     It has a carry if the nearest pair at or below it that does not sum to 9 sums to 10 or more.
     """
-    return (_nearest_decided(sums) & 1).bool()
+    return (_find_deciding_pairs(sums) & 1).bool()
 
 
 def add(first: Tensor, second: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def add(first: Tensor, second: Tensor) -> Tensor:
 
 def cascade_length(sums: Tensor) -> Tensor:
     """Return the longest cascade, int64 (...): 1 + the pairs of exactly 9 directly above a pair of 10 or more."""
-    decided = _nearest_decided(sums)
+    decided = _find_deciding_pairs(sums)
     position = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
     return torch.where((decided & 1) == 1, position - (decided >> 1) + 1, 0).amax(dim=-1)
 
@@ -54,11 +54,14 @@ def carry_run(sums: Tensor) -> Tensor:
 
 def multiply(first: Tensor, second: Tensor) -> Tensor:
     """Return the digits (..., W1 + W2) of the product of numbers (..., W1) and (..., W2); fastest with W1 <= W2."""
+    # Sums of the partial products in each column.
     width = first.shape[-1] + second.shape[-1]
     columns = torch.zeros_like(first[..., :1] * second[..., :1]).expand(*second.shape[:-1], width)
     for i in range(first.shape[-1]):
         part = first[..., i : i + 1] * second
         columns = columns + torch.nn.functional.pad(part, (i, width - i - second.shape[-1]))
+
+    # Carries from the units up.
     digits, carry = [], torch.zeros_like(columns[..., 0])
     for i in range(width):
         value = columns[..., i] + carry
@@ -102,9 +105,12 @@ def parallel_multiplication(multiplier: Tensor, digits: Tensor, width: int) -> t
     columns = torch.nn.functional.pad(multiplier[..., None] * digits, (0, width - digits.shape[-1]))
     rounds = torch.zeros_like(columns[..., 0])
     for done in range(width + 3):
+        # Count a round for each product that still has carries.
         if _are_all_digits(columns):
             break
         rounds = rounds + (columns >= 10).any(dim=-1)
+
+        # Each column keeps its units and receives the higher digits of the columns below it.
         reduced, rest = columns % 10, columns // 10
         for k in range(1, min(width, 3 if done else 18)):
             reduced = reduced + torch.nn.functional.pad(rest % 10, (k, 0))[..., :width]
@@ -118,7 +124,7 @@ def _are_all_digits(columns: Tensor) -> bool:
     return columns.device.type == "cpu" and not bool((columns >= 10).any())
 
 
-def _nearest_decided(sums: Tensor) -> Tensor:
+def _find_deciding_pairs(sums: Tensor) -> Tensor:
     """Return 2 p + c for each place: p, from 1, is the nearest place at or below whose pair does not sum to 9.
 
     c is 1 if this pair sums to 10 or more, else 0.

@@ -17,13 +17,18 @@ from trainers.tasks.fixed_set import Draws
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import PLUS
 
-_PAIRS, _KIND, _MIXTURE, _DIGITS = 0, 1, 2, 6  # sites of random words, besides three sites from `shift_site` on
+_PAIRS_SITE, _KIND_SITE, _MIXTURE_SITE, _DIGITS_SITE = (
+    0,
+    1,
+    2,
+    6,
+)  # sites of random words, besides three sites from `shift_site` on
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length
 
 
 @register("task", "padded_addition")
 class PaddedAddition(PaddedNumbers):
-    """Two numbers in, padded on the left to one fixed width; out, at the last width + 1 positions, their sum.
+    """Two numbers in, padded on the left to a fixed width; out, at the last width + 1 positions, their sum.
 
     Both numbers are uniform below 10^n: n is train_digits in training and the length in evaluation. P is the pad, which
     is trained and scored like a digit, and _ a position that is neither:
@@ -72,22 +77,22 @@ class PaddedAddition(PaddedNumbers):
                 f"<= train_digits ({self.train_digits})",
             )
         for key in ("measured_cascades", "measured_runs"):
-            asked = getattr(self, key)
-            allowed = f"distinct integers >= 0 and <= {self.longest}"
-            if long := [c for c in asked if c > self.longest]:
-                message = f"{', '.join(map(str, long))} cannot occur in numbers of {self.longest} digits"
+            measured_lengths = getattr(self, key)
+            allowed = f"distinct integers >= 0 and <= {self.max_digits}"
+            if impossible := [c for c in measured_lengths if c > self.max_digits]:
+                message = f"{', '.join(map(str, impossible))} cannot occur in numbers of {self.max_digits} digits"
                 yield self._problem(key, message, allowed)
-            elif len(set(asked)) != len(asked):
-                yield self._problem(key, "names a length twice", allowed)
-            if asked and self.carries != "full":
-                yield self._problem(key, f"there are no carries with carries: {self.carries}", "an empty list")
+            elif len(set(measured_lengths)) != len(measured_lengths):
+                yield self._problem(key, "has a length twice", allowed)
+            if measured_lengths and self.carries != "full":
+                yield self._problem(key, f"sums have no carries with carries: {self.carries}", "an empty list")
 
         # Settings that contradict the distribution of training pairs.
         if self.uniform_lengths and self.distribution == "complexity":
             message = "no training pair is uniform with distribution: complexity"
             yield self._problem("uniform_lengths", message, "false")
         if self.distribution != "uniform" and self.carries != "full":
-            yield self._problem("distribution", f"there are no cascades with carries: {self.carries}", "uniform")
+            yield self._problem("distribution", f"sums have no cascades with carries: {self.carries}", "uniform")
 
     @property
     def blocks(self) -> tuple[int, int]:
@@ -95,14 +100,14 @@ class PaddedAddition(PaddedNumbers):
         return self.width, self.width
 
     @property
-    def longest(self) -> int:
+    def max_digits(self) -> int:
         """The largest number of digits of a number."""
         return self.width - 1 if self.text_tokens and self.carries == "full" else self.width
 
     @property
-    def longest_text(self) -> str:
+    def max_digits_text(self) -> str:
         """The longest length with its reason, for messages."""
-        return f"{self.longest}" + (" (in text, sums need one more)" if self.longest < self.width else "")
+        return f"{self.max_digits}" + (" (in text, sums need one more)" if self.max_digits < self.width else "")
 
     @property
     def answer_width(self) -> int:
@@ -110,7 +115,7 @@ class PaddedAddition(PaddedNumbers):
         return self.width if self.text_tokens else self.width + 1
 
     @property
-    def _groups(self) -> Mapping[str, Mapping[int, str]]:
+    def _group_metrics(self) -> Mapping[str, Mapping[int, str]]:
         """The metrics of pairs by the length of their longest cascade, and of their longest run of carries."""
         measured = {"cascade": self.measured_cascades, "run": self.measured_runs}
         return {name: {number: f"exact_match_{name}_{number}" for number in measured[name]} for name in measured}
@@ -121,42 +126,50 @@ class PaddedAddition(PaddedNumbers):
         return {"cascade": cascade_length(first + second), "run": carry_run(first + second)}
 
     def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
-        return self._batch(*self._training_pairs(draws, batch), shift, draws, 0)
+        """Draw training sequences, times ten to the power `shift` (S, B)."""
+        return self._make_batch(*self._draw_training_pairs(draws, batch), shift, draws, 0)
 
     def _draw_evaluation(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
         """Draw uniform pairs, then training-sized pairs shifted to this length, then pairs with each measured chain."""
+        # Uniform pairs, and training-sized pairs with appended zeros; each group has sites of its own.
         no_shift = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
         sites = itertools.count(_SITES * _GROUPS * length, _SITES)
         site = next(sites)
-        batches = {GENERAL: self._batch(*self._uniform_pairs(stream, site, samples, length), no_shift, stream, site)}
+        batches = {
+            GENERAL: self._make_batch(*self._draw_uniform_pairs(stream, site, samples, length), no_shift, stream, site)
+        }
         if self.zero_shift:
             site = next(sites)
             if length >= self.train_digits:
-                pairs = self._uniform_pairs(stream, site, samples, self.train_digits)
-                batches[SHIFTED] = self._batch(*pairs, no_shift + length - self.train_digits, stream, site)
+                pairs = self._draw_uniform_pairs(stream, site, samples, self.train_digits)
+                batches[SHIFTED] = self._make_batch(*pairs, no_shift + length - self.train_digits, stream, site)
 
         # A group of rows for each measured cascade length and run.
         few = no_shift[:, :1].expand(-1, self.measured_samples)
-        chains = [(chain, c, metric) for chain, group in self._groups.items() for c, metric in group.items()]
+        chains = [(chain, c, metric) for chain, group in self._group_metrics.items() for c, metric in group.items()]
         for (chain, c, metric), site in zip(chains, sites, strict=False):
             if carry_chains.count(chain, c, length) > 0:
                 pairs = carry_chains.draw(stream, site, self.measured_samples, length, chain, (c,), few)
-                batches[metric] = self._batch(*pairs, few, stream, site)
+                batches[metric] = self._make_batch(*pairs, few, stream, site)
         return batches
 
-    def _training_pairs(self, draws: Draws, batch: int) -> tuple[Tensor, Tensor]:
+    def _draw_training_pairs(self, draws: Draws, batch: int) -> tuple[Tensor, Tensor]:
         """Draw the digits (S, B, train_digits) of training pairs."""
         if self.distribution == "uniform":
-            return self._cut(self._uniform_pairs(draws, 0, batch, self.train_digits), draws)
-        longest = self.train_digits if self.longest_cascade is None else self.longest_cascade
-        which = (draws.bits(_KIND, (batch,)) * (longest + 1)) >> 32
-        if self.distribution == "mixed":
-            which = torch.where(draws.bits(_MIXTURE, (batch,)) < 2**31, which, longest + 1)
-        classes = (*range(longest + 1), carry_chains.FREE)
-        pairs = carry_chains.draw(draws, _PAIRS, batch, self.train_digits, "cascade", classes, which)
-        return self._cut(pairs, draws, which > longest)
+            return self._cut_digits(self._draw_uniform_pairs(draws, 0, batch, self.train_digits), draws)
 
-    def _cut(self, pairs: tuple[Tensor, Tensor], draws: Draws, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        # Cascades of all lengths, and with `mixed` half of the pairs without a condition.
+        longest = self.train_digits if self.longest_cascade is None else self.longest_cascade
+        which = (draws.bits(_KIND_SITE, (batch,)) * (longest + 1)) >> 32
+        if self.distribution == "mixed":
+            which = torch.where(draws.bits(_MIXTURE_SITE, (batch,)) < 2**31, which, longest + 1)
+        classes = (*range(longest + 1), carry_chains.FREE)
+        pairs = carry_chains.draw(draws, _PAIRS_SITE, batch, self.train_digits, "cascade", classes, which)
+        return self._cut_digits(pairs, draws, which > longest)
+
+    def _cut_digits(
+        self, pairs: tuple[Tensor, Tensor], draws: Draws, rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the pairs (S, B, train_digits), with the numbers of the given rows cut to random numbers of digits.
 
         rows: mask (S, B) of the rows; None means all.
@@ -164,26 +177,26 @@ class PaddedAddition(PaddedNumbers):
         if not self.uniform_lengths:
             return pairs
         batch, position = pairs[0].shape[1], torch.arange(self.train_digits, device=pairs[0].device)
-        most = (draws.bits(_DIGITS, (batch, 2)) * self.train_digits) >> 32
-        most = most if rows is None else torch.where(rows[..., None], most, self.train_digits)
-        first, second = (torch.where(position <= most[..., number, None], pairs[number], 0) for number in (0, 1))
+        last_digit = (draws.bits(_DIGITS_SITE, (batch, 2)) * self.train_digits) >> 32
+        last_digit = last_digit if rows is None else torch.where(rows[..., None], last_digit, self.train_digits)
+        first, second = (torch.where(position <= last_digit[..., number, None], pairs[number], 0) for number in (0, 1))
         return first, second
 
-    def _uniform_pairs(self, draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
+    def _draw_uniform_pairs(self, draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
         """Draw the digits (S, batch, digits) of two numbers, uniform below 10^digits or among pairs without carries."""
         if self.carries == "sum_le_9":
-            return carry_chains.draw_without_carries(draws, site + _PAIRS, batch, digits)
-        both = (draws.bits(site + _PAIRS, (batch, 2, digits)) * 10) >> 32
-        return both[..., 0, :], both[..., 1, :]
+            return carry_chains.draw_without_carries(draws, site + _PAIRS_SITE, batch, digits)
+        pair = (draws.bits(site + _PAIRS_SITE, (batch, 2, digits)) * 10) >> 32
+        return pair[..., 0, :], pair[..., 1, :]
 
-    def _batch(self, first: Tensor, second: Tensor, shift: Tensor, draws: Draws, site: int) -> Batch:
+    def _make_batch(self, first: Tensor, second: Tensor, shift: Tensor, draws: Draws, site: int) -> Batch:
         """Return sequences of pairs of numbers (S, B, n), times ten to the power `shift` (S, B)."""
         first, second = (
             shift_digits(torch.nn.functional.pad(number, (0, self.width - number.shape[-1])), shift)
             for number in (first, second)
         )
         answer = self._answer(first, second)[..., -self.answer_width :]
-        return self._join(write_number(first), write_number(second), answer, draws, site)
+        return self._join_blocks(write_number(first), write_number(second), answer, draws, site)
 
     def _answer(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the tokens (S, B, width + 1) of the sum."""

@@ -15,7 +15,7 @@ from trainers.tasks.fixed_set import Draws
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import TIMES
 
-_MULTIPLIER, _NUMBER = range(2)  # sites of random words, besides three sites from `shift_site` on
+_MULTIPLIER_SITE, _NUMBER_SITE = range(2)  # sites of random words, besides three sites from `shift_site` on
 _SITES = 16  # reserved for one length
 
 
@@ -51,6 +51,7 @@ class PaddedMultiplication(PaddedNumbers):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of numbers or products that do not fit, and of multipliers with other digits."""
+        # Products must fit.
         least = self.multiplier_digits + self.number_digits
         if self.block < least:
             yield self._problem(
@@ -59,8 +60,10 @@ class PaddedMultiplication(PaddedNumbers):
                 f">= {least}",
             )
         yield from super().cross_checks()
+
+        # Distinct rounds, and multipliers of the right number of digits.
         if len(set(self.measured_rounds)) != len(self.measured_rounds):
-            yield self._problem("measured_rounds", "names a number twice", "distinct integers")
+            yield self._problem("measured_rounds", "has a number twice", "distinct integers")
         low, high = self.multipliers
         smallest = 0 if self.multiplier_digits == 1 else 10 ** (self.multiplier_digits - 1)
         if not smallest <= low <= high < 10**self.multiplier_digits:
@@ -88,12 +91,12 @@ class PaddedMultiplication(PaddedNumbers):
         return self.multiplier_digits, self.block
 
     @property
-    def longest(self) -> int:
+    def max_digits(self) -> int:
         """The largest number of digits of the number that is multiplied."""
         return self.number_digits
 
     @property
-    def longest_text(self) -> str:
+    def max_digits_text(self) -> str:
         """The longest length with its reason, for messages."""
         return f"number_digits ({self.number_digits})"
 
@@ -103,7 +106,7 @@ class PaddedMultiplication(PaddedNumbers):
         return self.block
 
     @property
-    def _groups(self) -> Mapping[str, Mapping[int, str]]:
+    def _group_metrics(self) -> Mapping[str, Mapping[int, str]]:
         """The metrics of inputs by the parallel rounds that their carries take."""
         return {"rounds": {number: f"exact_match_rounds_{number}" for number in self.measured_rounds}}
 
@@ -114,16 +117,17 @@ class PaddedMultiplication(PaddedNumbers):
         return {"rounds": parallel_multiplication((first * powers).sum(dim=-1), second, self.block)[1]}
 
     def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
-        return self._batch(draws, 0, batch, self.train_digits, shift)
+        """Draw training sequences, times ten to the power `shift` (S, B)."""
+        return self._make_batch(draws, 0, batch, self.train_digits, shift)
 
     def _draw_evaluation(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
         """Draw uniform numbers, then training-sized numbers shifted to this length."""
         no_shift = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
         site = _SITES * length
-        batches = {GENERAL: self._batch(stream, site, samples, length, no_shift)}
+        batches = {GENERAL: self._make_batch(stream, site, samples, length, no_shift)}
         if self.zero_shift and length >= self.train_digits:
             shift = no_shift + length - self.train_digits
-            batches[SHIFTED] = self._batch(stream, site + _SITES // 2, samples, self.train_digits, shift)
+            batches[SHIFTED] = self._make_batch(stream, site + _SITES // 2, samples, self.train_digits, shift)
         return batches
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
@@ -134,21 +138,24 @@ class PaddedMultiplication(PaddedNumbers):
             count = batch.kinds[0][1]
             exact = rows["right"].all(dim=-1)[:, :count]
             rounds = self.measure_difficulty(batch.tokens[:, :count])["rounds"]
-            for r, metric in self._groups["rounds"].items():
+            for r, metric in self._group_metrics["rounds"].items():
                 chosen = rounds == r
                 scores[metric] = ((exact & chosen).sum(dim=1) / chosen.sum(dim=1))[:, None]
         return scores
 
-    def _batch(self, draws: Draws, site: int, batch: int, digits: int, shift: Tensor) -> Batch:
+    def _make_batch(self, draws: Draws, site: int, batch: int, digits: int, shift: Tensor) -> Batch:
         """Draw sequences of a multiplier and a number below 10^digits, times ten to the power `shift` (S, B)."""
+        # Digits of the multiplier and of the number.
         low, high = self.multipliers
-        multiplier = low + ((draws.bits(site + _MULTIPLIER, (batch,)) * (high - low + 1)) >> 32)
+        multiplier = low + ((draws.bits(site + _MULTIPLIER_SITE, (batch,)) * (high - low + 1)) >> 32)
         powers = 10 ** torch.arange(self.multiplier_digits, device=shift.device)
         first = multiplier[..., None] // powers % 10
-        number = (draws.bits(site + _NUMBER, (batch, digits)) * 10) >> 32
+        number = (draws.bits(site + _NUMBER_SITE, (batch, digits)) * 10) >> 32
         second = shift_digits(torch.nn.functional.pad(number, (0, self.block - digits)), shift)
+
+        # Their product, joined in reading order.
         answer = self._answer(first, second)
-        return self._join(first.flip(-1), write_number(second), answer, draws, site)
+        return self._join_blocks(first.flip(-1), write_number(second), answer, draws, site)
 
     def _answer(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the tokens (S, B, block) of the product."""

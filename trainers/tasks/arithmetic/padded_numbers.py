@@ -7,8 +7,8 @@ A row has two blocks of tokens around an operator, optionally among up to N toke
 Ids: 0..9 digits, 10 pad, 11 `+`, 12 `x`; with text, `text_ids` more from 13 up and then `end`, which fills sequences up
 to one size. The role of every position follows from the tokens (`trainers.tensors.numerals.find_places`).
 
-A subclass defines the widths of the two blocks (`blocks`), the largest length (`longest`), its draws (`_draw_training`
-and `_draw_evaluation`) and the groups of inputs with metrics of their own (`_groups`).
+A subclass defines the widths of the two blocks (`blocks`), the largest length (`max_digits`), its draws
+(`_draw_training` and `_draw_evaluation`) and the groups of inputs with metrics of their own (`_group_metrics`).
 Shapes: S seeds, M members, B rows, T positions, W digits, A supervised positions of a row.
 """
 
@@ -31,7 +31,7 @@ from trainers.tensors.numerals import DIGITS, FIRST, PAD, PLUS, SECOND, TEXT, TI
 
 _SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}
 GENERAL = "exact_match"  # the group of rows drawn without a condition
-SHIFTED = "exact_match_shifted"  # the group of training numbers with zeros appended
+SHIFTED = "exact_match_shifted"  # the group of training-sized numbers with appended zeros
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class PaddedNumbers(Task):
 
     @property
     @abstractmethod
-    def longest(self) -> int:
+    def max_digits(self) -> int:
         """The largest number of digits of a number."""
 
     @property
     @abstractmethod
-    def longest_text(self) -> str:
+    def max_digits_text(self) -> str:
         """The longest length with its reason, for messages."""
 
     @property
@@ -80,7 +80,7 @@ class PaddedNumbers(Task):
 
     @property
     @abstractmethod
-    def _groups(self) -> Mapping[str, Mapping[int, str]]:
+    def _group_metrics(self) -> Mapping[str, Mapping[int, str]]:
         """The metrics of groups of inputs: difficulty -> its value -> name of the metric."""
 
     @abstractmethod
@@ -97,10 +97,14 @@ class PaddedNumbers(Task):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem of training numbers that do not fit, and of more measured digits than an answer has."""
-        if self.train_digits > self.longest:
-            yield self._problem("train_digits", f"{self.train_digits} digits do not fit", f"<= {self.longest_text}")
+        if self.train_digits > self.max_digits:
+            yield self._problem(
+                "train_digits", f"{self.train_digits} is more than the block holds", f"<= {self.max_digits_text}"
+            )
         if self.measured_digits > self.answer_width:
-            yield self._problem("measured_digits", "is more than the answer has", f"<= {self.answer_width}")
+            yield self._problem(
+                "measured_digits", f"{self.measured_digits} is more than the answer has", f"<= {self.answer_width}"
+            )
 
     @property
     def inputs(self) -> int:
@@ -109,12 +113,12 @@ class PaddedNumbers(Task):
 
     @property
     def positions(self) -> int:
-        """Number of positions of every row, in training and evaluation."""
+        """Tokens of every row; all rows have the same width."""
         return sum(self.blocks) + 1 + 3 * self.text_tokens
 
     @property
     def train_positions(self) -> int:
-        """Number of positions of every row."""
+        """Tokens of a training row: those of every row."""
         return self.positions
 
     @property
@@ -125,7 +129,7 @@ class PaddedNumbers(Task):
     @property
     def lengths(self) -> tuple[int, ...]:
         """Numbers of digits that can be evaluated."""
-        return tuple(range(1, self.longest + 1))
+        return tuple(range(1, self.max_digits + 1))
 
     @property
     def metrics(self) -> Mapping[str, str]:
@@ -133,11 +137,11 @@ class PaddedNumbers(Task):
 
         exact_match: whether all supervised positions are right, pads included. digit_accuracy: the share that is right.
         accuracy_digit_k: the k-th position, units first. Then the exact match of groups of inputs, NaN for empty
-        groups: the groups of `_groups`, and exact_match_shifted for training-sized numbers with zeros appended up to
-        this length.
+        groups: the groups of `_group_metrics`, and exact_match_shifted for training-sized numbers with zeros appended
+        up to this length.
         """
         digits = [f"accuracy_digit_{digit}" for digit in range(1, self.measured_digits + 1)]
-        groups = [metric for group in self._groups.values() for metric in group.values()]
+        groups = [metric for group in self._group_metrics.values() for metric in group.values()]
         shifted = [SHIFTED] if self.zero_shift else []
         return dict.fromkeys([GENERAL, "digit_accuracy", *digits, *groups, *shifted], "maximize")
 
@@ -148,11 +152,14 @@ class PaddedNumbers(Task):
 
     def example(self, first: int, second: int) -> tuple[str, str]:
         """Return tokens and targets of two numbers, without text between them, as text."""
+        # Digits of both numbers, joined without text.
         numbers = zip((first, second), self.blocks, strict=True)
         a, b = (digits_of_integers([number], width)[None] for number, width in numbers)
         draws = Stream(torch.tensor([0]), "data", torch.tensor(0))
         plain = replace(self, text_tokens=0)
-        batch = plain._join(write_number(a), write_number(b), self._answer(a, b), draws, 0)
+        batch = plain._join_blocks(write_number(a), write_number(b), self._answer(a, b), draws, 0)
+
+        # As text.
         tokens, targets = self.format_row(batch, 0)
         return " ".join(tokens), " ".join(targets)
 
@@ -163,7 +170,9 @@ class PaddedNumbers(Task):
     def numbers(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the digits of both numbers of sequences (..., T), (..., W) each, units first."""
         role, (first, second) = find_places(tokens).role, self.blocks
-        return read_digits(_block(tokens, role == FIRST, first)), read_digits(_block(tokens, role == SECOND, second))
+        return read_digits(_select_block(tokens, role == FIRST, first)), read_digits(
+            _select_block(tokens, role == SECOND, second)
+        )
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets as text: digits, P for pad, + and x, _ for ignored, t for text."""
@@ -177,7 +186,7 @@ class PaddedNumbers(Task):
         """Return a training batch for every seed of the stream; zero shifts are drawn anew in every epoch."""
         draws = training_draws(stream, batch, self.fixed_set)
         if self.zero_shift:
-            shift = stream.integers(self.shift_site, (batch,), self.longest - self.train_digits + 1)
+            shift = stream.integers(self.shift_site, (batch,), self.max_digits - self.train_digits + 1)
         else:
             shift = torch.zeros(len(stream.seeds_S), batch, dtype=torch.int64, device=stream.seeds_S.device)
         return self._draw_training(draws, batch, shift)
@@ -185,6 +194,7 @@ class PaddedNumbers(Task):
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield one batch for each length: `samples` uniform inputs, then the groups with their own metrics."""
         for length in lengths:
+            # All groups of rows of a length as one batch.
             groups = self._draw_evaluation(stream, samples, length)
             tokens = torch.cat([batch.tokens for batch in groups.values()], dim=1)
             targets = torch.cat([batch.targets for batch in groups.values()], dim=1)
@@ -194,23 +204,26 @@ class PaddedNumbers(Task):
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return whether each supervised position is right, units first, bool (M, B, A)."""
         right = logits_MBTV.argmax(dim=-1) == batch.targets
-        return {"right": _block(right, batch.targets != IGNORED, self.answer_width).flip(-1)}
+        return {"right": _select_block(right, batch.targets != IGNORED, self.answer_width).flip(-1)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return each metric at the length of the batch, (M, 1); NaN for empty groups."""
         assert isinstance(batch, GroupedBatch)
+        # The exact match of each group of rows.
         right, start = rows["right"], 0
         exact, scores = right.all(dim=-1).float(), dict[str, Tensor]()
         for name, count in batch.kinds:
             scores[name] = exact[:, start : start + count].mean(dim=1)
             start += count
-        digits = right[:, : batch.kinds[0][1]].float().mean(dim=1)  # of the general rows
+
+        # The accuracy of digits in the first group, which has no condition.
+        digits = right[:, : batch.kinds[0][1]].float().mean(dim=1)
         scores["digit_accuracy"] = digits.mean(dim=1)
         scores.update({f"accuracy_digit_{k + 1}": digits[:, k] for k in range(right.shape[-1])})
         missing = torch.full_like(exact[:, 0], torch.nan)
         return {name: scores.get(name, missing)[:, None] for name in self.metrics}
 
-    def _join(self, first_SBW: Tensor, second_SBW: Tensor, answer_SBW: Tensor, draws: Draws, site: int) -> Batch:
+    def _join_blocks(self, first_SBW: Tensor, second_SBW: Tensor, answer_SBW: Tensor, draws: Draws, site: int) -> Batch:
         """Return rows of two blocks; the answer ends where the second block ends, and may be longer."""
         # Without text.
         operator = torch.full_like(first_SBW[..., :1], self.operator)
@@ -237,7 +250,7 @@ class PaddedNumbers(Task):
         )
 
 
-def _block(values: Tensor, inside: Tensor, width: int) -> Tensor:
+def _select_block(values: Tensor, inside: Tensor, width: int) -> Tensor:
     """Return the `width` adjacent entries of each row where `inside` is true."""
     start = inside.long().argmax(dim=-1, keepdim=True)
     return torch.gather(values, -1, start + torch.arange(width, device=values.device))

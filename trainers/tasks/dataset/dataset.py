@@ -27,8 +27,8 @@ from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
 
 _SHIPPED = Path(__file__).parent
-_KEYS = ("train", "test", "validation")
-_SIGNS = str.maketrans(" \n\t", "␣¶→")  # in place of blanks and line ends
+_FILE_SETTINGS = ("train", "test", "validation")
+_VISIBLE_BLANKS = str.maketrans(" \n\t", "␣¶→")  # in place of blanks and line ends
 
 
 @register("task", "dataset")
@@ -88,20 +88,24 @@ class Dataset(Task):
     @property
     def files(self) -> dict[str, str]:
         """The paths of the files, as given, by setting."""
-        return {key: path for key in _KEYS if (path := getattr(self, key)) is not None}
+        return {key: path for key in _FILE_SETTINGS if (path := getattr(self, key)) is not None}
 
     @property
     def folder(self) -> Path:
         """The folder of the files; with a pinned hash, the folder whose files have it. Raises ConfigError."""
-        # Folders with all files; if there is none, name the file that is missing in the most complete folder.
+        # Folders with all files; without one, name the file that is missing in the most complete folder.
         try:
             folders = [*search_folders(), _SHIPPED]
         except CorpusError as error:
             raise ConfigError([self._problem("train", str(error))]) from error
         complete = [folder for folder in folders if all((folder / path).exists() for path in self.files.values())]
         if not complete:
-            most = max(folders, key=lambda folder: sum((folder / path).exists() for path in self.files.values()))
-            key, path = next((key, most / path) for key, path in self.files.items() if not (most / path).exists())
+            most_complete = max(
+                folders, key=lambda folder: sum((folder / path).exists() for path in self.files.values())
+            )
+            key, path = next(
+                (key, most_complete / path) for key, path in self.files.items() if not (most_complete / path).exists()
+            )
             siblings = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
             message = f"there is no file {path}; paths begin at the sweep file or in {DATA_VARIABLE}"
             raise ConfigError([replace(self._problem(key, message), nearest=find_nearest(path.name, siblings))])
@@ -126,7 +130,7 @@ class Dataset(Task):
     @property
     def data(self) -> Data:
         """The rows of all files, read once per process. Raises ConfigError."""
-        data = _read(self if self.sha256 is not None else self.pin_data())
+        data = _read_files(self if self.sha256 is not None else self.pin_data())
         if isinstance(data, ConfigError):
             raise data.with_traceback(None)
         return data
@@ -189,19 +193,23 @@ class Dataset(Task):
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield the first test rows of every length, at most `samples`; they are the same for every seed."""
-        return self._batches("test", stream, samples, lengths)
+        return self._make_batches("test", stream, samples, lengths)
 
     def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
         """Yield the first validation rows of every trained length."""
-        return self._batches("validation", stream, samples, self.trained_lengths)
+        return self._make_batches("validation", stream, samples, self.trained_lengths)
 
-    def _batches(self, key: str, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+    def _make_batches(
+        self, key: str, stream: Stream, samples: int, lengths: tuple[int, ...]
+    ) -> Iterator[EvaluationBatch]:
+        """Yield the first rows of a file at every length, for every seed of the stream."""
         stored, seeds = self.data.rows[key], stream.seeds_S
         tokens_NT, targets_NT, widths_N = on_device(stored, seeds.device)
         for length in lengths:
             rows, width = stored.find_length(length, samples)
             tokens, targets, widths = (
-                _for_seeds(table[rows], len(seeds)) for table in (tokens_NT[:, :width], targets_NT[:, :width], widths_N)
+                _repeat_for_seeds(table[rows], len(seeds))
+                for table in (tokens_NT[:, :width], targets_NT[:, :width], widths_N)
             )
             yield EvaluationBatch(Batch(tokens, targets, lengths=widths), (length,))
 
@@ -209,13 +217,14 @@ class Dataset(Task):
         """Return tokens and targets of a row of the first seed as text, without pads; _ for a masked target."""
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
         end = len(tokens) if batch.lengths is None else int(batch.lengths[0, row])
+        # Blanks and line ends as visible signs.
         words = [str(number) for number in range(self.inputs)] if self.data.words is None else self.data.words
-        names = {number: word.translate(_SIGNS) for number, word in enumerate(words)} | {IGNORED: "_"}
+        names = {number: word.translate(_VISIBLE_BLANKS) for number, word in enumerate(words)} | {IGNORED: "_"}
         return [names[token] for token in tokens[:end]], [names[target] for target in targets[:end]]
 
 
 @lru_cache(maxsize=8)
-def _read(task: Dataset) -> Data | ConfigError:
+def _read_files(task: Dataset) -> Data | ConfigError:
     """Return the rows of a task whose hash is set, or the first problem of its files; cached.
 
     Raises ConfigError if files are missing.
@@ -228,6 +237,6 @@ def _read(task: Dataset) -> Data | ConfigError:
         return error
 
 
-def _for_seeds(rows: Tensor, seeds: int) -> Tensor:
+def _repeat_for_seeds(rows: Tensor, seeds: int) -> Tensor:
     """Return the same rows (B, ...) for every seed, int64 (S, B, ...)."""
     return rows.long().expand(seeds, *rows.shape)

@@ -1,4 +1,4 @@
-"""Reading columns of files: npz, CSV, TSV and JSONL by numpy and the standard library, Parquet and Arrow by pyarrow.
+"""Readers of columns of files: npz, CSV, TSV, JSONL by numpy and the standard library, Parquet and Arrow by pyarrow.
 
 A column is a list of cells (texts, integers or lists of integers), an array of integers (N,), or `Ragged` integers.
 """
@@ -47,12 +47,13 @@ def open_columns(path: Path) -> Columns:
 
 
 def _open_npz(path: Path) -> Columns:
+    """Return the arrays of an npz file."""
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    return {name: partial(_of_array, array, name) for name, array in arrays.items()}
+    return {name: partial(_convert_array, array, name) for name, array in arrays.items()}
 
 
-def _of_array(array: NDArray[Any], name: str) -> Cells:
+def _convert_array(array: NDArray[Any], name: str) -> Cells:
     """Return rows of equal length as Ragged, one number or text per row as they are."""
     if array.ndim == 1 and array.dtype.kind in "iuU":
         return array.tolist() if array.dtype.kind == "U" else array.astype(np.int64)
@@ -63,6 +64,7 @@ def _of_array(array: NDArray[Any], name: str) -> Cells:
 
 
 def _open_csv(path: Path) -> Columns:
+    """Return the columns of a CSV or TSV file with a header."""
     csv.field_size_limit(2**31 - 1)  # of long rows of ids
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines = [line for line in csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",") if line]
@@ -70,10 +72,12 @@ def _open_csv(path: Path) -> Columns:
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
             raise ValueError(f"row {number}: has {len(row)} cells; the header has {len(header)}")
-    return {name: partial(_cells, rows, index) for index, name in enumerate(header)}
+    return {name: partial(_select_cells, rows, index) for index, name in enumerate(header)}
 
 
 def _open_jsonl(path: Path) -> Columns:
+    """Return the columns of a file with a JSON object in each line."""
+    # Objects line by line.
     rows = list[dict[str, Any]]()
     with path.open(encoding="utf-8") as file:
         for line in filter(str.strip, file):
@@ -83,29 +87,35 @@ def _open_jsonl(path: Path) -> Columns:
                 raise ValueError(f"row {len(rows) + 1}: is not JSON: {error}") from None
             if not isinstance(rows[-1], dict):
                 raise ValueError(f"row {len(rows)}: is not an object with a value for each column")
+
+    # Every row has the keys of the first row.
     for number, row in enumerate(rows, 1):
         if missing := rows[0].keys() - row.keys():
             raise ValueError(f"row {number}: lacks {', '.join(sorted(missing))}, which the first row has")
-    return {name: partial(_cells, rows, name) for name in (rows[0] if rows else ())}
+    return {name: partial(_select_cells, rows, name) for name in (rows[0] if rows else ())}
 
 
-def _cells(rows: Sequence[Any], key: Any) -> list[Any]:
+def _select_cells(rows: Sequence[Any], key: Any) -> list[Any]:
+    """Return the cell of every row under a key."""
     return [row[key] for row in rows]
 
 
 def _open_parquet(path: Path) -> Columns:
+    """Return the columns of a Parquet file."""
     _import_pyarrow()
     from pyarrow.parquet import ParquetFile
 
     file = ParquetFile(path, memory_map=True)
-    return {name: partial(_of_parquet, file, name) for name in file.schema_arrow.names}
+    return {name: partial(_read_parquet, file, name) for name in file.schema_arrow.names}
 
 
-def _of_parquet(file: Any, name: str) -> Cells:
-    return _of_arrow(file.read([name]).column(name), name)
+def _read_parquet(file: Any, name: str) -> Cells:
+    """Return a column of a Parquet file."""
+    return _convert_arrow(file.read([name]).column(name), name)
 
 
 def _open_folder(path: Path) -> Columns:
+    """Return the columns of the Arrow files of a folder."""
     if (path / "dataset_dict.json").is_file():
         splits = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
         raise ValueError(f"has several splits; allowed: the folder of a split: {', '.join(splits)}")
@@ -114,11 +124,12 @@ def _open_folder(path: Path) -> Columns:
     pyarrow = _import_pyarrow()
     tables = [pyarrow.ipc.open_stream(pyarrow.memory_map(str(shard))).read_all() for shard in shards]
     table = pyarrow.concat_tables(tables)
-    return {name: partial(_of_arrow, table.column(name), name) for name in table.column_names}
+    return {name: partial(_convert_arrow, table.column(name), name) for name in table.column_names}
 
 
-def _of_arrow(column: Any, name: str) -> Cells:
+def _convert_arrow(column: Any, name: str) -> Cells:
     """Return an Arrow column: lists of integers as Ragged, integers as an array, other values as a list."""
+    # Plain columns.
     types, kind = _import_pyarrow().types, column.type
     if column.null_count:
         raise ValueError(f"column {name}, row {column.is_null().to_numpy().argmax() + 1}: is null")
@@ -127,6 +138,8 @@ def _of_arrow(column: Any, name: str) -> Cells:
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     if not (is_list and types.is_integer(kind.value_type)):
         return list(column.to_pylist())
+
+    # Lists of integers.
     from pyarrow import compute
 
     values, counts = compute.list_flatten(column), compute.list_value_length(column).to_numpy()
@@ -137,6 +150,7 @@ def _of_arrow(column: Any, name: str) -> Cells:
 
 
 def _import_pyarrow() -> Any:
+    """Return the module pyarrow. Raises ValueError if it is missing."""
     try:
         import pyarrow.ipc
     except ImportError:

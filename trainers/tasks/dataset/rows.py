@@ -22,12 +22,12 @@ from trainers.tasks.supervised import IGNORED
 
 PAD = 0  # at the end of rows, where targets are masked
 _INTEGER = re.compile(r"-?\d+")
-_LARGEST = 2**31  # upper bound of ids and lengths
+_MAX_NUMBER = 2**31  # of ids and lengths
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowFormat:
-    """How rows are made of columns: the names of the columns, the tokenizer, and the vocabulary if it is given."""
+    """The settings of rows: the names of their columns, the tokenizer, and the vocabulary if it is given."""
 
     tokens: str
     targets: str | None
@@ -84,12 +84,15 @@ def on_device(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor, Tensor]
 
 def read_data(folder: Path, files: Mapping[str, str], form: RowFormat) -> Data:
     """Return the rows of files, given by key. Raises ConfigError with file, column and row of the first problem."""
+    # The columns of each file, and the vocabulary of the training file.
     tables = {key: _Table(key, file, form, _read_cells(folder, key, file, form)) for key, file in files.items()}
     words, vocabulary = tables["train"].vocabulary()
+
+    # Rows; validation needs every trained length.
     rows = {key: table.rows(words, vocabulary) for key, table in tables.items()}
     missing = {*rows["train"].distinct_lengths}.difference(rows.get("validation", rows["train"]).distinct_lengths)
     if missing:
-        raise tables["validation"].error(f"has no row of length {min(missing)}, which train has")
+        raise tables["validation"].error(f"has no row of the trained length {min(missing)}")
     ordered = {key: split if key == "train" else split.sorted_by_length() for key, split in rows.items()}
     return Data(ordered, vocabulary, words)
 
@@ -98,6 +101,7 @@ def _read_cells(folder: Path, key: str, file: str, form: RowFormat) -> dict[str,
     """Return the cells of the columns that are used, by role. Raises ConfigError."""
     roles = {role: name for role in ("tokens", "targets", "answer", "length") if (name := getattr(form, role))}
     try:
+        # Every column must exist before any is read.
         columns = open_columns(folder / file)
         for role, name in roles.items():
             if name not in columns:
@@ -126,15 +130,15 @@ class _Table:
     def __post_init__(self) -> None:
         for role, cells in self.cells.items():
             is_text = self.form.tokenizer != "none" and role != "length"
-            self.columns[role] = self._texts(role, cells) if is_text else self._integers(role, cells)
+            self.columns[role] = self._split_texts(role, cells) if is_text else self._read_integers(role, cells)
 
     def error(
         self, message: str, role: str | None = None, row: int | None = None, allowed: str | None = None
     ) -> ConfigError:
         """Return an error of the file, of the column of a role, or of its cell in a row, counted from 0."""
-        where = [f"column {getattr(self.form, role)}"] if role else []
-        where += [f"row {row + 1}"] if row is not None else []
-        text = f"{self.file!r} {', '.join(where)}{': ' if where else ''}{message}"
+        location = [f"column {getattr(self.form, role)}"] if role else []
+        location += [f"row {row + 1}"] if row is not None else []
+        text = f"{self.file!r} {', '.join(location)}{': ' if location else ''}{message}"
         return ConfigError([Problem(key=self.key, given=self.file, message=text, allowed=allowed)])
 
     def _check_rows(self, is_wrong: NDArray[np.bool_], message: str, role: str, allowed: str | None = None) -> None:
@@ -142,41 +146,47 @@ class _Table:
         if is_wrong.any():
             raise self.error(message, role, int(is_wrong.argmax()), allowed)
 
-    def _texts(self, role: str, cells: Cells) -> list[Sequence[str]]:
+    def _split_texts(self, role: str, cells: Cells) -> list[Sequence[str]]:
         """Return the tokens of every text of a column."""
         if isinstance(cells, Ragged):
             raise self.error("has lists of ids", role, allowed="texts, or the tokenizer none")
         values = cells.tolist() if isinstance(cells, np.ndarray) else cells
         for row, value in enumerate(values):
             if type(value) not in (str, int):
-                raise self.error(f"{value!r} is no text", role, row)
+                raise self.error(f"{value!r} is not a text", role, row)
         return [str(value).split() if self.form.tokenizer == "words" else str(value) for value in values]
 
-    def _integers(self, role: str, cells: Cells) -> Ragged:
+    def _read_integers(self, role: str, cells: Cells) -> Ragged:
         """Return the integers of a column, any number in each row."""
         if isinstance(cells, np.ndarray):
             return Ragged(cells, np.ones(len(cells), np.int64))
         return (
-            cells if isinstance(cells, Ragged) else _ragged([self._numbers(role, *pair) for pair in enumerate(cells)])
+            cells
+            if isinstance(cells, Ragged)
+            else _make_ragged([self._parse_cell(role, *pair) for pair in enumerate(cells)])
         )
 
-    def _numbers(self, role: str, row: int, cell: Any) -> list[int]:
+    def _parse_cell(self, role: str, row: int, cell: Any) -> list[int]:
+        """Return the integers of a cell: a number, a list, or a text with numbers. Raises ConfigError."""
         numbers = cell if isinstance(cell, list) else [cell]
         if isinstance(cell, str):
             words = cell.strip(" []").replace(",", " ").split()
             numbers = [int(word) if _INTEGER.fullmatch(word) else word for word in words]
-        if any(type(number) is not int or abs(number) > _LARGEST for number in numbers):
+        if any(type(number) is not int or abs(number) > _MAX_NUMBER for number in numbers):
             allowed = "integers, or text with the tokenizer characters or words"
             raise self.error(f"{cell!r} is neither an integer nor a list of integers", role, row, allowed)
         return numbers
 
     def vocabulary(self) -> tuple[tuple[str, ...] | None, int]:
         """Return the tokens of text in the order of their ids, None for ids, and the number of ids."""
+        # Ids: as many as declared, or up to the largest id.
         columns = {role: self.columns[role] for role in self.columns if role != "length"}
         declared = self.form.vocabulary
         if self.form.tokenizer == "none":
-            largest = max(int(self._ids(role, None, _LARGEST).values.max(initial=0)) for role in columns)
+            largest = max(int(self._look_up_ids(role, None, _MAX_NUMBER).values.max(initial=0)) for role in columns)
             return None, declared if isinstance(declared, int) else 1 + largest
+
+        # Text: the declared tokens, or all tokens of the file.
         tokens = {token for column in columns.values() for row in column for token in row}
         if isinstance(declared, str):
             tokens = {*(declared.split() if self.form.tokenizer == "words" else declared)}
@@ -186,7 +196,7 @@ class _Table:
             raise ConfigError([Problem(key="vocabulary", given=declared, message=message, allowed=allowed)])
         return tuple(sorted(tokens)), declared if isinstance(declared, int) else len(tokens)
 
-    def _ids(self, role: str, words: Sequence[str] | None, vocabulary: int) -> Ragged:
+    def _look_up_ids(self, role: str, words: Sequence[str] | None, vocabulary: int) -> Ragged:
         """Return the ids of a column; targets may be IGNORED. Raises ConfigError for an unknown token or id."""
         # Text: look up each token.
         column = self.columns[role]
@@ -196,7 +206,7 @@ class _Table:
                 if unknown := [token for token in tokens if token not in ids]:
                     allowed = "tokens of the training file, or of `vocabulary`"
                     raise self.error(f"has the unknown token {unknown[0]!r}", role, row, allowed)
-            return _ragged([[ids[token] for token in tokens] for tokens in column])
+            return _make_ragged([[ids[token] for token in tokens] for tokens in column])
 
         # Ids: check their range.
         is_masked = (column.values == IGNORED) & (role == "targets")
@@ -209,8 +219,9 @@ class _Table:
         return column
 
     def rows(self, words: Sequence[str] | None, vocabulary: int) -> Rows:
-        """Return the padded rows."""
-        tokens, form = self._ids("tokens", words, vocabulary), self.form
+        """Return the padded rows. Raises ConfigError."""
+        # Every row has enough tokens for a target.
+        tokens, form = self._look_up_ids("tokens", words, vocabulary), self.form
         if not len(tokens.counts):
             raise self.error("has no rows")
         least = 2 if form.targets is None and form.answer is None else 1
@@ -218,18 +229,18 @@ class _Table:
 
         # Inputs, targets and their widths: given targets, or the tokens of the text shifted by one.
         if form.targets is not None:
-            targets = self._ids("targets", words, vocabulary)
-            message = "has another number of targets than of tokens"
+            targets = self._look_up_ids("targets", words, vocabulary)
+            message = "has a different number of targets than of tokens"
             self._check_rows(targets.counts != tokens.counts, message, "targets")
-            inputs, outputs, widths = _pad(tokens, PAD), _pad(targets, IGNORED), tokens.counts
+            inputs, outputs, widths = _pad_rows(tokens, PAD), _pad_rows(targets, IGNORED), tokens.counts
             self._check_rows((outputs == IGNORED).all(axis=1), "has only masked targets", "targets")
         else:
             text, start = tokens, np.zeros_like(tokens.counts)
             if form.answer is not None:
-                answer = self._ids("answer", words, vocabulary)
+                answer = self._look_up_ids("answer", words, vocabulary)
                 self._check_rows(answer.counts < 1, "has no token", "answer")
-                text, start = _join(tokens, answer), tokens.counts - 1
-            padded, widths = _pad(text, PAD), text.counts - 1
+                text, start = _join_rows(tokens, answer), tokens.counts - 1
+            padded, widths = _pad_rows(text, PAD), text.counts - 1
             position = np.arange(padded.shape[1] - 1)
             is_input = position < widths[:, None]
             inputs = np.where(is_input, padded[:, :-1], PAD)
@@ -245,19 +256,20 @@ class _Table:
         return Rows(stored[0], stored[1], lengths.values, widths)
 
 
-def _ragged(rows: Sequence[Sequence[int]]) -> Ragged:
+def _make_ragged(rows: Sequence[Sequence[int]]) -> Ragged:
+    """Return lists of integers as Ragged."""
     counts = np.array([len(row) for row in rows], np.int64)
     return Ragged(np.array([value for row in rows for value in row], np.int64), counts)
 
 
-def _pad(ids: Ragged, fill: int) -> NDArray[np.int64]:
+def _pad_rows(ids: Ragged, fill: int) -> NDArray[np.int64]:
     """Return rows of equal width, (N, T), with `fill` at their end."""
     padded = np.full((len(ids.counts), ids.counts.max()), fill)
     padded[np.arange(padded.shape[1]) < ids.counts[:, None]] = ids.values
     return padded
 
 
-def _join(first: Ragged, second: Ragged) -> Ragged:
+def _join_rows(first: Ragged, second: Ragged) -> Ragged:
     """Return rows with the values of the first, then of the second."""
     counts = first.counts + second.counts
     position = np.arange(counts.max())

@@ -27,7 +27,8 @@ from trainers.files.file_digest import file_digest
 
 SPLITS = ("train", "validation", "test")
 _SHIPPED = Path(__file__).parent
-_FORMAT, _BLOCK = 1, 64
+_FORMAT = 1
+_BLOCK_BYTES = 64  # the ids begin at a multiple
 _TYPES = {"<u1": torch.uint8, "<u2": torch.int16, "<i4": torch.int32}  # type in the file -> type in torch
 _SHARES = (18, 1, 1)  # relative sizes of the splits of a plain text
 
@@ -56,14 +57,14 @@ class Corpus:
 
     def ids(self, split: str, index: Tensor) -> Tensor:
         """Return the ids at these positions of a split, int64, with the shape and device of `index`."""
-        stored = _mapped(self.path, self.sha256, self.offset, self.dtype, index.device)[self.splits[split][0] + index]
+        stored = _map_ids(self.path, self.sha256, self.offset, self.dtype, index.device)[self.splits[split][0] + index]
         return stored.long() & 0xFFFF if stored.dtype == torch.int16 else stored.long()
 
 
 def open_corpus(name: str, sha256: str | None = None) -> Corpus:
     """Return the corpus of this name, and with this hash if it is given.
 
-    Raises CorpusError, which says what to do, if it is missing, has another hash or cannot be read.
+    Raises CorpusError, whose message says how to fix it, if the file is missing, has another hash or cannot be read.
     """
     # The files of this name.
     folders = (data_folder(), _SHIPPED)
@@ -88,10 +89,10 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
     path = next((path for path in present if hashes[path] == sha256), present[0])
     if sha256 not in (None, hashes[path]):
         raise CorpusError(
-            f"{path}: another version of the corpus {name!r}: its SHA-256 is {hashes[path]}, not {sha256}; replace the "
-            f"file, or set {DATA_VARIABLE} to the folder of the right file"
+            f"{path}: is another version of the corpus {name!r}: its SHA-256 is {hashes[path]}, not {sha256}; "
+            f"replace the file, or set {DATA_VARIABLE} to the folder of the right file"
         )
-    return _open(name, path, hashes[path])
+    return _open_file(name, path, hashes[path])
 
 
 def write_corpus(
@@ -101,16 +102,17 @@ def write_corpus(
 
     words: the name of every token. splits: the ids of every split. about: the source, recorded in the file.
     """
-    dtype = next(name for name, most in (("<u1", 2**8), ("<u2", 2**16), ("<i4", 2**31)) if len(words) <= most)
+    # The smallest type for the ids, and a first line that describes the file.
+    dtype = next(name for name, size in (("<u1", 2**8), ("<u2", 2**16), ("<i4", 2**31)) if len(words) <= size)
     sizes = {split: len(splits[split]) for split in SPLITS}
     head = {"format": _FORMAT, "dtype": dtype, "splits": sizes, "about": dict(about), "words": list(words)}
     line = json.dumps(head).encode()
-    line = line + b" " * (-(len(line) + 1) % _BLOCK) + b"\n"
+    line = line + b" " * (-(len(line) + 1) % _BLOCK_BYTES) + b"\n"
     write_atomic(path, [line, *(np.ascontiguousarray(splits[split], dtype=dtype).tobytes() for split in SPLITS)])
 
 
 @lru_cache(maxsize=16)
-def _open(name: str, path: Path, sha256: str) -> Corpus:
+def _open_file(name: str, path: Path, sha256: str) -> Corpus:
     """Return the corpus of a file whose hash is known. Raises CorpusError."""
     # A plain text: its bytes are the ids.
     if path.suffix == ".txt":
@@ -143,7 +145,7 @@ def _byte_names() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8)
-def _mapped(path: Path, sha256: str, offset: int, dtype: str, device: torch.device) -> Tensor:
+def _map_ids(path: Path, sha256: str, offset: int, dtype: str, device: torch.device) -> Tensor:
     """Return all ids of a file: memory-mapped on a CPU, copied once to another device."""
     ids = np.memmap(path, dtype=dtype, mode="c", offset=offset)  # never written; torch warns about read-only arrays
     tensor = torch.from_numpy(ids.view(np.int16) if dtype == "<u2" else np.asarray(ids))

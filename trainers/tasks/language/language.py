@@ -68,18 +68,21 @@ class Language(Task):
 
     def data_problems(self) -> Iterator[Problem]:
         """Yield problems of the corpus: a missing or other file, and windows longer than a split."""
+        # The file.
         try:
             corpus = open_corpus(self.corpus, self.sha256)
         except CorpusError as error:
             yield self._problem("corpus", str(error))
             return
+
+        # The longest window of each split.
         for key, split, longest in (
             ("train_window", "train", self.train_window),
             ("train_window", "validation", self.train_window),
             ("test_windows", "test", max(self.lengths)),
         ):
             if corpus.size(split) <= longest:
-                message = f"the {split} text of {self.corpus} has {corpus.size(split)} tokens"
+                message = f"{longest} tokens do not fit into the {split} text of {self.corpus}"
                 yield Problem(key=key, given=longest, message=message, allowed=f"< {corpus.size(split)}")
 
     @property

@@ -34,7 +34,7 @@ class Othello(Task):
     train_moves: int = setting(30, low=2, help="trained on the first moves of each game")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next move, or the whole distribution")
 
-    # The metrics of `trainers.tasks.uniform` with the legal moves allowed, and `games`, the share of games not ended.
+    # Metrics of `trainers.tasks.uniform`, where legal moves are allowed; `games`: share of games that have not ended.
     # invalid_mass is the probability of illegal moves and of the pad. Means are over games with a next move; NaN
     # without any.
     metrics: ClassVar[Mapping[str, str]] = {**uniform.METRICS, "games": "none"}
@@ -43,7 +43,9 @@ class Othello(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if a game has fewer moves than `train_moves`."""
         if self.train_moves > self.inputs - 1:
-            yield self._problem("train_moves", f"{self.train_moves} is more than a game has", f"<= {self.inputs - 1}")
+            yield self._problem(
+                "train_moves", f"{self.train_moves} exceeds the moves of a game", f"<= {self.inputs - 1}"
+            )
 
     @property
     def geometry(self) -> Board:
@@ -70,12 +72,15 @@ class Othello(Task):
         board, steps = self.geometry, self.geometry.directions(torch.device("cpu"))
         own, other = (torch.tensor(bits) for bits in board.start)
         for square in [*moves, None]:
+            # The legal moves, of the other side if this side must pass.
             legal = board.legal(own, other, steps)
             if int(legal) == 0:
                 own, other = other, own
                 legal = board.legal(own, other, steps)
             if square is None:
                 break
+
+            # The move and the discs that it turns.
             move = torch.tensor(1) << square
             if int(legal & move) == 0:
                 raise ValueError(f"square {square} is not legal after {moves[: moves.index(square)]}")
@@ -101,15 +106,18 @@ class Othello(Task):
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the cross-entropy summed over each member's moves, without pads, and their number, (M,)."""
+        # The log likelihood of the move, or its mean over the legal moves.
         logs = torch.log_softmax(logits_MBTV, dim=-1)
         if self.target == "sampled":
-            real = batch.targets > 0
+            counted = batch.targets > 0
             picked = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
         else:
             allowed = self._allowed(batch.targets)
-            real = allowed.any(dim=-1)
+            counted = allowed.any(dim=-1)
             picked = (logs * uniform.uniform_over(allowed)).sum(dim=-1)
-        weight = real.to(logs.dtype)
+
+        # Only of games that have not ended.
+        weight = counted.to(logs.dtype)
         return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:

@@ -15,7 +15,7 @@ from trainers.random import Stream
 from trainers.tensors.device_constants import constant
 
 
-def _signed(bits: int) -> int:
+def _make_signed(bits: int) -> int:
     """Return the int64 with these 64 bits."""
     return bits - 2**64 if bits >= 2**63 else bits
 
@@ -31,8 +31,8 @@ class Board:
         """The bits of black, who moves first, and of white: black has the right diagonal of the centre."""
         h, n = self.n // 2, self.n
         return (
-            _signed(1 << (n * (h - 1) + h) | 1 << (n * h + h - 1)),
-            _signed(1 << (n * (h - 1) + h - 1) | 1 << (n * h + h)),
+            _make_signed(1 << (n * (h - 1) + h) | 1 << (n * h + h - 1)),
+            _make_signed(1 << (n * (h - 1) + h - 1) | 1 << (n * h + h)),
         )
 
     @property
@@ -42,28 +42,28 @@ class Board:
         return tuple(square for square in range(self.n**2) if not (black | white) >> square & 1)
 
     @cached_property
-    def _steps(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    def _shifts(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Four distances in bits, and masks of the squares where a shift up (left) or down (right) can land.
 
         The right shift of an int64 copies the sign bit to squares outside of the mask.
         """
-        n, ways = self.n, ((0, 1), (1, -1), (1, 0), (1, 1))
-        amounts = tuple(n * row + column for row, column in ways)
+        n, steps = self.n, ((0, 1), (1, -1), (1, 0), (1, 1))
+        amounts = tuple(n * row + column for row, column in steps)
 
         def landing(row: int, column: int) -> int:
             on_board = (n * r + c for r in range(n) for c in range(n) if 0 <= r - row < n and 0 <= c - column < n)
             return sum(1 << square for square in on_board)
 
-        up = tuple(_signed(landing(row, column)) for row, column in ways)
-        down = tuple(_signed(landing(-row, -column)) for row, column in ways)
+        up = tuple(_make_signed(landing(row, column)) for row, column in steps)
+        down = tuple(_make_signed(landing(-row, -column)) for row, column in steps)
         return amounts, up, down
 
     def directions(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """Return `_steps` as int64 tensors (4,)."""
-        amounts, up, down = (constant(values, device) for values in self._steps)
+        """Return `_shifts` as int64 tensors (4,)."""
+        amounts, up, down = (constant(values, device) for values in self._shifts)
         return amounts, up, down
 
-    def _runs(
+    def _find_runs(
         self, start: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the adjacent runs of the other side's discs from `start` (...), and the squares after each run.
@@ -71,8 +71,10 @@ class Board:
         Runs upwards and the squares after them, then the same downwards, (..., 4) each.
         """
         by, up, down = steps
-        first, theirs = start[..., None], other[..., None]
-        above, below = theirs & up, theirs & down
+        first, opponent = start[..., None], other[..., None]
+        above, below = opponent & up, opponent & down
+
+        # Runs grow by a disc in each turn; the longest has n - 2 discs.
         risen, fallen = (first << by).bitwise_and_(above), (first >> by).bitwise_and_(below)
         for _ in range(self.n - 3):
             risen |= (risen << by).bitwise_and_(above)
@@ -81,16 +83,16 @@ class Board:
 
     def legal(self, own: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """Return the bits of the squares where the side to move flips at least one disc, (...)."""
-        _, high, _, low = self._runs(own, other, steps)
-        return _union(high | low) & ~(own | other)
+        _, high, _, low = self._find_runs(own, other, steps)
+        return _unite_directions(high | low) & ~(own | other)
 
     def flips(self, own: Tensor, other: Tensor, move: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """Return the bits of the discs that are flipped by the move with the bit `move`."""
-        risen, high, fallen, low = self._runs(move, other, steps)
-        mine = own[..., None]
-        risen &= -(high & mine != 0).long()  # all ones if a disc of the mover ends the run
-        fallen &= -(low & mine != 0).long()
-        return _union(risen | fallen)
+        risen, high, fallen, low = self._find_runs(move, other, steps)
+        own_discs = own[..., None]
+        risen &= -(high & own_discs != 0).long()  # all ones if a disc of the mover ends the run
+        fallen &= -(low & own_discs != 0).long()
+        return _unite_directions(risen | fallen)
 
     def squares(self, bits: Tensor) -> Tensor:
         """Return which playable squares are set, bool (..., playable)."""
@@ -103,6 +105,7 @@ class Board:
         Moves are uniform over the legal moves. Tokens are 0 after the end of a game. Legal moves are bits before each
         move, 0 after the end. A side that cannot move passes; passes are not recorded.
         """
+        # All games from the start, with a random word for each move.
         device, seeds = stream.seeds_S.device, len(stream.seeds_S)
         steps, tables = self.directions(device), (constant(_IN_BYTE, device), constant(self._tokens, device))
         black, white = (torch.full((seeds, games), bits, dtype=torch.int64, device=device) for bits in self.start)
@@ -110,11 +113,14 @@ class Board:
         words = stream.bits(0, (moves, games))
         tokens, legals = [], []
         for index in range(moves):
+            # Legal moves; a side without a legal move passes.
             legal = self.legal(own, other, steps)
             if device.type != "cpu" or bool((legal == 0).any()):  # the test would make the host wait for a GPU
                 passed = legal == 0
                 own, other = torch.where(passed, other, own), torch.where(passed, own, other)
                 legal = torch.where(passed, self.legal(own, other, steps), legal)
+
+            # A random legal move, and the discs that it turns.
             token, move = _choose_square(legal, words[:, index], *tables)
             turned = self.flips(own, other, move, steps)
             tokens.append(token)
@@ -135,26 +141,33 @@ def _choose_square(legal: Tensor, words: Tensor, in_byte: Tensor, tokens: Tensor
     Its rank is words * count >> 32; its position follows by broadword selection (Vigna, "Broadword Implementation of
     Rank/Select Queries", WEA 2008, algorithm 2).
     """
-    pairs = legal - ((legal >> 1) & _fill(0x55))
-    fours = (pairs & _fill(0x33)) + ((pairs >> 2) & _fill(0x33))
-    up_to = ((fours + (fours >> 4)) & _fill(0x0F)) * _fill(0x01)  # byte i counts the legal squares of bytes 0 to i
+    # Counts of the legal squares of bytes 0 to i in byte i, and the rank of the chosen square.
+    pairs = legal - ((legal >> 1) & _repeat_byte(0x55))
+    fours = (pairs & _repeat_byte(0x33)) + ((pairs >> 2) & _repeat_byte(0x33))
+    up_to = ((fours + (fours >> 4)) & _repeat_byte(0x0F)) * _repeat_byte(0x01)
     count = up_to >> 56
     rank = (words * count) >> 32
-    passed = ((rank * _fill(0x01)) | _fill(0x80)) - up_to  # top bit set for bytes before the square
-    start = (((passed & _fill(0x80)) >> 7 & _fill(0x01)) * _fill(0x01) >> 56) * 8
+
+    # The first bit of its byte.
+    passed = ((rank * _repeat_byte(0x01)) | _repeat_byte(0x80)) - up_to  # top bit set for bytes before the square
+    start = (((passed & _repeat_byte(0x80)) >> 7 & _repeat_byte(0x01)) * _repeat_byte(0x01) >> 56) * 8
     start = start.clamp(max=56)  # for games without a legal square
+
+    # Its place within the byte, by its rank there.
     before = ((up_to << 8) >> start) & 0xFF
     within = in_byte[((legal >> start) & 0xFF) * 8 + rank - before]
+
+    # No move without a legal square.
     move = ((count > 0).long() << start) << within
     return tokens[start + within] * (count > 0), move
 
 
-def _fill(byte: int) -> int:
+def _repeat_byte(byte: int) -> int:
     """Return the int64 with eight equal bytes."""
-    return _signed(byte * 0x0101010101010101)
+    return _make_signed(byte * 0x0101010101010101)
 
 
-def _union(bits: Tensor) -> Tensor:
+def _unite_directions(bits: Tensor) -> Tensor:
     """Return the union of the bits of (..., 4)."""
     return (bits[..., 0] | bits[..., 1]) | (bits[..., 2] | bits[..., 3])
 

@@ -20,7 +20,7 @@ from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
 
 PAD, WRITE, READ, IGNORE, ZERO, ONE = range(6)
 _SYMBOLS = {PAD: "P", WRITE: "w", READ: "r", IGNORE: "i", ZERO: "0", ONE: "1", IGNORED: "_"}
-_DISTANCE = "read_error_distance"
+_DISTANCE_METRIC = "read_error_distance"
 
 
 @register("task", "flip_flop")
@@ -57,9 +57,7 @@ class FlipFlop(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if distances do not ascend."""
         if any(first >= second for first, second in pairwise(self.measured_distances)):
-            yield self._problem(
-                "measured_distances", "do not ascend", "ascending numbers of pairs, such as [1, 2, 4, 8]"
-            )
+            yield self._problem("measured_distances", "must ascend", "ascending numbers of pairs, such as [1, 2, 4, 8]")
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -85,7 +83,8 @@ class FlipFlop(Task):
     def distributions(self) -> tuple[Distribution, ...]:
         """Rows as in training, with few writes, and with many writes."""
         return tuple(
-            Distribution(name, self.lengths, self.trained_lengths if name == "iid" else ()) for name in self._ignored
+            Distribution(name, self.lengths, self.trained_lengths if name == "iid" else ())
+            for name in self._ignored_shares
         )
 
     @property
@@ -96,11 +95,11 @@ class FlipFlop(Task):
         read_error_distance_k: the same for reads whose write is at least k pairs back, but less than the next measured
         distance; NaN without such reads.
         """
-        distances = (f"{_DISTANCE}_{distance}" for distance in self.measured_distances)
+        distances = (f"{_DISTANCE_METRIC}_{distance}" for distance in self.measured_distances)
         return {"accuracy": "maximize", "read_error": "minimize", **dict.fromkeys(distances, "minimize")}
 
     @property
-    def _ignored(self) -> dict[str, float]:
+    def _ignored_shares(self) -> dict[str, float]:
         """The share of ignore instructions in each distribution."""
         return {"iid": self.ignore, "sparse": self.sparse, "dense": self.dense}
 
@@ -114,28 +113,32 @@ class FlipFlop(Task):
 
     def sample(self, stream: Stream, rows: int) -> Batch:
         """Return a training batch for every seed of the stream."""
-        return self._draw(training_draws(stream, rows, self.fixed_set), 0, rows, self.pairs, self.ignore)
+        return self._draw_rows(training_draws(stream, rows, self.fixed_set), 0, rows, self.pairs, self.ignore)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield a batch of every distribution at every length."""
-        for number, (name, ignored) in enumerate(self._ignored.items()):
+        for number, (name, ignored) in enumerate(self._ignored_shares.items()):
             for length in lengths:
-                batch = self._draw(stream, 2 * (len(self._ignored) * length + number), samples, length, ignored)
+                batch = self._draw_rows(
+                    stream, 2 * (len(self._ignored_shares) * length + number), samples, length, ignored
+                )
                 yield EvaluationBatch(batch, (length,), name)
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the numbers of reads and of wrong reads of each row, (M, B, 1), in total and at each distance."""
         wrong, read = supervised.mistakes(logits_MBTV, batch), batch.targets != IGNORED
-        counts = {"wrong": _count(wrong), "reads": _count(read)}
-        distance = self._distances(batch.tokens).repeat_interleave(2, dim=-1) if self.measured_distances else read
+        counts = {"wrong": _count_true(wrong), "reads": _count_true(read)}
+        distance = (
+            self._measure_distances(batch.tokens).repeat_interleave(2, dim=-1) if self.measured_distances else read
+        )
         for low, high in pairwise((*self.measured_distances, self.positions)):
             in_range = (distance >= low) & (distance < high)
-            counts |= {f"wrong_{low}": _count(wrong & in_range), f"reads_{low}": _count(read & in_range)}
+            counts |= {f"wrong_{low}": _count_true(wrong & in_range), f"reads_{low}": _count_true(read & in_range)}
         return counts
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the share of rows without a mistake, and of wrong reads, (M, 1)."""
-        errors = {"read_error": "", **{f"{_DISTANCE}_{low}": f"_{low}" for low in self.measured_distances}}
+        errors = {"read_error": "", **{f"{_DISTANCE_METRIC}_{low}": f"_{low}" for low in self.measured_distances}}
         shares = {name: rows[f"wrong{end}"].sum(dim=1) / rows[f"reads{end}"].sum(dim=1) for name, end in errors.items()}
         return {"accuracy": (rows["wrong"] == 0).float().mean(dim=1), **shares}
 
@@ -145,14 +148,14 @@ class FlipFlop(Task):
         tokens, targets = ([_SYMBOLS[token] for token in tokens] for tokens in rows)
         return tokens, targets
 
-    def _draw(self, draws: Draws, site: int, rows: int, pairs: int, ignored: float) -> Batch:
+    def _draw_rows(self, draws: Draws, site: int, rows: int, pairs: int, ignored: float) -> Batch:
         """Draw rows (S, rows, 2 * pairs); takes two sites."""
         kind, share = draws.bits(site, (rows, pairs)), round((1.0 - ignored) * 2**31)
         instructions = torch.where(kind < share, READ, torch.where(kind < 2 * share, WRITE, IGNORE))
         instructions[..., 0], instructions[..., -1] = WRITE, READ
         return self.batch_of(instructions, draws.bits(site + 1, (rows, pairs)) >> 31)
 
-    def _distances(self, tokens: Tensor) -> Tensor:
+    def _measure_distances(self, tokens: Tensor) -> Tensor:
         """Return how many pairs back the last write is, for each pair, (..., N)."""
         last = last_writes(tokens[..., ::2])
         return torch.arange(last.shape[-1], device=last.device) - last
@@ -168,5 +171,6 @@ def last_writes(instructions: Tensor) -> Tensor:
     return torch.where(instructions == WRITE, position, 0).cummax(dim=-1).values
 
 
-def _count(where_MBT: Tensor) -> Tensor:
-    return where_MBT.sum(dim=-1, keepdim=True).float()
+def _count_true(mask_MBT: Tensor) -> Tensor:
+    """Return the number of true entries of each row, (M, B, 1)."""
+    return mask_MBT.sum(dim=-1, keepdim=True).float()

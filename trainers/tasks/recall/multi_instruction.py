@@ -70,17 +70,20 @@ class MultiInstruction(Strings):
 
     def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
         """Draw the parts of prompts and answers."""
+        # The instruction of each row, and how many symbols it marks.
         rows = count_SB.shape[1]
         which = draw_below(draws, site, (rows,), len(INSTRUCTIONS))
         kth, successor = (which == INSTRUCTIONS.index(name) for name in ("kth_marked", "successor_of_marked"))
         marks = torch.where(kth, self.marked + 1, torch.where(successor, 1, 0))
+
+        # Marked symbols: the first in a random order of the candidates.
         candidates = torch.where(successor, count_SB - 1, count_SB)
         position = torch.arange(longest, device=which.device)
         words = torch.where(position < candidates[..., None], draws.bits(site + 1, (rows, longest)), 2**32)
-        some = words.argsort(dim=-1, stable=True)[..., : self.marked + 1]  # of the candidates, in random order
-        real = torch.arange(some.shape[-1], device=some.device) < torch.minimum(marks, candidates)[..., None]
+        chosen = words.argsort(dim=-1, stable=True)[..., : self.marked + 1]
+        is_used = torch.arange(chosen.shape[-1], device=chosen.device) < torch.minimum(marks, candidates)[..., None]
         string = self.strings(draws, site + 2, count_SB, longest)
-        return self.instruction_parts(which, string, count_SB, torch.where(real, some, longest))
+        return self.instruction_parts(which, string, count_SB, torch.where(is_used, chosen, longest))
 
     def instruction_parts(
         self, which_SB: Tensor, string_SBN: Tensor, count_SB: Tensor, marked_SBK: Tensor

@@ -51,7 +51,7 @@ class Strings(Task):
             yield self._problem("shortest", f"{self.shortest} is more than train_length", allowed)
         if any(first >= second for first, second in pairwise(self.lengths)):
             allowed = f"ends of buckets beyond {self.train_length}, the smallest first"
-            yield self._problem("test_lengths", "do not ascend from train_length", allowed)
+            yield self._problem("test_lengths", "must ascend, beyond train_length", allowed)
 
     @abstractmethod
     def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
@@ -92,13 +92,13 @@ class Strings(Task):
     def sample(self, stream: Stream, rows: int) -> Batch:
         """Return a training batch for every seed of the stream."""
         draws = training_draws(stream, rows, self.fixed_set)
-        return self._draw(draws, 0, rows, self.shortest, self.train_length)
+        return self._draw_rows(draws, 0, rows, self.shortest, self.train_length)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield a batch of every bucket."""
         fewest = dict(zip(self.lengths, (self.shortest, *(end + 1 for end in self.lengths)), strict=False))
         for length in lengths:
-            batch = self._draw(stream, SITES * (1 + length), samples, fewest[length], length)
+            batch = self._draw_rows(stream, SITES * (1 + length), samples, fewest[length], length)
             yield EvaluationBatch(batch, (length,))
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
@@ -128,11 +128,14 @@ class Strings(Task):
 
     def batch_of(self, prompt: Sequence[Part], answer: Sequence[Part], longest: int) -> Batch:
         """Return rows (S, B, width) of the parts of prompts and answers; the last token of an answer is no input."""
+        # The text, and the positions whose next token is scored.
         width = self.width(longest)
         text = join_parts([*prompt, *answer], width + 1)
         first, answers = (torch.stack([count for _, count in part]).sum(dim=0)[..., None] for part in (prompt, answer))
         first, position = first - 1, torch.arange(width, device=text.device)
         scored = (position >= first) & (position < first + answers)
+
+        # Inputs without the last token of an answer.
         end = first + scored.sum(dim=-1, keepdim=True)
         tokens = torch.where(position < torch.maximum(end, first + 1), text[..., :-1], PAD)
         return Batch(tokens, torch.where(scored, text[..., 1:], IGNORED))
@@ -141,6 +144,7 @@ class Strings(Task):
         """Draw symbols (S, B, longest), of which `count_SB` are used."""
         return FIRST_SYMBOL + draw_below(draws, site, (count_SB.shape[1], longest), self.symbols)
 
-    def _draw(self, draws: Draws, site: int, rows: int, fewest: int, longest: int) -> Batch:
+    def _draw_rows(self, draws: Draws, site: int, rows: int, fewest: int, longest: int) -> Batch:
+        """Draw rows whose strings have `fewest` to `longest` symbols."""
         count_SB = fewest + draw_below(draws, site, (rows,), longest - fewest + 1)
         return self.batch_of(*self.draw_answered(draws, site + 1, count_SB, longest), longest)

@@ -115,20 +115,21 @@ class Cycles(GraphTask):
     def draw_question(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor, longest: int) -> Text:
         """Return drawn questions of given lengths and labels with answers; takes two sites."""
         # The cycles: the first node and the size of each node's cycle.
-        most = self.count_nodes(longest)
+        max_nodes = self.count_nodes(longest)
         nodes_SB = 2 * length_SB if self.nodes is None else torch.full_like(length_SB, self.nodes)
         length, label, nodes = (tensor[..., None] for tensor in (length_SB, label_SB, nodes_SB))
-        node = torch.arange(most, device=length.device)
+        node = torch.arange(max_nodes, device=length.device)
         second = (node >= length) & (label == 0)
         first = torch.where(second, length, 0)
         size = torch.where(label > 0, nodes, torch.where(second, (nodes - length).clamp(min=1), length))
+
         # With two cycles the target is the first node of the second.
         graph = cycle_graph(first, size, nodes_SB, torch.zeros_like(length_SB), length_SB)
 
         # Names, the path of the answer, and the edges in random order.
-        name = draw_names(draws, site, length_SB.shape[1], most, self.names)
+        name = draw_names(draws, site, length_SB.shape[1], max_nodes, self.names)
         step = torch.arange(longest + 1, device=length.device)
-        path = name.gather(-1, torch.where(label > 0, step.clamp(max=most - 1), step % length))
+        path = name.gather(-1, torch.where(label > 0, step.clamp(max=max_nodes - 1), step % length))
         question = graph.shuffled(draws, site + 1).question(name)
         return write_answers(question, label_SB, path, length_SB, self.scratchpad)
 
@@ -139,7 +140,7 @@ class Cycles(GraphTask):
         equally often. Without `grow_both` pairs of cycles have every length, and every combination of length and label
         is equally frequent.
         """
-        laws = tuple(tuple(self._weight(stage, size) for size in self.stages) for stage in self.stages)
+        laws = tuple(tuple(self._weigh_length(stage, size) for size in self.stages) for stage in self.stages)
         part = Slice(0, 0, rows, self.stages, laws, stage_S)
         longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
         return self.training_rows(part, _StagedDraws(part.draws(stream, rows, self.fixed_set), longest_S1))
@@ -150,7 +151,7 @@ class Cycles(GraphTask):
             message = f"{self.slices} slices have no effect: with a curriculum all rows are as wide as the longest"
             yield self._problem("slices", message, "1, or no training.curriculum")
 
-    def _weight(self, stage: int, size: int) -> Fraction:
+    def _weigh_length(self, stage: int, size: int) -> Fraction:
         """Return the weight of a length at the stage that adds the length `stage`."""
         early, late = (1, 0) if self.forget or self.grow_both else (2, 1)  # later lengths have only label 0
         weight = early if size == stage or (size < stage and not self.forget) else late

@@ -1,8 +1,8 @@
-"""The base of tasks on graphs: tokens, names of nodes, and answers, which end with the label and the end mark.
+"""Define the base of graph tasks: tokens, node names, and answers that end with a label and an end mark.
 
-An answer is `1 .` without a scratchpad, `a > b > c ; 1 .` with a full one, and `a # b # c ; 1 .` with an inductive one,
-where each node is a state. Shapes: S seeds, M members, B rows, P nodes of the longest path, K states, W tokens of a
-state, G tokens of an answer.
+An answer is `1 .` without a scratchpad, `a > b > c ; 1 .` with a full and `a # b # c ; 1 .` with an inductive
+scratchpad, where each node is a state. Shapes: S seeds, M members, B rows, P nodes of the longest path, K states,
+W tokens of a state, G tokens of an answer.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,16 +19,16 @@ from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
 
 _MARK, _LABEL = 1, 2  # indices of `state_fields`
-_ANSWER = 2  # tokens of the answer: the label and the end mark
-_TAIL = 4  # tokens of the last state: a node, ;, the label and the end mark
+_ANSWER_TOKENS = 2  # tokens of the answer: the label and the end mark
+_LAST_STATE_TOKENS = 4  # tokens of the last state: a node, ;, the label and the end mark
 
 
 class GraphTask(ScratchpadTask):
-    """The base of tasks that ask whether one node of a graph leads to another."""
+    """Base of tasks that ask whether a path leads from one node of a graph to another."""
 
     trial_settings: ClassVar[Mapping[str, Any]] = {"names": 30}
 
-    names: int = setting(1000, low=2, help="number of names of nodes")
+    names: int = setting(1000, low=2, help="number of distinct node names")
 
     state_fields = ("node", "mark", "label")
     # exact_match: of whole answers. label: of the first end mark and the label before it.
@@ -45,19 +45,21 @@ class GraphTask(ScratchpadTask):
         return SPECIALS[START] if self.scratchpad == INDUCTIVE else None
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
-        """Return whether each generated row is right by each of `generation_metrics`, (M, B)."""
-        (ended, label), (_, wanted) = _read_label(written_MBG), _read_label(batch.answer)
-        return {**super().score_generated(written_MBG, batch), "label": ended & (label == wanted)}
+        """Return for each of `generation_metrics` whether each generated row is right, (M, B)."""
+        (ended, label), (_, true_label) = _read_label(written_MBG), _read_label(batch.answer)
+        return {**super().score_generated(written_MBG, batch), "label": ended & (label == true_label)}
 
     def answer_mask(self, text: Tensor) -> Tensor:
         """Return which tokens of texts (..., G) are the answer: the label and the end mark."""
         last = super().answer_mask(text)
-        return last & (last.flip(-1).cumsum(dim=-1).flip(-1) <= _ANSWER)
+        return last & (last.flip(-1).cumsum(dim=-1).flip(-1) <= _ANSWER_TOKENS)
 
     def name_problems(self, nodes: int) -> Iterator[Problem]:
         """Yield a problem if the largest graph has more nodes than there are names."""
         if self.names < nodes:
-            yield self._problem("names", f"{self.names} are too few for a graph of {nodes} nodes", f">= {nodes}")
+            yield self._problem(
+                "names", f"{self.names} is less than the {nodes} nodes of the largest graph", f">= {nodes}"
+            )
 
 
 def write_answers(
@@ -87,9 +89,9 @@ def write_answers(
 
     # Cut into states: a node and its mark each, the last with the label and the end mark.
     number = torch.arange(nodes, device=label.device)
-    length = torch.where(number < steps, 2, torch.where(number == steps, _TAIL, 0))
-    states, fields = (tensor.unfold(-1, _TAIL, 2).clone() for tensor in (tokens, fields))
-    used = torch.arange(_TAIL, device=label.device) < length[..., None]
+    length = torch.where(number < steps, 2, torch.where(number == steps, _LAST_STATE_TOKENS, 0))
+    states, fields = (tensor.unfold(-1, _LAST_STATE_TOKENS, 2).clone() for tensor in (tokens, fields))
+    used = torch.arange(_LAST_STATE_TOKENS, device=label.device) < length[..., None]
     return Text(*question, torch.where(used, states, PAD), length, None, fields)
 
 

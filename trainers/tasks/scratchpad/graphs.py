@@ -19,7 +19,7 @@ SPECIALS = (" ", "#", ".", ":", ";", ">", "?", "|")
 PAD, STATE, END, START, SEPARATOR, EDGE, ASKED, _ = range(len(SPECIALS))
 DIGIT = len(SPECIALS)  # the token of the digit 0
 FIRST_NAME = DIGIT + 10
-_LARGEST = 2**32 - 1
+_LAST_WORD = 2**32 - 1  # sorts unused edges last
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Graph:
         """Return the graph with its edges in random order; takes one site."""
         rows, edges = self.tails.shape[1:]
         number = torch.arange(edges, device=self.tails.device)
-        word = torch.where(number < self.edges[..., None], draws.bits(site, (rows, edges)), _LARGEST)
+        word = torch.where(number < self.edges[..., None], draws.bits(site, (rows, edges)), _LAST_WORD)
         order = argsort_smallest(word, edges)  # stable, so unused edges stay last
         return replace(self, tails=self.tails.gather(-1, order), heads=self.heads.gather(-1, order))
 
@@ -51,13 +51,16 @@ class Graph:
         >>> Graph(torch.tensor([[[1, 0]]]), torch.tensor([[[0, 1]]]), two, two - 2, two - 1).question(name)[0].tolist()
         [[[30, 5, 20, 4, 20, 5, 30, 4, 20, 6, 30, 4]]]
         """
+        # The words of the edges and of the question.
         tail, head = name_SBN.gather(-1, self.tails), name_SBN.gather(-1, self.heads)
         edge = torch.stack([tail, torch.full_like(tail, EDGE), head, torch.full_like(tail, SEPARATOR)], dim=-1)
         source, target = (name_SBN.gather(-1, node[..., None]) for node in (self.source, self.target))
-        asked = [source, torch.full_like(source, ASKED), target, torch.full_like(source, SEPARATOR)]
+        query = [source, torch.full_like(source, ASKED), target, torch.full_like(source, SEPARATOR)]
+
+        # The used edges, then the question.
         four = torch.full_like(self.edges, 4)
         width = 4 * self.tails.shape[-1] + 4
-        text = join_parts([(edge.flatten(-2), 4 * self.edges), (torch.cat(asked, dim=-1), four)], width)
+        text = join_parts([(edge.flatten(-2), 4 * self.edges), (torch.cat(query, dim=-1), four)], width)
         return text, 4 * self.edges + 4
 
 

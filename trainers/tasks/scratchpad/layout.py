@@ -15,12 +15,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from trainers.tasks.parts import PAD, compact, leading_mask, one_token, packed_places
+from trainers.tasks.parts import PAD, compact, find_packed_columns, leading_mask, one_token
 from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.batch import Batch
 
-COPY, GIVEN, ANSWER = range(3)  # use of a token: only input, question, or generated
+COPY, GIVEN, ANSWER = range(3)  # role of a token: copied context, question, generated answer
 NO_STATE = -1
 
 
@@ -73,7 +73,7 @@ class ScratchpadBatch(Batch):
 class Tokens:
     """Tokens and their attributes, (S, B, ..., W) each.
 
-    used: whether the token is part of the text. id: position id. use: COPY, GIVEN or ANSWER. group: as in `Batch`.
+    used: whether the token is part of the text. id: position id. use: role (COPY, GIVEN, ANSWER). group: as in `Batch`.
     state: number of the state. field: index of the field of the state.
     """
 
@@ -101,7 +101,7 @@ class Tokens:
 
         Other attributes are broadcast to all tokens.
         """
-        fields = (_tensor(value, token).expand(token.shape) for value in (use, group, state, field))
+        fields = (_as_tensor(value, token).expand(token.shape) for value in (use, group, state, field))
         ids = first[..., None] + torch.arange(token.shape[-1], device=token.device)
         return cls(token, leading_mask(token.shape[-1], count), ids, *fields)
 
@@ -115,37 +115,38 @@ class TokenRows:
 
     def __init__(self, parts: Sequence[Tokens], width: int) -> None:
         self._parts, self._width = parts, width
-        self._places = packed_places(self._joined("used"), width)
+        self._columns = find_packed_columns(self._concatenate("used"), width)
 
     def tokens(self) -> Tensor:
         """Return the tokens, with pads at the end."""
-        return self.fill("token", PAD)
+        return self.join_attribute("token", PAD)
 
-    def fill(self, name: str, pad_value: int) -> Tensor:
+    def join_attribute(self, name: str, pad_value: int) -> Tensor:
         """Return an attribute of the tokens, with `pad_value` at the pads."""
-        return compact(self._joined(name), self._places, self._width, pad_value)
+        return compact(self._concatenate(name), self._columns, self._width, pad_value)
 
-    def _joined(self, name: str) -> Tensor:
+    def _concatenate(self, name: str) -> Tensor:
+        """Return an attribute of all parts, (S, B, F)."""
         return torch.cat([getattr(part, name).flatten(2) for part in self._parts], dim=-1)
 
 
 def full_rows(text: Text, start: int | None, width: int, shift_SB: Tensor | None = None) -> TokenRows:
     """Return full rows in reading order; shift_SB: added to the position ids of states."""
     before = text.state_length.cumsum(dim=-1) - text.state_length
-    begin = _begin(text, start) + (0 if shift_SB is None else shift_SB)
-    return TokenRows([*_shared(text, start), _states(text, begin[..., None] + before)], width)
+    begin = _first_state_id(text, start) + (0 if shift_SB is None else shift_SB)
+    return TokenRows([*_make_shared_tokens(text, start), _make_state_tokens(text, begin[..., None] + before)], width)
 
 
 def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: bool = True) -> TokenRows:
     """Return rows with a copy of each state before the next one.
 
-    If the question is the first state it has no copy, and the second state sees it only with `fix_first_state`, which
-    the authors' code does not have.
+    A question that is the first state has no copy. `fix_first_state` lets the second state see it; in the authors' code
+    it does not.
     """
     # The first state, which has no copy before it.
-    begin, length = _begin(text, start)[..., None], text.state_length
+    begin, length = _first_state_id(text, start)[..., None], text.state_length
     is_question_a_state = text.question.shape[-1] == 0
-    states = _states(text, begin.expand(length.shape))
+    states = _make_state_tokens(text, begin.expand(length.shape))
     first = states.map_all(lambda tensor: tensor[:, :, :1])
     if is_question_a_state and fix_first_state:
         first = replace(first, group=torch.full_like(first.group, 2))
@@ -158,7 +159,7 @@ def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: b
     copy = replace(copy, used=copied, use=torch.full_like(copy.use, COPY), group=after.group)
     after = replace(after, id=after.id + length[..., :-1, None])
     pairs = Tokens(*(torch.stack([getattr(copy, name), getattr(after, name)], dim=3) for name in vars(copy)))
-    return TokenRows([*_shared(text, start), first, pairs], width)
+    return TokenRows([*_make_shared_tokens(text, start), first, pairs], width)
 
 
 def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor) -> TokenRows:
@@ -166,14 +167,18 @@ def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor)
 
     The question and the start mark are trained only with the first state. A row without this state is empty.
     """
-    states = _states(text, _begin(text, start)[..., None].expand(text.state_length.shape))
+    # The state and the state before it.
+    states = _make_state_tokens(text, _first_state_id(text, start)[..., None].expand(text.state_length.shape))
     after = states.map_all(lambda tensor: _select_state(tensor, index_SB))
     before = states.map_all(lambda tensor: _select_state(tensor, (index_SB - 1).clamp(min=0)))
+
+    # The state before it is a copy; the first state has none, and a missing state leaves the row empty.
     begins, exists = (index_SB == 0)[..., None], after.used.any(dim=-1, keepdim=True)
     before = replace(before, used=before.used & exists & ~begins, use=torch.full_like(before.use, COPY))
     after = replace(after, id=after.id + before.used.sum(dim=-1, keepdim=True))
     shared = [
-        replace(part, used=part.used & exists, use=torch.where(begins, part.use, COPY)) for part in _shared(text, start)
+        replace(part, used=part.used & exists, use=torch.where(begins, part.use, COPY))
+        for part in _make_shared_tokens(text, start)
     ]
     return TokenRows([*shared, before, after], width)
 
@@ -184,12 +189,12 @@ def make_batch(rows: TokenRows, *, loss_on_question: bool, ids: bool = False, gr
     ids, groups: whether the batch has them. Targets of copies are masked; those of the question have weight only with
     `loss_on_question`.
     """
-    tokens, use = rows.tokens(), rows.fill("use", COPY)[..., 1:]
+    tokens, use = rows.tokens(), rows.join_attribute("use", COPY)[..., 1:]
     return Batch(
         tokens[..., :-1],
         torch.where(use == COPY, IGNORED, tokens[..., 1:]),
-        ids=rows.fill("id", 0)[..., :-1] if ids else None,
-        groups=rows.fill("group", 0)[..., :-1] if groups else None,
+        ids=rows.join_attribute("id", 0)[..., :-1] if ids else None,
+        groups=rows.join_attribute("group", 0)[..., :-1] if groups else None,
         weight=(use >= (GIVEN if loss_on_question else ANSWER)).float(),
     )
 
@@ -210,21 +215,21 @@ def make_test_batch(
 
     # Prompt and answer, and the field and state of every generated target.
     tokens = full_rows(text, start, prompt_length + room).tokens()
-    generated = rows.fill("use", COPY)[..., 1:] == ANSWER
+    generated = rows.join_attribute("use", COPY)[..., 1:] == ANSWER
     field, state = (
-        torch.where(generated, rows.fill(name, unscored)[..., 1:], unscored)
+        torch.where(generated, rows.join_attribute(name, unscored)[..., 1:], unscored)
         for name, unscored in (("field", NOT_JUDGED), ("state", NO_STATE))
     )
     prompt, answer = tokens[..., :prompt_length], tokens[..., prompt_length:]
     return ScratchpadBatch(**vars(batch), prompt=prompt, answer=answer, field=field, state=state)
 
 
-def _begin(text: Text, start: int | None) -> Tensor:
+def _first_state_id(text: Text, start: int | None) -> Tensor:
     """Return the position id of the first token of a state, (S, B)."""
     return text.question_length + (start is not None)
 
 
-def _shared(text: Text, start: int | None) -> list[Tokens]:
+def _make_shared_tokens(text: Text, start: int | None) -> list[Tokens]:
     """Return the tokens visible to every state: the question and the start mark."""
     length = text.question_length
     position = torch.arange(text.question.shape[-1], device=length.device)
@@ -235,12 +240,15 @@ def _shared(text: Text, start: int | None) -> list[Tokens]:
     return parts
 
 
-def _states(text: Text, first_SBK: Tensor) -> Tokens:
+def _make_state_tokens(text: Text, first_SBK: Tensor) -> Tokens:
     """Return all states, (S, B, K, W), each with a group of its own; first_SBK: position ids of their first tokens."""
+    # The role of each token: a prompt may end within the first state.
     _, _, k, w = text.states.shape
     number, position = (torch.arange(size, device=first_SBK.device) for size in (k, w))
-    asked = 0 if text.question.shape[-1] or text.given is None else text.given  # in the first state
-    use = torch.where((number[:, None] == 0) & (position < asked), GIVEN, ANSWER)
+    prompt_tokens = 0 if text.question.shape[-1] or text.given is None else text.given  # in the first state
+    use = torch.where((number[:, None] == 0) & (position < prompt_tokens), GIVEN, ANSWER)
+
+    # Number, group and field.
     field = 0 if text.field is None else text.field
     numbers = number[:, None]
     return Tokens.build(
@@ -254,5 +262,6 @@ def _select_state(values_SBKW: Tensor, index_SB: Tensor) -> Tensor:
     return values_SBKW.gather(2, index)[:, :, 0]
 
 
-def _tensor(value: Tensor | int, like: Tensor) -> Tensor:
+def _as_tensor(value: Tensor | int, like: Tensor) -> Tensor:
+    """Return a number as a tensor on the device of `like`."""
     return value if isinstance(value, Tensor) else like.new_full((), value)

@@ -19,7 +19,7 @@ from trainers.tasks.parts import draw_below
 from trainers.tensors.device_constants import constant
 
 LENGTH_SITES = 3  # of random words, for each draw of lengths
-_WORDS = 2**32
+_WORD_COUNT = 2**32
 Law = tuple[tuple[int, int], ...]  # ascending lengths, each with its weight
 
 
@@ -57,10 +57,13 @@ class Slice:
         self, draws: Draws, site: int, rows: int, weight: Callable[[int], Fraction] = lambda length: Fraction(1)
     ) -> Tensor:
         """Return drawn lengths, int64 (S, rows), with the mass of each length multiplied by `weight`."""
-        words, ends = draws.bits(site, (rows,)), []  # the upper bounds of the words of each length but the last
+        # The upper bounds of the random words of each length but the last, at each stage.
+        words, ends = draws.bits(site, (rows,)), []
         for law in self.laws:
             weighted = [share * weight(length) for length, share in zip(self.lengths, law, strict=True)]
-            ends.append(tuple(round(before / sum(weighted) * _WORDS) for before in accumulate(weighted[:-1])))
+            ends.append(tuple(round(mass / sum(weighted) * _WORD_COUNT) for mass in accumulate(weighted[:-1])))
+
+        # The length of each row, by the bounds of its stage.
         if self.stage_S is None:
             bounds = constant(ends[0], words.device)
         else:
@@ -81,11 +84,14 @@ class Slice:
         number of its transition, (S, B). The first example starts at a random transition, and the last example is cut
         at the last row.
         """
+        # The first example, by its transitions, and enough others to fill the rows.
         fewest = min(map(transitions, self.lengths))
         first_S1 = self.draw_lengths(draws, site, 1)
         most_examples = (self.rows - 1) // fewest + 1
         rest = self.draw_lengths(draws, site + 1, most_examples, lambda length: Fraction(1, transitions(length)))
         length_SE = torch.cat([first_S1, rest], dim=-1)
+
+        # The example and the transition of each row, from a random transition of the first example on.
         counts = self.look_up(length_SE, transitions)
         ends = counts.cumsum(dim=-1)
         row = torch.arange(self.rows, device=ends.device) + draw_below(draws, site + 2, (1,), counts[:, :1])
@@ -105,12 +111,13 @@ def split_batch(law: Law, rows: int, count: int) -> tuple[Slice, ...]:
     edges = sorted({rows * part // count for part in range(count + 1)})
     slices = []
     for number, (first, last) in enumerate(pairwise(edges)):
-        low, high, before = Fraction(first, rows), Fraction(last, rows), Fraction(0)
+        # The slice has the mass from `low` to `high`; each length has the mass from `start` to `end`.
+        low, high, start = Fraction(first, rows), Fraction(last, rows), Fraction(0)
         shares = dict[int, Fraction]()
         for length, weight in law:
-            after = before + Fraction(weight, total)
-            if (share := min(high, after) - max(low, before)) > 0:
+            end = start + Fraction(weight, total)
+            if (share := min(high, end) - max(low, start)) > 0:
                 shares[length] = share
-            before = after
+            start = end
         slices.append(Slice(number, first, last, tuple(shares), (tuple(shares.values()),)))
     return tuple(slices)

@@ -62,6 +62,7 @@ def draw_operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Ope
 
     The draw of a row depends on the canvas, not on the numbers of digits of other rows.
     """
+    # A leading digit from 1 to 9, and the digits below it.
     position, top = torch.arange(canvas, device=count_SB.device), count_SB[..., None] - 1
     numbers = []
     for number in range(OPERAND_SITES):
@@ -95,9 +96,10 @@ def push_digits(total_SBD: Tensor, initial_SBA: Tensor, count: int) -> Tensor:
 
 def write_sum(question_SBQ: Tensor, numbers: Operands, count_SB: Tensor, longest: int) -> Text:
     """Return the text of questions answered by `count_SB` digits of the sum, at most longest + 1, and an end mark."""
+    # Digits in reading order, the end mark, and pads.
     position, last = torch.arange(longest + 2, device=count_SB.device), count_SB[..., None] - 1
-    places = (last - position).clamp(0, numbers.canvas).expand(*count_SB.shape, longest + 2)
-    digits = TOKEN["0"] + torch.gather(numbers.total, -1, places)
+    digit_index = (last - position).clamp(0, numbers.canvas).expand(*count_SB.shape, longest + 2)
+    digits = TOKEN["0"] + torch.gather(numbers.total, -1, digit_index)
     answer = torch.where(position <= last, digits, torch.where(position == last + 1, TOKEN[END], TOKEN[PAD]))
     return Text(
         question=question_SBQ,

@@ -52,7 +52,9 @@ class Parity(ScratchpadTask):
         """Yield a problem if the canvas is too small."""
         yield from super().cross_checks()
         if self.train_bits > self.canvas:
-            yield self._problem("train_bits", f"more than the {self.canvas} cells", f"<= canvas ({self.canvas})")
+            yield self._problem(
+                "train_bits", f"{self.train_bits} is more than the {self.canvas} cells", f"<= canvas ({self.canvas})"
+            )
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -79,6 +81,7 @@ class Parity(ScratchpadTask):
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Return drawn rows with these numbers of bits; takes two sites."""
+        # Distinct random cells of the used bits, ascending.
         rows = length_SB.shape[1]
         cells = argsort_smallest(draws.bits(site, (rows, self.canvas)), longest)
         used = torch.arange(longest, device=cells.device) < length_SB[..., None]
@@ -105,6 +108,7 @@ class Parity(ScratchpadTask):
             states = torch.stack([answer, torch.full_like(answer, NUMBER["."])], dim=-1)
             length = torch.full_like(answer, 2)
         else:
+            # [place]bit,parity and a mark; the last state has no bit.
             bit = torch.where(last, NUMBER["_"], ZERO + bits)
             mark = torch.where(last, NUMBER["."], NUMBER["#"])
             left, right, comma = (torch.full_like(mark, NUMBER[symbol]) for symbol in "[],")
@@ -156,6 +160,7 @@ class HalfParity(ScratchpadTask):
 
     def write_text(self, bits_SBN: Tensor) -> Text:
         """Return rows of given bits."""
+        # Bits and an equals sign; then the parities, or the parity of the first half.
         equals, end = (torch.full_like(bits_SBN[..., :1], NUMBER[symbol]) for symbol in "=.")
         question = torch.cat([ZERO + bits_SBN, equals], dim=-1)
         parity = ZERO + bits_SBN[..., : self.size].cumsum(dim=-1) % 2

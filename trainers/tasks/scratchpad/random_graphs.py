@@ -18,7 +18,7 @@ from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.graphs import Graph, draw_distinct
 from trainers.tensors.device_constants import constant
 
-TRIES = 8
+TRIES = 8  # graphs drawn for each row
 
 
 def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edges: int, farthest: int) -> Graph:
@@ -88,6 +88,7 @@ def planted_graph(nodes: int, edges: int, farthest: int) -> tuple[tuple[int, int
     >>> planted_graph(4, 5, 2)
     ((0, 1), (1, 2), (1, 0), (2, 0), (2, 1))
     """
+    # Edges that keep these distances: the line, edges back along it, and edges away from the last node.
     line = [(k, k + 1) for k in range(farthest)]
     back = [(a, b) for a in range(nodes - 1) for b in range(a)]
     away = [(nodes - 1, b) for b in range(nodes - 1)]

@@ -37,7 +37,7 @@ _PARTS = (
     *(_FORM, _PLACE_A, _PLACE_A, _FORM, _DIGIT_A, _FORM, _PLACE_B, _PLACE_B, _FORM, _DIGIT_B),
     *(_FORM, _CARRY, _FORM, _DIGIT),
 )
-LARGEST_CANVAS = 49  # its 99 cells have numbers of two digits
+MAX_CANVAS = 49  # its 99 cells have numbers of two digits
 
 
 @register("task", "random_space_addition")
@@ -63,9 +63,9 @@ class RandomSpaceAddition(Sums):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem of a canvas whose places need more than two digits, and problems of all sums."""
-        if self.canvas > LARGEST_CANVAS:
+        if self.canvas > MAX_CANVAS:
             message = f"its {2 * self.canvas + 1} cells need numbers of more than two digits"
-            yield self._problem("canvas", message, f"<= {LARGEST_CANVAS}")
+            yield self._problem("canvas", message, f"<= {MAX_CANVAS}")
         yield from super().cross_checks()
 
     @property
@@ -88,10 +88,13 @@ class RandomSpaceAddition(Sums):
 
     def write_text(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
         """Return the text of given numbers, at random places and with random filler."""
+        # The cells of the characters: the first in a random order of all cells, ascending.
         rows, cells = numbers.count.shape[1], 2 * self.canvas + 1
         order = draws.bits(site, (rows, cells)).argsort(dim=-1, stable=True).argsort(dim=-1)
         is_used = order < 2 * numbers.count[..., None] + 1
         places = torch.where(is_used, torch.arange(cells, device=is_used.device), cells).sort(dim=-1).values
+
+        # The sum alone, or states after filler.
         if self.scratchpad == NONE:
             question = make_question(numbers, places)
             return write_sum(question, numbers, numbers.count + numbers.longer, longest)
@@ -112,6 +115,7 @@ def make_question(numbers: Operands, place_SBC: Tensor) -> Tensor:
 
     place_SBC: the cells of the characters, ascending, then 2 canvas + 1 for unused entries, (S, B, 2 canvas + 1).
     """
+    # The characters in reading order.
     canvas = numbers.canvas
     count, column = numbers.count[..., None], torch.arange(2 * canvas + 1, device=place_SBC.device)
     first, second = (
@@ -119,8 +123,10 @@ def make_question(numbers: Operands, place_SBC: Tensor) -> Tensor:
         for digits, end in ((numbers.first, count - 1), (numbers.second, 2 * count))
     )
     characters = torch.where(column == count, TOKEN["+"], TOKEN["0"] + torch.where(column < count, first, second))
+
+    # Written to their cells; the last cell takes unused characters.
     blank = torch.full((*place_SBC.shape[:-1], 2 * canvas + 2), TOKEN["_"], device=place_SBC.device)
-    cells = blank.scatter(-1, place_SBC, characters)[..., :-1]  # the last cell takes unused characters
+    cells = blank.scatter(-1, place_SBC, characters)[..., :-1]
     return torch.cat([cells, repeat_text("=", cells)], dim=-1)
 
 
@@ -151,6 +157,8 @@ def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longe
     last = state == count + numbers.longer[..., None] - 1
     mark = torch.where(last, TOKEN[END], TOKEN[MARK])[..., None]
     parts = (opening, place_a, closing, first, opening, place_b, closing, second, c, carry, r, window, mark)
+
+    # Only used states; fields by the columns of a state.
     states, is_used = torch.cat(parts, dim=-1), state < count + numbers.longer[..., None]
     width = states.shape[-1]
     fields = (*_PARTS, *[_WINDOW] * (width - len(_PARTS) - 1), _FORM)

@@ -22,7 +22,7 @@ from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch
 from trainers.tensors.device_constants import constant
 
-CYCLES = "cycles"  # the distribution of the probes
+CYCLES = "cycles"  # name of the second test distribution
 _BY_LABEL = ("unconnected", "connected")
 
 
@@ -54,7 +54,7 @@ class Reachability(GraphTask):
     nodes: int = setting(24, low=3, help="nodes of a graph")
     edges: int = setting(24, low=1, help="edges of a graph")
     farthest: int = setting(4, low=1, help="largest distance of two connected nodes")
-    probes: tuple[int, ...] = setting((2, 3, 4), low=2, help="distances in graphs of cycles")
+    probes: tuple[int, ...] = setting((2, 3, 4), low=2, help="test distances in the distribution `cycles`")
     other_cycles: tuple[int, ...] = setting((2, 3, 2), low=0, help="for each probe, number of cycles of other nodes")
 
     generation_metrics = ("exact_match", *_BY_LABEL)  # of label and end mark: in total, and for each label
@@ -68,7 +68,7 @@ class Reachability(GraphTask):
             planted_graph(self.nodes, self.edges, self.farthest)
         except ValueError as error:
             sizes, _, allowed = str(error).partition("; allowed: ")
-            yield self._problem("edges", f"there are no graphs of {sizes}", allowed)
+            yield self._problem("edges", f"no graph has {sizes}", allowed)
 
         # Graphs of cycles.
         if self.probes and self.nodes != self.edges:
@@ -80,7 +80,8 @@ class Reachability(GraphTask):
             return
         for distance, count in zip(self.probes, self.other_cycles, strict=True):
             nodes = self.nodes - 2 * distance
-            if nodes != 0 if count == 0 else nodes < 2 * count or nodes % count:
+            is_impossible = nodes != 0 if count == 0 else nodes < 2 * count or nodes % count != 0
+            if is_impossible:
                 message = f"{count} equal cycles cannot have the {max(nodes, 0)} other nodes at distance {distance}"
                 allowed = "divisors of the number of other nodes, with cycles of 2 nodes or more"
                 yield self._problem("other_cycles", message, allowed)
@@ -136,20 +137,24 @@ class Reachability(GraphTask):
     def draw_question(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor) -> Text:
         """Return drawn questions on random graphs with these labels; takes two sites."""
         graph = draw_at_distance(draws, site, length_SB * label_SB, self.nodes, self.edges, self.farthest)
-        return self._write(draws, site + 1, graph, label_SB)
+        return self._write_text(draws, site + 1, graph, label_SB)
 
     def draw_probe(self, draws: Draws, site: int, length: int, label_SB: Tensor) -> Text:
         """Return drawn questions on graphs of cycles with these labels; takes two sites."""
+        # The cycles of both labels, of which each row has those of its label.
         device, is_one = label_SB.device, label_SB[..., None] > 0
-        (first_0, size_0), (first_1, size_1) = map(_cycle_of_nodes, self.cycle_sizes(length))
+        (first_0, size_0), (first_1, size_1) = map(_list_node_cycles, self.cycle_sizes(length))
         first = torch.where(is_one, constant(first_1, device), constant(first_0, device))
         size = torch.where(is_one, constant(size_1, device), constant(size_0, device))
+
+        # From node 0 to the node at this distance.
         nodes = torch.full_like(label_SB, self.nodes)
         target = torch.full_like(label_SB, length)  # label 0: the first node of the second cycle
         graph = cycle_graph(first, size, nodes, torch.zeros_like(label_SB), target)
-        return self._write(draws, site, graph.shuffled(draws, site + 1), label_SB)
+        return self._write_text(draws, site, graph.shuffled(draws, site + 1), label_SB)
 
-    def _write(self, draws: Draws, site: int, graph: Graph, label_SB: Tensor) -> Text:
+    def _write_text(self, draws: Draws, site: int, graph: Graph, label_SB: Tensor) -> Text:
+        """Return questions on graphs with random names, answered by their labels; takes one site."""
         name = draw_names(draws, site, label_SB.shape[1], self.nodes, self.names)
         return write_answers(graph.question(name), label_SB, name[..., :1], torch.zeros_like(label_SB), NONE)
 
@@ -167,10 +172,10 @@ class Reachability(GraphTask):
                     yield EvaluationBatch(self.test_batch(text, length), (length,), distribution.name)
 
 
-def _cycle_of_nodes(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _list_node_cycles(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return for each node the first node of its cycle, and the size of the cycle.
 
-    >>> _cycle_of_nodes((2, 3))
+    >>> _list_node_cycles((2, 3))
     ((0, 0, 2, 2, 2), (2, 2, 3, 3, 3))
     """
     firsts = [sum(sizes[:number]) for number in range(len(sizes))]

@@ -22,7 +22,7 @@ from trainers.tasks.decoding import Decoding
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated, steps_to
-from trainers.tasks.parts import PAD, compact, draw_below, packed_places
+from trainers.tasks.parts import PAD, compact, draw_below, find_packed_columns
 from trainers.tasks.scratchpad import layout, scores
 from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths
 from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice, split_batch
@@ -145,14 +145,15 @@ class ScratchpadTask(Task):
     @property
     def passes(self) -> float:
         """The cost of a test in passes over its true tokens: one such pass, plus generation with a KV cache."""
-        return self._passes(cached=True, cost=lambda context: 1.0)
+        return self._estimate_passes(cached=True, cost=lambda context: 1.0)
 
     def passes_with(self, model: EvaluatedModel) -> float:
         """Return `passes` for a model, from its operations and its KV cache."""
         cached = model.supports_masked_cache if self.scratchpad == INDUCTIVE else model.cache_size_per_token > 0
-        return self._passes(cached, cost=lambda context: model.operations(self, 1, context) / context)
+        return self._estimate_passes(cached, cost=lambda context: model.operations(self, 1, context) / context)
 
-    def _passes(self, cached: bool, cost: Callable[[int], float]) -> float:
+    def _estimate_passes(self, cached: bool, cost: Callable[[int], float]) -> float:
+        """Return the cost of tests at all lengths together."""
         widths = map(self.widths, self.lengths)
         return count_passes(widths, by_state=self.scratchpad == INDUCTIVE, cached=cached, cost=cost)
 
@@ -248,7 +249,7 @@ class ScratchpadTask(Task):
     def score_batch(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of generated answers, and of next-token predictions on true rows."""
         assert isinstance(batch, ScratchpadBatch)
-        written = self._generate(forward, batch, lengths, self.decoding)
+        written = self._generate_texts(forward, batch, lengths, self.decoding)
         right = {name: value[..., None] for name, value in self.score_generated(written, batch).items()}
         return {**right, **self.score_rows(forward(batch), batch, lengths)}
 
@@ -258,7 +259,7 @@ class ScratchpadTask(Task):
         """Return `draws` sampled answers, int64 (M, B, draws, A): the `answer_mask` of generated texts, then pads."""
         assert isinstance(batch, ScratchpadBatch)
         decoding = replace(self.decoding, temperature=temperature)
-        return self._read_answers(self._generate(forward, batch, lengths, decoding, draws))
+        return self._read_answers(self._generate_texts(forward, batch, lengths, decoding, draws))
 
     def true_answers(self, batch: Batch, lengths: tuple[int, ...]) -> Tensor:
         """Return the right answers, int64 (M, B, A)."""
@@ -267,13 +268,14 @@ class ScratchpadTask(Task):
 
     def answer_mask(self, text: Tensor) -> Tensor:
         """Return which tokens of texts (..., G) are the answer: the last state with the end mark; none without it."""
+        # Between the last mark before the end mark, and the end mark.
         is_end, index = text == self.token(self.end), torch.arange(text.shape[-1], device=text.device)
         is_mark = (text == self.token(self.mark)) & (is_end.cumsum(dim=-1) == 0)
         last_mark = torch.where(is_mark, index, -1).amax(dim=-1, keepdim=True)
         end = torch.where(is_end, index, -1).amax(dim=-1, keepdim=True)  # the only one: pads follow
         return (index > last_mark) & (index <= end)
 
-    def _generate(
+    def _generate_texts(
         self,
         forward: ForwardPass,
         batch: ScratchpadBatch,
@@ -291,7 +293,7 @@ class ScratchpadTask(Task):
     def _read_answers(self, text: Tensor) -> Tensor:
         """Return the answers of texts (..., G) at the start of rows of G tokens, followed by pads."""
         width = text.shape[-1]
-        return compact(text, packed_places(self.answer_mask(text), width), width)
+        return compact(text, find_packed_columns(self.answer_mask(text), width), width)
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the counts and summed losses of tokens, states and fields, (M, B, 1); see `scores.count_right`."""
@@ -312,8 +314,8 @@ class ScratchpadTask(Task):
         """Return tokens and targets of a row of the first seed as text, without pads; ~ is a masked target."""
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
         end = max((position for position, token in enumerate(tokens) if token != PAD), default=0) + 1
-        shown = ["~" if target == supervised.IGNORED else self.vocabulary[target] for target in targets[:end]]
-        return [self.vocabulary[token] for token in tokens[:end]], shown
+        target_symbols = ["~" if target == supervised.IGNORED else self.vocabulary[target] for target in targets[:end]]
+        return [self.vocabulary[token] for token in tokens[:end]], target_symbols
 
     @property
     def form(self) -> str:
@@ -330,7 +332,7 @@ class ScratchpadTask(Task):
         return len(self.state_widths(length))
 
     def width_of(self, length: int, form: str) -> int:
-        """Return the number of tokens of the longest row of this length and form, with the last, which is no input."""
+        """Return the number of tokens of the longest row of this length and form, including the last token."""
         widths = self.widths(length)
         return {FULL: widths.full, MASK: widths.masked}.get(form, widths.transition)
 

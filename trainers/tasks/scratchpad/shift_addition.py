@@ -86,7 +86,7 @@ class ShiftAddition(Sums):
 
 def make_question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
     """Return `a+b=` with filler and `$` before both numbers, (S, B, 2 canvas + 4)."""
-    first, second = _padded(numbers, filler_SBF)
+    first, second = _pad_numbers(numbers, filler_SBF)
     return torch.cat([first, repeat_text("+", first), second, repeat_text("=", first)], dim=-1)
 
 
@@ -94,16 +94,16 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     """Return the text of numbers of at most `longest` digits; the first state begins with the question."""
     canvas, total = numbers.canvas, longest + 2
     count, third = numbers.count[..., None], filler_SBF[..., 2 * canvas :]
-    first, second = _padded(numbers, filler_SBF)
+    first, second = _pad_numbers(numbers, filler_SBF)
 
     # States: the rotated numbers, the window of the sum, and the carry.
     initial = torch.cat([repeat_text(STOP, third), third], dim=-1)
     window = torch.cat([initial[..., None, :], push_digits(numbers.total, initial, longest + 1)], dim=-2)
     carry = TOKEN["0"] + torch.nn.functional.pad(numbers.carry[..., : longest + 1], (1, 0))[..., None]
     parts = (
-        _rotated(first, total),
+        _rotate_numbers(first, total),
         repeat_text("+", carry),
-        _rotated(second, total),
+        _rotate_numbers(second, total),
         repeat_text("=", carry),
         window,
         repeat_text("|", carry),
@@ -116,11 +116,13 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     # The last state ends the text with the carry and the window of the state before it.
     tail = torch.cat([carry, window, repeat_text(END, carry)], dim=-1).roll(1, dims=-2)
     tail = torch.nn.functional.pad(tail, (0, width - tail.shape[-1]), value=TOKEN[PAD])
+
+    # The tokens of each state, and their fields in the first state, in others and in the answer.
     state = torch.arange(total, device=count.device)
     length = torch.where(state <= count, width, torch.where(state == count + 1, canvas + 3, 0))
     texts = torch.where((state <= count)[..., None], states, tail)
     inside = torch.arange(width, device=count.device) < length[..., None]
-    initially, later, end = (constant(fields, count.device) for fields in _fields(canvas))
+    initially, later, end = (constant(fields, count.device) for fields in _list_fields(canvas))
     field = torch.where((state == 0)[:, None], initially, torch.where((state == count + 1)[..., None], end, later))
     empty = filler_SBF[..., :0]
     return Text(
@@ -133,12 +135,13 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     )
 
 
-def _padded(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
+def _pad_numbers(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
     """Return filler, `$` and the digits of each number, tokens (S, B, D + 1)."""
     canvas, count = numbers.canvas, numbers.count[..., None]
     remaining = torch.arange(canvas, -1, -1, device=count.device)  # digits on the right of each place
     padded = []
     for number, digits in enumerate((numbers.first, numbers.second)):
+        # Filler, `$` and digits by the number of digits on the right.
         text = torch.nn.functional.pad(filler_SBF[..., number * canvas : (number + 1) * canvas], (0, 1))
         text = torch.where(remaining == count, TOKEN[STOP], text)
         padded.append(
@@ -147,7 +150,7 @@ def _padded(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
     return padded[0], padded[1]
 
 
-def _rotated(number_SBA: Tensor, count: int) -> Tensor:
+def _rotate_numbers(number_SBA: Tensor, count: int) -> Tensor:
     """Return numbers rotated right by 0, 1, ... count - 1 tokens, (S, B, count, A)."""
     width = number_SBA.shape[-1]
     turns = -(-(count - 1) // width)
@@ -155,7 +158,7 @@ def _rotated(number_SBA: Tensor, count: int) -> Tensor:
     return repeated.unfold(-1, width, 1)[..., turns * width - count + 1 :, :].flip(2)
 
 
-def _fields(canvas: int) -> tuple[tuple[int, ...], ...]:
+def _list_fields(canvas: int) -> tuple[tuple[int, ...], ...]:
     """Return the field of each token of the first state (filler is not scored), of other states, and of the answer."""
     form, first, second, digit, window, carry = range(len(FIELDS))
     numbers, after = (*[first] * (canvas + 1), form, *[second] * (canvas + 1), form), (form, carry, form)

@@ -1,4 +1,4 @@
-"""The base of both additions with scratchpads: settings, lengths and scores.
+"""Define the base of both addition tasks with scratchpads: settings, lengths and scores.
 
 A model invents some filler, so later tokens are compared with the model's own filler.
 Shapes: S seeds, M members, B rows, G tokens of an answer.
@@ -53,7 +53,7 @@ class Sums(ScratchpadTask):
     canvas: int = setting(30, low=1, help="largest number of digits of a number")
     train_digits: int = setting(10, low=1, help="trained on numbers of up to this many digits")
     test_digits: tuple[int, ...] = setting(tuple(range(12, 31, 2)), low=1, help="digits of longer test numbers")
-    greedy_states: bool = setting(False, help="sample only the filler, and take the likeliest states; not in the paper")
+    greedy_states: bool = setting(False, help="sample only the filler, and decode states greedily; not in the paper")
 
     vocabulary = CHARACTERS
     # exact_match: the full answer is right, given the model's own filler. sum: the end mark is at the right place
@@ -78,18 +78,21 @@ class Sums(ScratchpadTask):
         """Number of `$` and filler tokens at the start of the answer."""
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of numbers that do not fit, test lengths out of order, and greedy states without sampling."""
+        """Yield problems of the numbers of digits, and of greedy states without sampling."""
+        # Numbers of digits.
         yield from super().cross_checks()
         if self.train_digits > self.canvas:
-            message, allowed = f"{self.train_digits} digits do not fit", f"<= canvas ({self.canvas})"
+            message, allowed = f"{self.train_digits} digits do not fit on the canvas", f"<= canvas ({self.canvas})"
             yield self._problem("train_digits", message, allowed)
         elif list(self.test_digits) != sorted({*self.test_digits} & {*range(self.train_digits + 1, self.canvas + 1)}):
             lengths = list(self.test_digits)
-            message = f"{lengths} are not ascending lengths beyond the trained ones that fit"
+            message = f"{lengths} must ascend, beyond the trained lengths"
             allowed = f"from {self.train_digits + 1} to canvas ({self.canvas}), the smallest first"
             yield self._problem("test_digits", message, allowed)
+
+        # Greedy states need sampled filler.
         if self.greedy_states and not self.temperature:
-            message, allowed = "with temperature 0 nothing is sampled", "false, or a temperature above 0"
+            message, allowed = "has no effect with temperature 0", "false, or a temperature above 0"
             yield self._problem("greedy_states", message, allowed)
 
     @property
@@ -123,15 +126,21 @@ class Sums(ScratchpadTask):
         return SumBatch(**vars(batch), source=constant(sources, batch.answer.device).expand(batch.answer.shape))
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
-        """Return whether each row is right by each of `generation_metrics`, (M, B)."""
+        """Return for each of `generation_metrics` whether each row is right, (M, B)."""
         assert isinstance(batch, SumBatch)
+        # Tokens that should repeat others are compared with what the model wrote.
         answer, source = batch.answer, batch.source
         copied = (source != NOWHERE) & (answer != TOKEN[PAD])
         fillers = tuple(token in FILLER for token in range(len(CHARACTERS)))
         filler = constant(fillers, answer.device, torch.bool)[written_MBG]
-        as_before = filler & (written_MBG == torch.gather(written_MBG, -1, source.clamp(min=0)))
-        exact = torch.where(copied, as_before, written_MBG == answer).all(dim=-1)
-        return {"exact_match": exact, "sum": exact if self.scratchpad == NONE else self._sum_right(written_MBG, answer)}
+        is_repeated = filler & (written_MBG == torch.gather(written_MBG, -1, source.clamp(min=0)))
+
+        # All other tokens must equal the answer.
+        exact = torch.where(copied, is_repeated, written_MBG == answer).all(dim=-1)
+        return {
+            "exact_match": exact,
+            "sum": exact if self.scratchpad == NONE else self._is_sum_right(written_MBG, answer),
+        }
 
     def answer_mask(self, text: Tensor) -> Tensor:
         """Return which tokens of texts (..., G) are the answer: the sum in the last state, with its `$` if it has one.
@@ -146,7 +155,7 @@ class Sums(ScratchpadTask):
         stop = last & (text == TOKEN[STOP])
         return last & (stop.cumsum(dim=-1) - stop.long() == 0)
 
-    def _sum_right(self, written_MBG: Tensor, answer_MBG: Tensor) -> Tensor:
+    def _is_sum_right(self, written_MBG: Tensor, answer_MBG: Tensor) -> Tensor:
         """Return whether the end mark is at its place, and the canvas + 2 tokens before it start with sum and `$`."""
         end = (answer_MBG == TOKEN[END]).long().argmax(dim=-1, keepdim=True)
         last = end - torch.arange(self.canvas + 2, 0, -1, device=end.device)

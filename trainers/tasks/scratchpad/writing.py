@@ -17,15 +17,18 @@ def count_passes(tests: Iterable[Widths], *, by_state: bool, cached: bool, cost:
     """
     generated = read = 0.0
     for widths in tests:
+        # A pass over true tokens.
         row = (widths.masked if by_state else widths.full) - 1
         read += row * cost(row)
+
+        # Generation.
         if by_state:
             # With a KV cache each token passes once; before the next state the longest state is read once more.
             # Without, each token passes with the shared tokens and two states.
             states, width = len(widths.states), max(widths.states)
             context = widths.shared + min(states, 2) * width - 1
-            once = widths.shared + width - 1 + (states - 1) * (2 * width - 1)
-            generated += (once if cached else (widths.start + states * width) * context) * cost(context)
+            cached_tokens = widths.shared + width - 1 + (states - 1) * (2 * width - 1)
+            generated += (cached_tokens if cached else (widths.start + states * width) * context) * cost(context)
         elif cached:  # each token but the last passes once
             generated += row * cost(row)
         else:  # each token passes together with all tokens before it

@@ -16,7 +16,7 @@ from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digits import cascade_length
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
-from trainers.tasks.fixed_set import FixedSet, _scale, visited_samples
+from trainers.tasks.fixed_set import FixedSet, _scale_word, visited_samples
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 
@@ -91,7 +91,9 @@ def test_the_target_is_the_python_integer_in_training_and_at_every_length(task: 
         for first, second, answer in rows(task, batch):
             if isinstance(task, PaddedAddition):
                 assert first + second == answer
-                assert max(first, second) < 10 ** (length or (task.longest if task.zero_shift else task.train_digits))
+                assert max(first, second) < 10 ** (
+                    length or (task.max_digits if task.zero_shift else task.train_digits)
+                )
             else:
                 low, high = task.multipliers
                 assert first * second == answer and low <= first <= high
@@ -345,7 +347,7 @@ def test_an_order_of_very_many_samples_stays_among_them(size: int) -> None:
     assert 0 <= int(order.min()) and int(order.max()) < size
     assert len(order.unique()) == order.numel(), "no sample comes twice in an epoch"
     words = torch.tensor([0, 1, 2**16, 2**31, 2**32 - 1])
-    assert _scale(words, size).tolist() == [word * size >> 32 for word in words.tolist()]
+    assert _scale_word(words, size).tolist() == [word * size >> 32 for word in words.tolist()]
 
 
 @pytest.mark.parametrize("name", ["addition", "product"])

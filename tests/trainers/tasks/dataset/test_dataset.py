@@ -181,7 +181,7 @@ def test_the_contents_of_the_files_are_part_of_the_identity(study: Path, tmp_pat
     search_first(tmp_path / "other")
     other = bare.pin_data()
     assert other.config_id != planned.config_id and other.structural_key != planned.structural_key
-    dataset._read.cache_clear()
+    dataset._read_files.cache_clear()
     batches = [one.task.sample(stream(1), 8).tokens for one in (planned, other)]
     assert planned.task.folder == study and other.task.folder == tmp_path / "other"
     assert not torch.equal(*batches)
@@ -189,7 +189,7 @@ def test_the_contents_of_the_files_are_part_of_the_identity(study: Path, tmp_pat
     # A process that has read the files keeps their rows; another one refuses changed files.
     write_study(study, seed=4)
     assert torch.equal(planned.task.sample(stream(1), 8).tokens, batches[0])
-    dataset._read.cache_clear()
+    dataset._read_files.cache_clear()
     with pytest.raises(ConfigError) as refused:
         MemberConfig.from_dict(planned.to_dict())
     assert [problem.key for problem in refused.value.problems] == ["task.sha256"]
@@ -236,7 +236,12 @@ GOOD: list[Row] = [{"tokens": [1, 2, 3], "targets": [1, 2, 3], "answer": [4], "s
         ({"tokens": [1, 2.5]}, {}, "test", "column tokens, row 2: [1, 2.5] is neither"),
         ({"tokens": [10**30, 1]}, {}, "test", "column tokens, row 2: [1000"),
         ({"tokens": None}, {}, "test", "column tokens, row 2: None is neither"),
-        ({"targets": [1, 2]}, {"targets": "targets"}, "test", "column targets, row 2: has another number of targets"),
+        (
+            {"targets": [1, 2]},
+            {"targets": "targets"},
+            "test",
+            "column targets, row 2: has a different number of targets",
+        ),
         ({"targets": [1, -1, 2]}, {"targets": "targets"}, "test", "column targets, row 2: has the id -1"),
         ({"targets": [-100] * 3}, {"targets": "targets"}, "test", "column targets, row 2: has only masked"),
         ({"answer": []}, {"answer": "answer"}, "test", "column answer, row 2: has no token"),
@@ -257,7 +262,7 @@ GOOD: list[Row] = [{"tokens": [1, 2, 3], "targets": [1, 2, 3], "answer": [4], "s
         ({}, {"test": "rows.txt"}, "test", "'rows.txt' has the unknown format .txt"),
         ({}, {"test": "splits"}, "test", "'splits' has several splits; allowed: the folder of a split: train, test"),
         ({}, {"test": "nothing"}, "test", "'nothing' is a folder without Arrow files"),
-        ({}, {"tokenizer": "characters"}, "train", "'train.jsonl' column tokens, row 1: [1, 2, 3] is no text"),
+        ({}, {"tokenizer": "characters"}, "train", "'train.jsonl' column tokens, row 1: [1, 2, 3] is not a text"),
         ({}, {"answer": "answer", "targets": "targets"}, "answer", "excludes `targets`"),
         ({}, {"vocabulary": "abc"}, "vocabulary", "the tokenizer is none"),
         ({}, {"sha256": "abc"}, "sha256", "is not a SHA-256"),

@@ -171,4 +171,4 @@ def test_a_word_chooses_the_legal_square_of_its_rank() -> None:
         squares = [square for square in range(64) if legal >> square & 1]
         square = squares[word * len(squares) >> 32] if squares else None
         assert token == (0 if square is None else 100 + square)
-        assert move == (0 if square is None else reversi._signed(1 << square))
+        assert move == (0 if square is None else reversi._make_signed(1 << square))

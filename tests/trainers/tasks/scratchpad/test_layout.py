@@ -106,7 +106,7 @@ def text_of(rows: list[Row], spare: int = 0) -> Text:
 def read(rows: TokenRows, row: int, count: int) -> list[Token]:
     """The first tokens of a row; what follows is pads."""
     names = ("token", "id", "group", "use", "state")
-    found = {name: rows.fill(name, -7)[0, row].tolist() for name in names}
+    found = {name: rows.join_attribute(name, -7)[0, row].tolist() for name in names}
     assert all(set(values[count:]) <= {-7} for values in found.values())
     return [Token(*values) for values in zip(*(found[name][:count] for name in names), strict=True)]
 
