@@ -240,7 +240,7 @@ GOOD: list[Row] = [{"tokens": [1, 2, 3], "targets": [1, 2, 3], "answer": [4], "s
             {"targets": [1, 2]},
             {"targets": "targets"},
             "test",
-            "column targets, row 2: has a different number of targets",
+            "column targets, row 2: has a different number",
         ),
         ({"targets": [1, -1, 2]}, {"targets": "targets"}, "test", "column targets, row 2: has the id -1"),
         ({"targets": [-100] * 3}, {"targets": "targets"}, "test", "column targets, row 2: has only masked"),
