@@ -131,7 +131,7 @@ class InitialWeights(Settings):
         path = self._find_verified(seed)
         shapes, is_ours = read_shapes(path)
         stored = self._stored_names(path, shapes, is_ours)
-        wanted = {parameter.name: parameter.shape for parameter in model.parameters(task)}
+        parameter_shapes = {parameter.name: parameter.shape for parameter in model.parameters(task)}
         others = {name: other for name, other in model.other_tensors(task).items() if name in stored}
 
         # The file may have only the second name of a parameter.
@@ -142,7 +142,7 @@ class InitialWeights(Settings):
         # Compare names and shapes.
         seeds = f" (seed {seed})" if isinstance(self.file, dict) else ""
         fit = _Fit(path, f"{self.source}{seeds}" if self.source else str(path))
-        for name, shape in wanted.items():
+        for name, shape in parameter_shapes.items():
             if name not in stored:
                 fit.missing.append(name)
             elif shapes[stored[name]] != tuple(shape):
@@ -151,7 +151,7 @@ class InitialWeights(Settings):
                 fit.names[name] = stored[name]
 
         # With `strict` buffers and tied parameters must agree, too, and nothing may be left over.
-        fit.unused += [name for name in stored if name not in wanted and name not in others]
+        fit.unused += [name for name in stored if name not in parameter_shapes and name not in others]
         if self.strict:
             fit.unused += _find_differing(path, stored, others)
         if self.strict and fit.differs:
@@ -178,9 +178,9 @@ class InitialWeights(Settings):
             ) from error
 
         # Its hash, if one was recorded.
-        wanted = self.sha256[key] if isinstance(self.sha256, dict) else self.sha256
-        if wanted not in (None, sha256):
-            raise WeightsError(f"{path}: its SHA-256 is {sha256}, not {wanted}; restore the file, or run a new sweep")
+        recorded = self.sha256[key] if isinstance(self.sha256, dict) else self.sha256
+        if recorded not in (None, sha256):
+            raise WeightsError(f"{path}: its SHA-256 is {sha256}, not {recorded}; restore the file, or run a new sweep")
         return path
 
     def _stored_names(self, path: Path, shapes: Mapping[str, object], is_ours: bool) -> dict[str, str]:
@@ -269,8 +269,10 @@ def _find_differing(path: Path, stored: Mapping[str, str], others: Mapping[str, 
     from trainers.files.tensor_file import read_tensors
 
     tensors = read_tensors(path) if others else {}
-    wanted = {name: tensors[stored[other]] if isinstance(other, str) else other for name, other in others.items()}
-    return [name for name, tensor in wanted.items() if not torch.equal(tensors[stored[name]].to(tensor.dtype), tensor)]
+    expected = {name: tensors[stored[other]] if isinstance(other, str) else other for name, other in others.items()}
+    return [
+        name for name, tensor in expected.items() if not torch.equal(tensors[stored[name]].to(tensor.dtype), tensor)
+    ]
 
 
 def _compile_pattern(name: str) -> re.Pattern[str]:

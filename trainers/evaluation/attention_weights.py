@@ -67,9 +67,9 @@ def compute_input_attention(
     noise = Noise(evaluation_stream(pack, "dropout"), index, training=False, first=row, total=rows)
     layers = member.model.compute_attention(views, test.batch.slice_rows(row, row + 1), noise)
     if not layers:
-        given = member.model.name
-        message = f"{given} has no attention weights"
-        raise ConfigError([Problem(key="model.name", given=given, message=message)])
+        model_name = member.model.name
+        message = f"{model_name} has no attention weights"
+        raise ConfigError([Problem(key="model.name", given=model_name, message=message)])
 
     # Cut the padding, and longer lengths of the same row.
     tokens = _format_tokens(member.task, test, row, length)

@@ -191,6 +191,7 @@ def try_module(
 
 def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
     """Return the result of `try_module`, without whether the module has dropout."""
+    # What the module declares.
     if problems := tuple(_declaration_problems(module, other)):
         return Trial(problems)
 
@@ -310,8 +311,8 @@ def _output_problems(
     _, rows, length = tokens.shape
     inputs, outputs, _ = sizes
     if logits.shape != (_MEMBERS, rows, length, outputs):
-        shape, wanted = tuple(logits.shape[1:]), (rows, length, outputs)
-        yield f"returns the shape {shape} for tokens ({rows}, {length}); allowed: logits {wanted}"
+        shape, expected = tuple(logits.shape[1:]), (rows, length, outputs)
+        yield f"returns the shape {shape} for tokens ({rows}, {length}); allowed: logits {expected}"
     elif not torch.isfinite(logits).all():
         yield "returns logits that are not finite with its initial weights"
     else:

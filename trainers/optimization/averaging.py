@@ -97,8 +97,8 @@ def _log_start_share(kappa: float, rho: float, gamma: float, update_period: int,
     log = 0.0
     for first, last in ((1, min(updates, _EXACT_UPDATES)), (_EXACT_UPDATES + 1, updates)):
         if (count := last - first + 1) > 0:
-            after = update_period * torch.linspace(first, last, min(count, _EXACT_UPDATES), dtype=torch.float64)
-            beta = (rho + gamma * after) ** -kappa if kappa >= 0 else torch.ones_like(after)
+            steps = update_period * torch.linspace(first, last, min(count, _EXACT_UPDATES), dtype=torch.float64)
+            beta = (rho + gamma * steps) ** -kappa if kappa >= 0 else torch.ones_like(steps)
             log += count * float(torch.log1p(-beta).mean())
     return log
 

@@ -290,6 +290,8 @@ def read_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -> T
         close = find_nearest(label, pack.labels)
         hint = f"; did you mean {close}?" if close else ""
         raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.labels)}{hint}")
+
+    # Averages with the same source share its buffers.
     index = pack.labels.index(label)
     return pack.averages[index].weights(averages[pack.source_indices[index]], theta, pack.layout)
 

@@ -118,6 +118,7 @@ def _load() -> None:
 
 def _open_library() -> ctypes.CDLL:
     """Return the library from the cache, compiled if it is missing there. Raises _UnusableError or OSError."""
+    # A library of another source, compiler or CPU has another name.
     compiler = _find_compiler()
     source = _SOURCE.read_bytes()
     try:
@@ -146,6 +147,7 @@ def _find_compiler() -> list[str]:
 
 def _make_cache_key(source: bytes, compiler: Sequence[str]) -> str:
     """Return a hash of the source, the compiler (size and time instead of its version) and the CPU."""
+    # Size and time of the compiler change with its version, and are faster to read.
     program = Path(compiler[0]).resolve()
     status = program.stat()
     parts = (

@@ -162,10 +162,13 @@ def describe_values(item: Field[Any], hint: Any) -> str:
 
 def _describe_type(hint: Any) -> str:
     """Return a type as text for messages: "an integer", "a list of numbers"."""
+    # Plain types and types with choices.
     names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if (choices := choices_in(hint)) is not None and origin is not tuple:
         return ", ".join(map(str, choices))
+
+    # Unions, mappings and lists of them.
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_describe_type(option) for option in arguments)
     if origin is dict:

@@ -314,6 +314,8 @@ class _TrainingRun:
         self.last_beat = time.monotonic()
         ended = (self.active.member_steps(name) >= 0 for name in ("failed_at", "stopped_at"))
         failed, stopped = (int(ended_M.sum()) for ended_M in ended)
+
+        # Report the progress of all members.
         self.reporter.progress(
             Progress(
                 step=self.done,

@@ -99,6 +99,7 @@ def read_data(folder: Path, files: Mapping[str, str], form: RowFormat) -> Data:
 
 def _read_cells(folder: Path, key: str, file: str, form: RowFormat) -> dict[str, Cells]:
     """Return the cells of the columns that are used, by role. Raises ConfigError."""
+    # The columns that are named.
     roles = {role: name for role in ("tokens", "targets", "answer", "length") if (name := getattr(form, role))}
     try:
         # Every column must exist before any is read.

@@ -149,13 +149,13 @@ def _choose_square(legal: Tensor, words: Tensor, in_byte: Tensor, tokens: Tensor
     rank = (words * count) >> 32
 
     # The first bit of its byte.
-    passed = ((rank * _repeat_byte(0x01)) | _repeat_byte(0x80)) - up_to  # top bit set for bytes before the square
-    start = (((passed & _repeat_byte(0x80)) >> 7 & _repeat_byte(0x01)) * _repeat_byte(0x01) >> 56) * 8
+    beyond = ((rank * _repeat_byte(0x01)) | _repeat_byte(0x80)) - up_to  # top bit set for bytes before the square
+    start = (((beyond & _repeat_byte(0x80)) >> 7 & _repeat_byte(0x01)) * _repeat_byte(0x01) >> 56) * 8
     start = start.clamp(max=56)  # for games without a legal square
 
     # Its place within the byte, by its rank there.
-    before = ((up_to << 8) >> start) & 0xFF
-    within = in_byte[((legal >> start) & 0xFF) * 8 + rank - before]
+    earlier = ((up_to << 8) >> start) & 0xFF
+    within = in_byte[((legal >> start) & 0xFF) * 8 + rank - earlier]
 
     # No move without a legal square.
     move = ((count > 0).long() << start) << within

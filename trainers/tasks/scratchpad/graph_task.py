@@ -99,5 +99,5 @@ def _read_label(text: Tensor) -> tuple[Tensor, Tensor]:
     """Return whether a text has an end mark after another token, and the token before its first end mark, (M, B)."""
     position = torch.arange(text.shape[-1], device=text.device)
     first = torch.where(text == END, position, text.shape[-1]).amin(dim=-1)
-    before = (first - 1).clamp(min=0)
-    return (first > 0) & (first < text.shape[-1]), text.gather(-1, before[..., None])[..., 0]
+    previous = (first - 1).clamp(min=0)
+    return (first > 0) & (first < text.shape[-1]), text.gather(-1, previous[..., None])[..., 0]

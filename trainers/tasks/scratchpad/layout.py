@@ -132,9 +132,11 @@ class TokenRows:
 
 def full_rows(text: Text, start: int | None, width: int, shift_SB: Tensor | None = None) -> TokenRows:
     """Return full rows in reading order; shift_SB: added to the position ids of states."""
-    before = text.state_length.cumsum(dim=-1) - text.state_length
+    state_start = text.state_length.cumsum(dim=-1) - text.state_length
     begin = _first_state_id(text, start) + (0 if shift_SB is None else shift_SB)
-    return TokenRows([*_make_shared_tokens(text, start), _make_state_tokens(text, begin[..., None] + before)], width)
+    return TokenRows(
+        [*_make_shared_tokens(text, start), _make_state_tokens(text, begin[..., None] + state_start)], width
+    )
 
 
 def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: bool = True) -> TokenRows:
@@ -152,13 +154,13 @@ def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: b
         first = replace(first, group=torch.full_like(first.group, 2))
 
     # A copy of each state, in the group of the state after it.
-    copy, after = states.map_all(lambda tensor: tensor[:, :, :-1]), states.map_all(lambda tensor: tensor[:, :, 1:])
-    copied = after.used.any(dim=-1, keepdim=True) & copy.used
+    copy, following = states.map_all(lambda tensor: tensor[:, :, :-1]), states.map_all(lambda tensor: tensor[:, :, 1:])
+    copied = following.used.any(dim=-1, keepdim=True) & copy.used
     if is_question_a_state:
-        copied = copied & (after.state > 1)
-    copy = replace(copy, used=copied, use=torch.full_like(copy.use, COPY), group=after.group)
-    after = replace(after, id=after.id + length[..., :-1, None])
-    pairs = Tokens(*(torch.stack([getattr(copy, name), getattr(after, name)], dim=3) for name in vars(copy)))
+        copied = copied & (following.state > 1)
+    copy = replace(copy, used=copied, use=torch.full_like(copy.use, COPY), group=following.group)
+    following = replace(following, id=following.id + length[..., :-1, None])
+    pairs = Tokens(*(torch.stack([getattr(copy, name), getattr(following, name)], dim=3) for name in vars(copy)))
     return TokenRows([*_make_shared_tokens(text, start), first, pairs], width)
 
 
@@ -169,18 +171,18 @@ def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor)
     """
     # The state and the state before it.
     states = _make_state_tokens(text, _first_state_id(text, start)[..., None].expand(text.state_length.shape))
-    after = states.map_all(lambda tensor: _select_state(tensor, index_SB))
-    before = states.map_all(lambda tensor: _select_state(tensor, (index_SB - 1).clamp(min=0)))
+    current = states.map_all(lambda tensor: _select_state(tensor, index_SB))
+    previous = states.map_all(lambda tensor: _select_state(tensor, (index_SB - 1).clamp(min=0)))
 
     # The state before it is a copy; the first state has none, and a missing state leaves the row empty.
-    begins, exists = (index_SB == 0)[..., None], after.used.any(dim=-1, keepdim=True)
-    before = replace(before, used=before.used & exists & ~begins, use=torch.full_like(before.use, COPY))
-    after = replace(after, id=after.id + before.used.sum(dim=-1, keepdim=True))
+    begins, exists = (index_SB == 0)[..., None], current.used.any(dim=-1, keepdim=True)
+    previous = replace(previous, used=previous.used & exists & ~begins, use=torch.full_like(previous.use, COPY))
+    current = replace(current, id=current.id + previous.used.sum(dim=-1, keepdim=True))
     shared = [
         replace(part, used=part.used & exists, use=torch.where(begins, part.use, COPY))
         for part in _make_shared_tokens(text, start)
     ]
-    return TokenRows([*shared, before, after], width)
+    return TokenRows([*shared, previous, current], width)
 
 
 def make_batch(rows: TokenRows, *, loss_on_question: bool, ids: bool = False, groups: bool = False) -> Batch:

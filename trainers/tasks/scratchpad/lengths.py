@@ -107,6 +107,7 @@ def split_batch(law: Law, rows: int, count: int) -> tuple[Slice, ...]:
     >>> [(part.rows, part.lengths, [str(share) for share in part.laws[0]]) for part in slices]
     [(2, (1, 2), ['1/4', '1/4']), (2, (2,), ['1/2'])]
     """
+    # The rows at which slices begin and end.
     total = sum(weight for _, weight in law)
     edges = sorted({rows * part // count for part in range(count + 1)})
     slices = []

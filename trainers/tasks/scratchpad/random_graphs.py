@@ -66,11 +66,11 @@ def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, fa
     wanted = wanted[..., None, None]
     reached = step > 0.0
     is_match = reached & (step < 0.0)
-    before = torch.eye(nodes, device=tails.device) > 0.0
+    reached_earlier = torch.eye(nodes, device=tails.device) > 0.0
     for distance in range(1, farthest + 1):
-        is_match = torch.where(wanted == distance, reached & ~before, is_match)
+        is_match = torch.where(wanted == distance, reached & ~reached_earlier, is_match)
         if distance < farthest:
-            before, reached = reached, torch.matmul(reached.float(), step) > 0.0
+            reached_earlier, reached = reached, torch.matmul(reached.float(), step) > 0.0
 
     # Pairs without a path: not reached in any number of steps.
     steps = farthest

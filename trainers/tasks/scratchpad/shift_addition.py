@@ -77,10 +77,10 @@ class ShiftAddition(Sums):
 
         The answer begins after the question with `$` and the filler of the sum.
         """
-        initial, before = self.filler_width, 2 * self.canvas + 4
+        initial, question_width = self.filler_width, 2 * self.canvas + 4
         places = [NOWHERE, *range(1, initial)] + [NOWHERE] * 3
         for state in range(1, longest + 1):
-            places += [NOWHERE] * (before + state) + [*range(initial - state)] + [NOWHERE] * 3
+            places += [NOWHERE] * (question_width + state) + [*range(initial - state)] + [NOWHERE] * 3
         return (*places, *[NOWHERE] * (1 + longest), *range(initial - longest), NOWHERE)
 
 
@@ -161,7 +161,7 @@ def _rotate_numbers(number_SBA: Tensor, count: int) -> Tensor:
 def _list_fields(canvas: int) -> tuple[tuple[int, ...], ...]:
     """Return the field of each token of the first state (filler is not scored), of other states, and of the answer."""
     form, first, second, digit, window, carry = range(len(FIELDS))
-    numbers, after = (*[first] * (canvas + 1), form, *[second] * (canvas + 1), form), (form, carry, form)
-    initially = (*numbers, form, *[NOT_JUDGED] * canvas, *after)
-    later = (*numbers, digit, *[window] * canvas, *after)
+    numbers, ending = (*[first] * (canvas + 1), form, *[second] * (canvas + 1), form), (form, carry, form)
+    initially = (*numbers, form, *[NOT_JUDGED] * canvas, *ending)
+    later = (*numbers, digit, *[window] * canvas, *ending)
     return initially, later, (carry, *[window] * (canvas + 1), *[form] * (len(later) - canvas - 2))
