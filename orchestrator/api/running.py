@@ -67,7 +67,7 @@ def _load_spec(
     # Check what the grammar cannot: names, bounds and files.
     from orchestrator.plan.checks.soundness import check_reading  # imports the registries
     from orchestrator.record.kept.code import use_recorded_files
-    from orchestrator.sweep.initial_weights import find_initial_weights
+    from orchestrator.sweep.initial_weights import resolve_initial_weights
 
     use_recorded_files(reading.spec)
-    return check_reading(find_initial_weights(reading, storage))
+    return check_reading(resolve_initial_weights(reading, storage))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.code.code_record import digest
+from orchestrator.code.code_record import compute_digest
 from orchestrator.plan.extension import find_extension
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
@@ -54,7 +54,9 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
 
     # Digest the claims about this sweep.
     file = load_claims(path)
-    digests = {claim.id: digest(read_deciding_values(claim)) for claim in file.claims if claim.sweep == spec.name}
+    digests = {
+        claim.id: compute_digest(read_deciding_values(claim)) for claim in file.claims if claim.sweep == spec.name
+    }
     if not digests:
         text = f"no claim of {path} is about sweep {spec.name}"
         raise SweepFileError([Problem(spec.where("claims"), "claims", text, allowed=", ".join(file.sweeps))])
@@ -87,13 +89,13 @@ def _describe_digests(claim: Claim, state: SweepState, values: Mapping[str, Mapp
     # Claims with the digest of today's values; older versions left out the bound of no effect.
     extended = ", which was extended since" if len(state.specs) > 1 else ""
     deciding, registered = read_deciding_values(claim), values.get(claim.id, {})
-    if state.claims[claim.id] == digest(deciding):
+    if state.claims[claim.id] == compute_digest(deciding):
         return f"registered before the sweep ran{extended}"
-    if state.claims[claim.id] == digest({**deciding, "negligible": claim.negligible}):
+    if state.claims[claim.id] == compute_digest({**deciding, "negligible": claim.negligible}):
         return f"registered before the sweep ran{extended}, without its bound of no effect"
 
     # Changed claims; the changes are unknown if the copy of the claims file was lost or edited.
-    if state.claims[claim.id] != digest(registered):
+    if state.claims[claim.id] != compute_digest(registered):
         return f"changed since it was registered before the sweep ran{extended}"
     keys = [key for key in dict.fromkeys([*deciding, *registered]) if registered.get(key) != deciding.get(key)]
     changed = [f"`{key}` was {_quote(registered.get(key))}" for key in keys]

@@ -11,7 +11,7 @@ from orchestrator.claims.page import CLAIMS_HEADER, find_pictures, make_markdown
 from orchestrator.claims.registration import list_changes
 from orchestrator.claims.verdicts import count_verdicts, judge, read_sweeps
 from orchestrator.claims.words import describe_counts, describe_effect, write_question
-from orchestrator.code.packages import module_command
+from orchestrator.code.packages import make_module_command
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
@@ -100,7 +100,7 @@ def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Pat
         else:
             arguments = ["run", str(path.with_name(f"{name}.yaml")), "--storage", str(storage)]
         say(shlex.join(["lengthwise", *arguments]))
-        code = subprocess.run(module_command("orchestrator", *arguments), check=False).returncode
+        code = subprocess.run(make_module_command("orchestrator", *arguments), check=False).returncode
         if code and not _is_complete(storage / name):
             return code
     return 0

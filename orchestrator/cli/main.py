@@ -335,10 +335,10 @@ def _check_reading(reading: Reading, storage: Path | None = None) -> Any:
     # Check what the grammar cannot: names, bounds and files, with the code that an existing sweep recorded.
     from orchestrator.plan.checks.soundness import check_reading
     from orchestrator.record.kept.code import use_recorded_files
-    from orchestrator.sweep.initial_weights import find_initial_weights
+    from orchestrator.sweep.initial_weights import resolve_initial_weights
 
     use_recorded_files(reading.spec)
-    spec = check_reading(find_initial_weights(reading, storage))
+    spec = check_reading(resolve_initial_weights(reading, storage))
     for note in spec.notes:
         _say(f"note: {note}")
     return spec

@@ -12,7 +12,7 @@ from orchestrator.record.ledger.folders import (
     find_default_storage,
     find_storage,
     is_bare_name,
-    resolve_place,
+    resolve_folder,
     use_storage,
 )
 from orchestrator.text.redaction import URI_VARIABLE
@@ -45,7 +45,7 @@ def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
     from orchestrator.mirror.fetch import find_sweep
 
     # Refuse a path that contradicts --storage.
-    storage, path = ctx.params.get("storage"), resolve_place(sweep)
+    storage, path = ctx.params.get("storage"), resolve_folder(sweep)
     if storage and not is_bare_name(sweep) and path.absolute().parent.resolve() != find_default_storage().resolve():
         raise UserError(
             f"{sweep}: not in --storage {storage}; leave out --storage, or give the name {path.resolve().name}"

@@ -176,6 +176,6 @@ def job_env() -> None:
 
     For `ray job submit --runtime-env-json`: a job has no .git.
     """
-    from orchestrator.code.repository import job_environment
+    from orchestrator.code.repository import make_job_environment
 
-    typer.echo(job_environment(Path.cwd(), warn=partial(say, make_console(stderr=True))))
+    typer.echo(make_job_environment(Path.cwd(), warn=partial(say, make_console(stderr=True))))

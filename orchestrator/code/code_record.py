@@ -16,16 +16,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from orchestrator.code.own_code import OURS, OwnCodeError, Source, is_installed
+from orchestrator.code.own_code import LENGTHWISE_PACKAGES, CodeSource, OwnCodeError, is_installed
 from orchestrator.code.packages import HERE
 from orchestrator.code.provenance import version
-from orchestrator.code.repository import Repository, RepositoryReader, looks_secret
+from orchestrator.code.repository import Repository, RepositoryReader, is_credential_name
 from orchestrator.errors import LedgerError, refuse_unwritable
 from trainers.files.atomic_file import write_atomic
 
 CODE_FOLDER = "code"
 ENGINE = ("trainers", "search_spaces", "orchestrator/plan", "orchestrator/running", "orchestrator/results")
-MAX_COPY_BYTES = 2**20  # of imported files of a folder, except the modules of `imports`
+MAX_COPY_BYTES = 2**20  # total of imported files per folder, without the modules of `imports`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +50,21 @@ def begin_reading(*folders: Path | None) -> RepositoryReader:
     return RepositoryReader([*filter(None, folders), Path.cwd(), *([] if is_installed(HERE) else [HERE])])
 
 
-def recorded_folders(states: Sequence[Mapping[str, Any]]) -> list[Path]:
+def list_recorded_folders(states: Sequence[Mapping[str, Any]]) -> list[Path]:
     """Return the existing working folders of the latest code record."""
     roots = [Path(tree["root"]) for tree in states[-1]["folders"]] if states else []
     return [root for root in roots if root.is_dir()]
 
 
-def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeRecord:
+def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> CodeRecord:
     """Return the record of the code of this process. Raises OwnCodeError if a module was edited after its import."""
-    # Copies of the user's modules.
+    # Copy the user's modules.
     copies = {}
     for module in modules:
         for name in module.files if not module.installed else ():
-            copies[f"{copy_folder(module.sha256)}/{name}"] = _read_unchanged(module, name)
+            copies[f"{name_copy_folder(module.sha256)}/{name}"] = _read_unchanged(module, name)
 
-    # Imported files, commit and diff of every repository, without credentials and large files.
+    # Describe every repository: imported files, commit and diff; copy all but credentials and large files.
     recorded = {module.root / name for module in modules for name in module.files}
     imported = _imported_files([tree.root for tree in trees], recorded)
     folders = []
@@ -72,13 +72,17 @@ def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeR
         files = dict(sorted(imported[tree.root].items()))
         if not (files or tree.commit or tree.problem):
             continue
-        table, room, not_copied = {name: _short_digest(content) for name, content in files.items()}, MAX_COPY_BYTES, []
+        digests, room, not_copied = (
+            {name: _short_digest(content) for name, content in files.items()},
+            MAX_COPY_BYTES,
+            [],
+        )
         for name, content in files.items():
-            if looks_secret(name) or len(content) > room:
+            if is_credential_name(name) or len(content) > room:
                 not_copied.append(name)
             else:
                 room -= len(content)
-                copies[f"{copy_folder(digest(table))}/{name}"] = content
+                copies[f"{name_copy_folder(compute_digest(digests))}/{name}"] = content
         diff = None
         if tree.diff_sha256:
             file = f"{CODE_FOLDER}/{tree.diff_sha256[:12]}.diff"
@@ -91,7 +95,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeR
             "diff": diff,
             "source": tree.source,
             "problem": tree.problem,
-            "files": table,
+            "files": digests,
             "not_copied": not_copied,
         })  # fmt: skip
 
@@ -99,51 +103,53 @@ def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeR
     fields: dict[str, Any] = {
         "version": version("lengthwise"),
         "root": str(HERE),
-        "engine": engine_digests(),
+        "engine": compute_engine_digests(),
         "modules": [module.recorded() for module in modules],
         "folders": folders,
     }
-    return CodeRecord(fields={"name": digest(fields)[:12], **fields}, copies=copies)
+    return CodeRecord(fields={"name": compute_digest(fields)[:12], **fields}, copies=copies)
 
 
-def copy_folder(sha256: str) -> str:
+def name_copy_folder(sha256: str) -> str:
     """Return the folder, relative to the sweep folder, of the copies with this digest."""
     return f"{CODE_FOLDER}/{sha256[:12]}"
 
 
-def changed_code(recorded: Mapping[str, Any]) -> list[str]:
+def find_changed_code(recorded: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each part of the engine and each imported file that has changed since it was recorded.
 
     The engine is not compared if the version of lengthwise differs. Folders that no longer exist are not compared,
     because the folder of a job is a temporary copy.
     """
     changes = []
+
+    # The engine.
     if recorded["version"] == version("lengthwise"):
-        current = engine_digests()
+        current = compute_engine_digests()
         changes += [
-            f"{HERE / part} has changed" for part, then in recorded["engine"].items() if current.get(part) != then
+            f"{HERE / part} has changed" for part, known in recorded["engine"].items() if current.get(part) != known
         ]
     for tree in recorded["folders"]:
         root = Path(tree["root"])
-        for name, then in tree["files"].items() if root.is_dir() else ():
+        for name, known in tree["files"].items() if root.is_dir() else ():
             path = root / name
             try:
-                if not path.is_file():  # a ledger of another user may name a device without end
+                if not path.is_file():  # another user's ledger may name an endless device
                     changes.append(f"{path} is gone")
-                elif _short_digest(path.read_bytes()) != then:
+                elif _short_digest(path.read_bytes()) != known:
                     changes.append(f"{path} has changed")
             except OSError:
                 changes.append(f"{path} cannot be read")
     return changes
 
 
-def version_change(states: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
+def find_version_change(states: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return the versions of lengthwise in the latest record and now, if both are known and differ."""
-    then, now = states[-1]["version"] if states else None, version("lengthwise")
-    return (then, now) if then and now and then != now else None
+    recorded, current = states[-1]["version"] if states else None, version("lengthwise")
+    return (recorded, current) if recorded and current and recorded != current else None
 
 
-def imported_files(recorded: Mapping[str, Any]) -> dict[str, str]:
+def merge_imported_files(recorded: Mapping[str, Any]) -> dict[str, str]:
     """Return the digests of imported files by path in the working folder; digests of equal paths are joined."""
     table: dict[str, str] = {}
     for tree in recorded["folders"]:
@@ -152,19 +158,19 @@ def imported_files(recorded: Mapping[str, Any]) -> dict[str, str]:
     return table
 
 
-def engine_digests() -> dict[str, str]:
+def compute_engine_digests() -> dict[str, str]:
     """Return the current digest of each folder of lengthwise that influences results."""
-    return {part: engine_digest(part) for part in ENGINE}
+    return {part: compute_engine_digest(part) for part in ENGINE}
 
 
-def engine_digest(part: str) -> str:
+def compute_engine_digest(part: str) -> str:
     """Return the digest of the Python files of a folder of lengthwise, imported or not."""
     paths = sorted(path for path in (HERE / part).rglob("*.py") if path.is_file())  # Emacs locks are broken links
     paths = [path for path in paths if "examples" not in path.parts]  # scripts of users
-    return digest({path.relative_to(HERE).as_posix(): _short_digest(path.read_bytes()) for path in paths})
+    return compute_digest({path.relative_to(HERE).as_posix(): _short_digest(path.read_bytes()) for path in paths})
 
 
-def digest(table: Mapping[str, Any]) -> str:
+def compute_digest(table: Mapping[str, Any]) -> str:
     """Return the digest of a mapping, 16 hex digits."""
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -175,15 +181,19 @@ def _imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dict[Pat
     skipped = {*recorded, Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").absolute()}
     for module, loaded in list(sys.modules.items()):
         file = getattr(loaded, "__file__", None)
-        if module.partition(".")[0] in OURS or not isinstance(file, str) or not file.endswith(".py"):
+        if module.partition(".")[0] in LENGTHWISE_PACKAGES or not isinstance(file, str) or not file.endswith(".py"):
             continue
-        path = _real_path(file if file.startswith(os.sep) else str(Path(file).absolute()))
+
+        # Skip installed and recorded files.
+        path = _resolve_file(file if file.startswith(os.sep) else str(Path(file).absolute()))
         if path is None or path in skipped:
             continue
-        around = [root for root in roots if str(path).startswith(f"{root}{os.sep}")]
-        if not around:
+        enclosing = [root for root in roots if str(path).startswith(f"{root}{os.sep}")]
+        if not enclosing:
             continue
-        root = max(around, key=lambda root: len(root.parts))
+
+        # The innermost work tree; tests do not influence results.
+        root = max(enclosing, key=lambda root: len(root.parts))
         *folders, last = path.relative_to(root).parts
         if not ("tests" in folders or last == "conftest.py" or last.startswith("test_")):
             try:
@@ -194,28 +204,28 @@ def _imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dict[Pat
 
 
 @cache
-def _real_path(file: str) -> Path | None:
-    """Return an imported file without symbolic links, None if it is installed; cached for thousands of files."""
+def _resolve_file(file: str) -> Path | None:
+    """Return an imported file without symbolic links, None if it is installed; cached, because there are thousands."""
     path = Path(file)
-    path = _real_folder(path.parent) / path.name
+    path = _resolve_folder(path.parent) / path.name
     path = path.resolve() if path.is_symlink() else path
     return None if is_installed(path) else path
 
 
 @cache
-def _real_folder(folder: Path) -> Path:
+def _resolve_folder(folder: Path) -> Path:
     """Return a folder without symbolic links; cached, because many files are in a folder."""
     return folder.resolve()
 
 
-def _read_unchanged(module: Source, name: str) -> bytes:
+def _read_unchanged(module: CodeSource, name: str) -> bytes:
     path = module.root / name
     try:
         content = path.read_bytes()
     except OSError as error:
         raise OwnCodeError(f"{module.module}: {path} cannot be read: {error.strerror}") from error
     if hashlib.sha256(content).hexdigest() != module.files[name]:
-        raise OwnCodeError(f"{module.module}: {path} was edited while the sweep was starting; start it again")
+        raise OwnCodeError(f"{module.module}: {path} was edited while the sweep was starting; start again")
     return content
 
 

@@ -30,9 +30,9 @@ from search_spaces import Problem, SweepFileError, SweepSpec
 from trainers.files.data_folders import search_first
 from trainers.settings import registry
 
-OURS = frozenset({"trainers", "orchestrator", "search_spaces", "cluster", "lengthwise"})
+LENGTHWISE_PACKAGES = frozenset({"trainers", "orchestrator", "search_spaces", "cluster", "lengthwise"})
 
-SCRIPT = '; an import runs the whole file: put the code of a script below `if __name__ == "__main__":`'
+SCRIPT_ADVICE = '; importing runs the whole file: move script code below `if __name__ == "__main__":`'
 
 
 class OwnCodeError(UserError):
@@ -40,7 +40,7 @@ class OwnCodeError(UserError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class CodeSource:
     """The Python files of a module: SHA-256 by path below `root`. Unless `installed`, workers import a copy.
 
     Files of a program and data files are recorded in the same way; data too large to copy count as `installed`.
@@ -74,12 +74,12 @@ class Source:
         )
 
 
-# Names in place of a module for files that are copied but not imported: of a program, and data files.
+# Module names of sources that are not imported: the files of a program, and data files.
 PROGRAM, DATA = "(program)", "(data)"
-_loaded: dict[str, Source] = {}
+_loaded: dict[str, CodeSource] = {}
 
 
-def import_for(spec: SweepSpec) -> tuple[Source, ...]:
+def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
     """Import every module under `imports`; a module that is already imported must have the same files.
 
     Data files are searched beside the sweep file from now on. Raises SweepFileError with a problem for each module that
@@ -88,9 +88,13 @@ def import_for(spec: SweepSpec) -> tuple[Source, ...]:
     sources, problems = [], []
     if spec.folder is not None:
         search_first(spec.folder)
+
+    # Import the modules; collect a problem with its line for each failure.
     for index, module in enumerate(spec.imports):
         try:
-            source = _choose(module, [spec.folder, Path.cwd(), *_copies(module, spec.folder)] if spec.folder else [])
+            source = _find_source(
+                module, [spec.folder, Path.cwd(), *_find_copy_folder(module, spec.folder)] if spec.folder else []
+            )
             load_module(source)
             sources.append(source)
         except OwnCodeError as error:
@@ -103,7 +107,7 @@ def import_for(spec: SweepSpec) -> tuple[Source, ...]:
     return tuple(sources)
 
 
-def program_files(root: Path, names: Iterable[str]) -> Source:
+def read_files(root: Path, names: Iterable[str]) -> CodeSource:
     """Return the current files of a program, or data files, in `root`. Raises OwnCodeError for missing files."""
     files = {}
     for name in names:
@@ -112,11 +116,11 @@ def program_files(root: Path, names: Iterable[str]) -> Source:
                 files[name] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise OwnCodeError(f"{root / name} cannot be read: {error.strerror}") from error
-    return Source(module=PROGRAM, root=root, installed=False, files=files)
+    return CodeSource(module=PROGRAM, root=root, installed=False, files=files)
 
 
-def _copies(module: str, folder: Path) -> list[Path]:
-    """Return the folder with the copy of a module in the sweep folder `folder`, in a list that may be empty.
+def _find_copy_folder(module: str, folder: Path) -> list[Path]:
+    """Return a list with the folder of a module's copy in the sweep folder `folder`; empty without a copy.
 
     The copy is used if the module is neither beside the sweep file nor in the current folder. Raises OwnCodeError for
     several copies.
@@ -126,27 +130,28 @@ def _copies(module: str, folder: Path) -> list[Path]:
     copies += sorted(path.parent.parent for path in folder.glob(f"code/*/{top}/__init__.py"))
     if len(copies) > 1 and not any(_has_module(root, top) for root in (folder, Path.cwd())):
         listed = ", ".join(map(str, copies))
-        raise OwnCodeError(f"{module}: the sweep has kept several versions ({listed}); run it where the module is")
+        raise OwnCodeError(f"{module}: several copies in the sweep ({listed}); run in the folder of the module")
     return copies[:1]
 
 
-def _choose(module: str, folders: list[Path]) -> Source:
-    """Return a module in the folders, else the imported one, as of a resumed sweep, else one on Python's path."""
+def _find_source(module: str, folders: list[Path]) -> CodeSource:
+    """Return a module's source: in the folders, else already imported by a resumed sweep, else on Python's path."""
     has_file = any(_has_module(folder, module.partition(".")[0]) for folder in folders)
-    return (None if has_file else loaded_module(module)) or find_module(module, folders)
+    return (None if has_file else get_loaded_module(module)) or find_module(module, folders)
 
 
-def find_module(module: str, folders: Iterable[Path]) -> Source:
-    """Return the files of a module in the first of `folders` with it, else on Python's path. Raises OwnCodeError."""
+def find_module(module: str, folders: Iterable[Path]) -> CodeSource:
+    """Return the source of a module in the first of `folders` with it, else on Python's path. Raises OwnCodeError."""
     top = module.partition(".")[0]
-    if top in OURS or top in sys.stdlib_module_names or top == "__main__":
-        owner = "lengthwise" if top in OURS else "Python"
-        raise OwnCodeError(f"{module}: this name belongs to a module of {owner}; rename your module")
+    if top in LENGTHWISE_PACKAGES or top in sys.stdlib_module_names or top == "__main__":
+        owner = "lengthwise" if top in LENGTHWISE_PACKAGES else "Python"
+        raise OwnCodeError(f"{module}: {owner} has a module of this name; rename yours")
+
     # Beside the sweep file or in the current folder.
     searched = []
     for folder in dict.fromkeys(folders):
         if _has_module(folder, top):
-            return _source(module, folder, installed=False)
+            return _read_source(module, folder, installed=False)
         searched.append(str(folder))
 
     # On Python's path.
@@ -155,13 +160,13 @@ def find_module(module: str, folders: Iterable[Path]) -> Source:
     origin = folders_of_package[0] if folders_of_package else module_spec.origin if module_spec else None
     if origin is None or not Path(origin).exists():
         where = " and among the installed packages" if searched else "the installed packages"
-        raise OwnCodeError(f"{module}: there is no such module; searched {', '.join(searched)}{where}")
+        raise OwnCodeError(f"{module}: module not found; searched {', '.join(searched)}{where}")
     root = Path(origin).resolve().parent
-    return _source(module, root, installed=is_installed(root))
+    return _read_source(module, root, installed=is_installed(root))
 
 
-def load_module(source: Source) -> None:
-    """Import a module from its root, or search data files there. Raises OwnCodeError with the line that failed."""
+def load_module(source: CodeSource) -> None:
+    """Import a module from its root, or search data files there. Raises OwnCodeError with the failing line."""
     if source.module == DATA:
         search_first(source.root)
     if source.module in (PROGRAM, DATA):
@@ -170,76 +175,81 @@ def load_module(source: Source) -> None:
     if known is not None and known.sha256 == source.sha256:
         return
 
-    # Import it, with its root first on the path; after an error forget everything that was imported.
+    # Import it with its root first on the path; after an error remove everything that was imported.
     _refuse_conflicts(source)
-    before = set(sys.modules)
+    modules_before = set(sys.modules)
     sys.path.insert(0, str(source.root))
     importlib.invalidate_caches()
     try:
-        with time_limit(f"importing {source.module}{SCRIPT}"), registry.rollback_on_error():
+        with time_limit(f"importing {source.module}{SCRIPT_ADVICE}"), registry.rollback_on_error():
             importlib.import_module(source.module)
     except BaseException as error:
-        for name in set(sys.modules) - before:
-            if name.partition(".")[0] not in OURS and _is_below(sys.modules[name], source.root):
+        for name in set(sys.modules) - modules_before:
+            if name.partition(".")[0] not in LENGTHWISE_PACKAGES and _is_below(sys.modules[name], source.root):
                 del sys.modules[name]
         if isinstance(error, KeyboardInterrupt):
             raise
-        advice = SCRIPT if isinstance(error, SystemExit) else ""
-        raise OwnCodeError(f"{source.module} cannot be imported: {_describe(error, source.root)}{advice}") from error
+        advice = SCRIPT_ADVICE if isinstance(error, SystemExit) else ""
+        raise OwnCodeError(
+            f"{source.module} cannot be imported: {_describe_exception(error, source.root)}{advice}"
+        ) from error
     finally:
         sys.path.remove(str(source.root))
     sys.path.append(str(source.root))  # for later imports, after installed packages
     _loaded[source.module] = source
 
 
-def _refuse_conflicts(source: Source) -> None:
-    """Raise OwnCodeError if this process has imported a different file under the name of one of these."""
+def _refuse_conflicts(source: CodeSource) -> None:
+    """Raise OwnCodeError if this process has imported a different file with the name of a file in `source`."""
+    # Files of other modules of `imports`.
     for known in _loaded.values():
         for name in source.files.keys() & known.files.keys():
             if source.files[name] != known.files[name]:
                 raise OwnCodeError(
-                    f"{source.module}: {source.root / name}: this process has imported another {name}, of "
-                    f"{known.root} (with {known.module}); use a new process"
+                    f"{source.module}: {source.root / name}: another {name} is already imported, from {known.root} "
+                    f"(with {known.module}); use a new process"
                 )
+
+    # Modules that other code has imported.
     for top in sorted({name.partition("/")[0].removesuffix(".py") for name in source.files} - sys.stdlib_module_names):
         file = getattr(sys.modules.get(top), "__file__", None)
         if file is None or _is_below(sys.modules[top], source.root):
             continue
         name = f"{top}/__init__.py" if Path(file).name == "__init__.py" else f"{top}.py"
         if hashlib.sha256(Path(file).read_bytes()).hexdigest() != source.files.get(name):
-            raise OwnCodeError(f"{source.module}: this process has imported another module {top} ({file})")
+            raise OwnCodeError(f"{source.module}: another module {top} is already imported ({file}); use a new process")
 
 
-def loaded_module(module: str) -> Source | None:
-    """Return the files from which this process has imported an own module; None if it has not."""
+def get_loaded_module(module: str) -> CodeSource | None:
+    """Return the source from which this process has imported an own module; None if it has not been imported."""
     return _loaded.get(module)
 
 
-def _source(module: str, root: Path, *, installed: bool) -> Source:
+def _read_source(module: str, root: Path, *, installed: bool) -> CodeSource:
     root = root.resolve()
     files = {}
-    for path in _closure(module, root, beside=not installed):
+    for path in _list_module_files(module, root, beside=not installed):
         try:
             files[path.relative_to(root).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
             raise OwnCodeError(f"{module}: {path} cannot be read: {error.strerror}") from error
     if not files.keys() & {f"{module.replace('.', '/')}{ending}" for ending in (".py", "/__init__.py")}:
-        raise OwnCodeError(f"{module}: there is no such module in {root}")
-    return Source(module=module, root=root, installed=installed, files=files)
+        raise OwnCodeError(f"{module}: module not found in {root}")
+    return CodeSource(module=module, root=root, installed=installed, files=files)
 
 
-def _closure(module: str, root: Path, *, beside: bool) -> list[Path]:
+def _list_module_files(module: str, root: Path, *, beside: bool) -> list[Path]:
     """Return the files of a module and, with `beside`, of modules beside it that it imports, directly or indirectly."""
     waiting, tops, files = [module.partition(".")[0]], set[str](), list[Path]()
     while waiting:
         top = waiting.pop()
-        if top in tops or top in OURS:
+        if top in tops or top in LENGTHWISE_PACKAGES:
             continue
         tops.add(top)
-        module_files = list(_files_of(root, top))
+        module_files = list(_list_package_files(root, top))
         files += module_files
         for path in module_files if beside else ():
-            waiting += [name for name in _imported_by(path) if _has_module(root, name) or _is_namespace(root, name)]
+            waiting += [name for name in _read_imports(path) if _has_module(root, name) or _is_namespace(root, name)]
     return sorted(files)
 
 
@@ -247,11 +257,13 @@ def _has_module(folder: Path, top: str) -> bool:
     return (folder / f"{top}.py").is_file() or (folder / top / "__init__.py").is_file()
 
 
-def _files_of(root: Path, top: str) -> Iterator[Path]:
+def _list_package_files(root: Path, top: str) -> Iterator[Path]:
     if (not (root / top / "__init__.py").is_file() and (root / f"{top}.py").exists()) or not (root / top).is_dir():
-        if (path := root / f"{top}.py").is_file() or not path.exists():  # reading a pipe would block
+        if (path := root / f"{top}.py").is_file() or not path.exists():  # skips pipes, because reading them would block
             yield path
         return
+
+    # Walk through the folders of the package; links may form a cycle.
     seen = set[str]()
     for folder, folders, names in os.walk(root / top, followlinks=True):
         if (real := os.path.realpath(folder)) in seen:
@@ -270,8 +282,8 @@ def _is_namespace(root: Path, top: str) -> bool:
     return module_spec is None or module_spec.origin is None
 
 
-def _imported_by(path: Path) -> Iterator[str]:
-    """Return the top-level modules that a file imports; none if it has a syntax error, which its import will report."""
+def _read_imports(path: Path) -> Iterator[str]:
+    """Yield the top-level modules that a file imports; nothing for a syntax error, which its import will report."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -301,11 +313,11 @@ def is_installed(path: Path | str) -> bool:
     return is_in_packages or text.startswith(_installed_folders())
 
 
-def _describe(error: BaseException, root: Path) -> str:
-    """Return an exception as a line, with the last line of the user's code in its traceback."""
+def _describe_exception(error: BaseException, root: Path) -> str:
+    """Return a one-line description of an exception, with the last line of the user's code in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    frames_of_user = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
-    where = f" ({frames_of_user[-1].filename}:{frames_of_user[-1].lineno})" if frames_of_user else ""
+    user_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
+    where = f" ({user_frames[-1].filename}:{user_frames[-1].lineno})" if user_frames else ""
     if isinstance(error, SyntaxError) and error.filename:
         where = f" ({error.filename}:{error.lineno})"
     text = (str(error).strip().splitlines() or [""])[0]

@@ -1,7 +1,7 @@
 """Read the git commit and the uncommitted changes of folders in the background.
 
-A Ray job has no `.git`, because Ray does not upload it. `job_environment` sends the commit and the diff in the variable
-LENGTHWISE_CODE, and the job reads them as those of its working folder.
+A Ray job has no `.git`, because Ray does not upload it. `make_job_environment` sends the commit and the diff in the
+variable LENGTHWISE_CODE, and the job reads them as those of its working folder.
 """
 
 import base64
@@ -24,7 +24,7 @@ from typing import Any, Self
 
 VARIABLE = "LENGTHWISE_CODE"
 TIMEOUT_SECONDS = 20.0  # for one git command
-MAX_DIFF_BYTES = 8 * 2**20  # of a larger diff only digest and size are recorded
+MAX_DIFF_BYTES = 8 * 2**20  # of larger diffs only digest and size are recorded
 JOB_STOP_SECONDS = "30"  # by default Ray kills a job 3 seconds after SIGTERM
 MAX_JOB_DIFF_BYTES = 48 * 2**10  # in base 85; Linux allows 128 KiB for one variable
 CREDENTIALS = (
@@ -41,7 +41,7 @@ class Repository:
     """A work tree; `commit` is None without a repository, `problem` is the message of git if it failed.
 
     `dirty`: there are changes or untracked files. `diff` compares tracked files with the commit, without files named
-    like credentials; None without changes or if it is too large. `source` is "git", or "job" (`job_environment`).
+    like credentials; None without changes or if it is too large. `source` is "git", or "job" (`make_job_environment`).
     """
 
     root: Path
@@ -54,7 +54,7 @@ class Repository:
     problem: str | None = None
 
 
-def looks_secret(name: str) -> bool:
+def is_credential_name(name: str) -> bool:
     """Return whether the last part of a path is a common name of files with credentials."""
     last = name.rpartition("/")[2].lower()
     patterns = CREDENTIAL_MODULES if last.endswith(".py") else CREDENTIALS
@@ -76,6 +76,8 @@ class RepositoryReader:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="lengthwise-git")
         roots = dict.fromkeys(map(find_root, folders))
+
+        # Start git in each work tree.
         self._commands = {
             root: [self._threads.submit(self._run_git, root, command) for command in (STATUS, DIFF)]
             for root in roots
@@ -85,7 +87,7 @@ class RepositoryReader:
 
     def read(self) -> list[Repository]:
         """Return every work tree once, in order, except folders without a repository inside another work tree."""
-        trees = [self._repository(root) for root in self._roots]
+        trees = [self._read_repository(root) for root in self._roots]
         return [tree for tree in trees if tree.source or not any(root in tree.root.parents for root in self._roots)]
 
     def __enter__(self) -> Self:
@@ -99,11 +101,17 @@ class RepositoryReader:
                 process.kill()  # has no effect if the process has ended
         self._threads.shutdown()
 
-    def _repository(self, root: Path) -> Repository:
+    def _read_repository(self, root: Path) -> Repository:
         if root not in self._commands:
-            sent = os.environ.get(VARIABLE)
-            return _parse_sent(root, sent) if sent and root == Path.cwd().resolve() else Repository(root=root)
+            description = os.environ.get(VARIABLE)
+            return (
+                _parse_description(root, description)
+                if description and root == Path.cwd().resolve()
+                else Repository(root=root)
+            )
         status, diff = (command.result() for command in self._commands[root])
+
+        # Parse the status; the commit is in a header line.
         lines = (status.content or b"").decode(errors="replace").splitlines()
         commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "(initial)")
         if status.problem or commit == "(initial)":
@@ -141,7 +149,7 @@ class RepositoryReader:
                     )
                     self._processes.append(process)
             except OSError as error:
-                return _Output(problem=f"git cannot be run: {error.strerror}")
+                return _Output(problem=f"cannot run git: {error.strerror}")
 
             # Read its output, and keep at most about MAX_DIFF_BYTES.
             timeout = threading.Timer(TIMEOUT_SECONDS, process.kill)
@@ -175,34 +183,36 @@ class _Output:
     problem: str | None = None
 
 
-def job_environment(folder: Path, warn: Callable[[str], None] = lambda text: None) -> str:
-    """Return JSON for `ray job submit --runtime-env-json` that sends commit and diff of `folder` to the job.
+def make_job_environment(folder: Path, warn: Callable[[str], None] = lambda text: None) -> str:
+    """Return JSON for `ray job submit --runtime-env-json` that passes commit and diff of `folder` to the job.
 
     It also gives a stopped job time to save its sweep. Of a diff that is too large for a variable only digest and size
-    are sent. `warn` is called if there is no commit.
+    are description. `warn` is called if there is no commit.
     """
     with RepositoryReader([folder]) as reader:
         (tree,) = reader.read()
     if tree.commit is None:
         warn(f"warning: the job will record no commit: {tree.problem or f'{tree.root} is in no repository'}")
+
+    # Encode the diff, if it fits into a variable.
     diff = base64.b85encode(zlib.compress(tree.diff, 9)).decode() if tree.diff else None
-    sent = {
+    description = {
         "commit": tree.commit,
         "dirty": tree.dirty,
         "diff": diff if diff and len(diff) <= MAX_JOB_DIFF_BYTES else None,
         "diff_sha256": tree.diff_sha256,
         "diff_bytes": tree.diff_bytes,
     }
-    variables = {VARIABLE: json.dumps(sent, separators=(",", ":")), "RAY_JOB_STOP_WAIT_TIME_S": JOB_STOP_SECONDS}
+    variables = {VARIABLE: json.dumps(description, separators=(",", ":")), "RAY_JOB_STOP_WAIT_TIME_S": JOB_STOP_SECONDS}
     return json.dumps({"env_vars": variables}, separators=(",", ":"))
 
 
-def _parse_sent(root: Path, sent: str) -> Repository:
-    """Return the repository that `job_environment` described in `sent`."""
+def _parse_description(root: Path, description: str) -> Repository:
+    """Return the repository that `make_job_environment` described in `description`."""
     # Unpack the fields and the diff, which must have its digest and size.
     invalid = Repository(root=root, problem=f"{VARIABLE} was not written by lengthwise job-env")
     try:
-        fields = json.loads(sent)
+        fields = json.loads(description)
         commit, dirty, diff = fields["commit"], fields["dirty"], fields["diff"]
         sha256, size = fields["diff_sha256"], fields["diff_bytes"]
         content = None

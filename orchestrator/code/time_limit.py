@@ -13,12 +13,12 @@ NOTICE_SECONDS = 10.0
 
 
 class TimeLimitExceeded(KeyboardInterrupt):
-    """Raised in code that takes too long; `except Exception` does not catch it, as for Ctrl-C."""
+    """The user's code took too long; as with Ctrl-C, `except Exception` does not catch it."""
 
 
 @contextmanager
 def time_limit(action: str, limit: float = math.inf) -> Iterator[None]:
-    """Print once, after NOTICE_SECONDS, that the block, an `action` such as "importing my_tasks", still runs.
+    """Print a notice after NOTICE_SECONDS if the block, an `action` such as "importing my_tasks", still runs.
 
     Raises TimeLimitExceeded in the block after `limit` seconds of CPU time, so that busy machines and breakpoints do
     not count. Does nothing outside of the main thread, because only the main thread gets signals.
@@ -26,20 +26,20 @@ def time_limit(action: str, limit: float = math.inf) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    begun, has_noticed = time.thread_time(), False
+    start_seconds, has_noticed = time.thread_time(), False
 
     def on_alarm(*_: object) -> None:
         nonlocal has_noticed
-        if time.thread_time() - begun >= limit:
+        if time.thread_time() - start_seconds >= limit:
             raise TimeLimitExceeded(f"not finished after {limit:g} s of CPU time")
         if not has_noticed:
             say(make_console(stderr=True), f"after {NOTICE_SECONDS:g} s still {action}")
         has_noticed = True
 
-    before = signal.signal(signal.SIGALRM, on_alarm)
+    previous_handler = signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, NOTICE_SECONDS, NOTICE_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)

@@ -1,4 +1,4 @@
-"""Remember which sweeps may run their code: those that this user has begun, or has trusted with --trust.
+"""Remember the trusted sweeps, whose code may run: those that this user has begun, or has accepted with --trust.
 
 A sweep is identified by the checksum of its ledger's first record, so copies of its folder are trusted as well. The
 file `$XDG_STATE_HOME/lengthwise/trusted`, by default in `~/.local/state`, has a line for each trusted sweep.
@@ -12,10 +12,10 @@ from typing import Protocol
 
 from orchestrator.errors import UntrustedCode
 
-_trusted_here = set[str]()  # by this process, because the file may not be writable
+_trusted_here = set[str]()  # in this process, because the file may not be writable
 
 
-class Begun(Protocol):
+class IdentifiedSweep(Protocol):
     """The part of a sweep's state that identifies it."""
 
     @property
@@ -24,38 +24,39 @@ class Begun(Protocol):
     def checksum(self) -> str: ...  # noqa: D102
 
 
-def trust_sweep(state: Begun) -> None:
+def trust_sweep(state: IdentifiedSweep) -> None:
     """Remember that code of this sweep may run."""
     if is_trusted(state):
         return
     _trusted_here.add(state.checksum)
     with suppress(OSError, RuntimeError):  # no home folder, or one that cannot be written
-        _file().parent.mkdir(parents=True, exist_ok=True)
-        with _file().open("a", encoding="ascii") as file:
+        _find_trust_file().parent.mkdir(parents=True, exist_ok=True)
+        with _find_trust_file().open("a", encoding="ascii") as file:
             file.write(f"{state.checksum} {str(state.folder.resolve())!a}\n")
 
 
-def is_trusted(state: Begun) -> bool:
+def is_trusted(state: IdentifiedSweep) -> bool:
     """Return whether this user has begun the sweep, or has trusted it before."""
     if state.checksum in _trusted_here:
         return True
     with suppress(OSError, RuntimeError):
         return any(
-            line.partition(" ")[0] == state.checksum for line in _file().read_text(errors="replace").splitlines()
+            line.partition(" ")[0] == state.checksum
+            for line in _find_trust_file().read_text(errors="replace").splitlines()
         )
     return False
 
 
-def refuse_untrusted(state: Begun, what_would_run: Sequence[str]) -> None:
+def refuse_untrusted(state: IdentifiedSweep, code_to_run: Sequence[str]) -> None:
     """Raise UntrustedCode if a sweep that is not trusted would run these files or commands."""
-    if what_would_run and not is_trusted(state):
+    if code_to_run and not is_trusted(state):
         raise UntrustedCode(
-            f"{state.folder}: this would run code of a sweep that you did not begin on this machine:\n  "
-            + "\n  ".join(what_would_run)
+            f"{state.folder}: not begun by you on this machine; this would run code of the sweep:\n  "
+            + "\n  ".join(code_to_run)
             + "\nif you trust it, add --trust (in Python: open_sweep(DIR, trust=True)); this is remembered"
         )
 
 
-def _file() -> Path:
+def _find_trust_file() -> Path:
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "lengthwise" / "trusted"

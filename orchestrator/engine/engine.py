@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.code.own_code import DATA, Source
+from orchestrator.code.own_code import DATA, CodeSource
 from orchestrator.engine.environment import read_environment
 from orchestrator.engine.start_shares import StartShares, describe_start_shares
 from orchestrator.errors import UserError
@@ -148,7 +148,7 @@ class Engine:
         names = " with ".join(part.name for part in parts)
         return [("model.name", f"model {names}: {problem}") for problem in check_model(unmeasured)]
 
-    def find_sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[Source]:
+    def find_sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[CodeSource]:
         """Return the files of data; up to MAX_COPY_BYTES they are copied, else read in place."""
         # Tasks may share files of data.
         files: dict[Path, dict[str, str]] = {}
@@ -156,7 +156,7 @@ class Engine:
             root, stored = task.stored_files()
             files.setdefault(root, {}).update(stored)
         return [
-            Source(module=DATA, root=root, installed=not _can_be_copied(root, stored), files=stored)
+            CodeSource(module=DATA, root=root, installed=not _can_be_copied(root, stored), files=stored)
             for root, stored in files.items()
             if stored
         ]

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from orchestrator.code.code_record import engine_digest
+from orchestrator.code.code_record import compute_engine_digest
 from orchestrator.code.provenance import version
 
 ENGINE, MODULE = "engine", "module "  # keys: the digest of trainers; prefix of the digests of user modules
@@ -67,7 +67,7 @@ def compute_trainers_digest() -> str:
     Every process calls this soon after the import of `trainers` and before it trains, because it does not run later
     edits.
     """
-    return engine_digest("trainers")
+    return compute_engine_digest("trainers")
 
 
 @cache

@@ -40,8 +40,8 @@ def collect_weights_files(state: SweepState, folder: Path) -> dict[Path, Callabl
     ):
         name = f"configuration-{state.configurations[config_id].number}-seed-{seed}.safetensors"
         try:
-            for average in stored.weights("raw").averages:
-                dict(stored.weights(average))  # reads each tensor and checks its digest
+            for average in stored.open("raw").averages:
+                dict(stored.open(average))  # reads each tensor and checks its digest
         except WeightsError as error:
             raise DamagedWeights(str(error)) from error
         files[folder / name] = stored.path.read_bytes

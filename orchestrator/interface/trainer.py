@@ -16,7 +16,7 @@ from trainers.errors import Problem
 from trainers.tasks.metrics import RecordedMetric
 
 if TYPE_CHECKING:
-    from orchestrator.code.own_code import Source
+    from orchestrator.code.own_code import CodeSource
     from trainers.config.slots import Slot
     from trainers.evaluation.results import Evaluation, Progress
 
@@ -123,7 +123,7 @@ class Trainer(Protocol):
         `folder` is that of the sweep file, None without a file.
         """
 
-    def find_sources(self, members: Iterable[Any], folder: Path | None) -> list[Source]:
+    def find_sources(self, members: Iterable[Any], folder: Path | None) -> list[CodeSource]:
         """Return the user's files that the sweep copies, except the modules of `imports`."""
 
     def find_warnings(self, members: Iterable[Any], folder: Path | None) -> list[tuple[str, str]]:

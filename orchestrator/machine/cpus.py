@@ -1,8 +1,8 @@
-"""How many CPU cores this process may use."""
+"""Count the CPU cores that this process may use."""
 
 import os
 
 
 def count_cores() -> int:
-    """Return how many cores this process may use: those of its affinity, which taskset and Slurm set."""
+    """Return the number of cores in the affinity of this process, which taskset and Slurm set."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,13 +1,13 @@
-"""The memory of this machine's GPUs: read without using one, held to a share, freed after a pack ran out of it."""
+"""Read, limit and free the memory of this machine's GPUs."""
 
 import gc
 import os
 import subprocess
 import sys
 
-UNKNOWN = 16 * 2**30  # assumed for a GPU that cannot be queried, such as on a machine that is yet to start
-ASK_SECONDS = 30.0
-ALLOCATED = 0.95  # of a pack's part of a GPU, by torch's allocator; the rest is for the process's CUDA context
+ASSUMED_BYTES = 16 * 2**30  # memory of a GPU that cannot be queried, such as on a machine that has not started
+QUERY_TIMEOUT_SECONDS = 30.0
+ALLOCATOR_SHARE = 0.95  # share of a pack's memory for torch's allocator; the rest is for the CUDA context
 _COMMAND = ("nvidia-smi", "--query-gpu=memory.total,mig.mode.current", "--format=csv,noheader,nounits")
 _BY_TORCH = (
     "import torch; print(*(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())))"
@@ -15,10 +15,12 @@ _BY_TORCH = (
 
 
 def read_gpu_memories() -> list[float]:
-    """Return the memory in bytes of GPUs here, or of those in CUDA_VISIBLE_DEVICES, which may be parts (MIG)."""
+    """Return the memory in bytes of the GPUs of this machine, or of those (or MIG parts) in CUDA_VISIBLE_DEVICES."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):
         return []
+
+    # Ask nvidia-smi, which does not use GPU memory; it cannot query MIG parts.
     chosen = () if visible is None else (f"--id={visible}",)
     try:
         lines = _run_command((*_COMMAND, *chosen)).splitlines()  # fails for MIG-...
@@ -27,30 +29,30 @@ def read_gpu_memories() -> list[float]:
             return [float(memory) * 2**20 for memory, _ in cards]
     except (OSError, ValueError, subprocess.SubprocessError):
         pass
-    return _ask_torch()
+    return _query_torch()
 
 
 def list_mig_parts() -> list[str]:
-    """Return the parts of cards (MIG) that CUDA_VISIBLE_DEVICES names."""
+    """Return the MIG parts in CUDA_VISIBLE_DEVICES."""
     return [
         device for device in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device.strip().startswith("MIG-")
     ]
 
 
 def compute_smallest_share(memories: list[float], gpus: float) -> float:
-    """Return the memory of the smallest of these GPUs that a pack with `gpus` GPUs, or a part of one, may use."""
-    return min(memories, default=UNKNOWN) * min(1.0, gpus)
+    """Return the bytes that a pack with `gpus` GPUs, or a share of one, may use on the smallest of these GPUs."""
+    return min(memories, default=ASSUMED_BYTES) * min(1.0, gpus)
 
 
 def count_gpu_packs(available: float, gpus: float) -> int:
-    """Return how many packs with `gpus` GPUs each this many GPUs hold; a part of a GPU is always on one GPU."""
+    """Return the number of packs with `gpus` GPUs each that fit on `available` GPUs; a share is always on one GPU."""
     return int(available + 1e-9) * int(1 / gpus + 1e-9) if gpus < 1 else int(available / gpus + 1e-9)
 
 
 def list_gpu_slots(gpus: float) -> list[str]:
-    """Return CUDA_VISIBLE_DEVICES for each of the packs with `gpus` GPUs that the GPUs here hold at once.
+    """Return CUDA_VISIBLE_DEVICES for each simultaneous pack with `gpus` GPUs on this machine.
 
-    On two GPUs: 0.5 -> ["0", "1", "0", "1"], 2 -> ["0,1"].
+    Example with two GPUs: 0.5 -> ["0", "1", "0", "1"]; 2 -> ["0,1"].
     """
     count, visible = len(read_gpu_memories()), os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [name.strip() for name in visible.split(",")][:count] if visible else list(map(str, range(count)))
@@ -60,14 +62,14 @@ def list_gpu_slots(gpus: float) -> list[str]:
 
 
 def limit_gpu_memory(gpus: float) -> None:
-    """Limit the GPU memory of torch in this process to the share of a pack, if packs share a GPU."""
+    """Limit torch's GPU memory in this process to the share of a pack, if packs share a GPU."""
     import torch
 
-    torch.cuda.set_per_process_memory_fraction(ALLOCATED * gpus if gpus < 1 else 1.0)
+    torch.cuda.set_per_process_memory_fraction(ALLOCATOR_SHARE * gpus if gpus < 1 else 1.0)
 
 
 def free_memory() -> None:
-    """Free the memory that a dead pack has left in this process."""
+    """Free the memory that a failed pack has left in this process."""
     import torch
 
     gc.collect()
@@ -75,8 +77,8 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _ask_torch() -> list[float]:
-    """Ask torch in another process, because this one would keep memory on the GPU."""
+def _query_torch() -> list[float]:
+    """Return the memory of the GPUs from torch in a new process, because torch keeps GPU memory."""
     import torch
 
     if not torch.cuda.is_available():
@@ -88,4 +90,4 @@ def _ask_torch() -> list[float]:
 
 
 def _run_command(command: tuple[str, ...]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=QUERY_TIMEOUT_SECONDS, check=True).stdout

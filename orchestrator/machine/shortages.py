@@ -1,4 +1,4 @@
-"""Detect errors caused by full disks or missing memory: they concern the sweep and not one pack."""
+"""Detect errors caused by full disks or missing memory, which concern the whole sweep, not a single pack."""
 
 import errno
 import os
@@ -10,11 +10,13 @@ from pathlib import Path
 
 from orchestrator.errors import OutOfSpace
 
-FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # a full disk, a quota, a limit on the size of files
+DISK_FULL_ERRNOS = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+)  # a full disk, a quota, a limit on the size of files
 
 
 def find_out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace | None:
-    """Return an OutOfSpace error if a full disk caused `error`, else None.
+    """Return an OutOfSpace error if a full disk has caused `error`, else None.
 
     `folder` is the folder that was written to, if the error does not name a file.
     """
@@ -22,23 +24,29 @@ def find_out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace |
     while error is not None and id(error) not in seen:
         if isinstance(error, OutOfSpace):
             return error
-        if isinstance(error, OSError) and error.errno in FULL:
-            return OutOfSpace(_describe(error, Path(os.fsdecode(error.filename)) if error.filename else folder))
+        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+            return OutOfSpace(
+                _describe_full_disk(error, Path(os.fsdecode(error.filename)) if error.filename else folder)
+            )
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return None
 
 
 def describe_out_of_memory(error: BaseException) -> str | None:
-    """Return a message if missing memory caused `error`, else None."""
-    words = ("start new thread", "failed to map segment", "allocate memory")  # messages of threads, libraries and torch
-    by_name = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
-    if not by_name and not any(word in str(error) for word in words):
+    """Return a message if missing memory has caused `error`, else None."""
+    phrases = (
+        "start new thread",
+        "failed to map segment",
+        "allocate memory",
+    )  # messages of threads, libraries and torch
+    is_known_type = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    if not is_known_type and not any(phrase in str(error) for phrase in phrases):
         return None
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    known = "" if limit == resource.RLIM_INFINITY else f", which may use {limit / 2**30:.1f} GiB (ulimit -v)"
+    limit_note = "" if limit == resource.RLIM_INFINITY else f", which may use {limit / 2**30:.1f} GiB (ulimit -v)"
     last = (str(error).strip().splitlines() or [""])[-1]
-    return f"memory ran out in this process{known}: {type(error).__name__}: {last}; it needs 2 GiB and more"
+    return f"out of memory in this process{limit_note}: {type(error).__name__}: {last}; it needs at least 2 GiB"
 
 
 @contextmanager
@@ -52,12 +60,14 @@ def raise_out_of_space(folder: Path) -> Iterator[None]:
         raise
 
 
-def _describe(error: OSError, path: Path) -> str:
+def _describe_full_disk(error: OSError, path: Path) -> str:
     existing = path.absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
-    system = existing
-    while not system.is_mount():
-        system = system.parent
+
+    # Find the mount point, which names the file system.
+    mount_point = existing
+    while not mount_point.is_mount():
+        mount_point = mount_point.parent
     free = shutil.disk_usage(existing).free
-    return f"{path}: {error.strerror}; the file system at {system} has {free / 2**20:,.0f} MiB free"
+    return f"{path}: {error.strerror}; the file system at {mount_point} has {free / 2**20:,.0f} MiB free"

@@ -92,7 +92,7 @@ class DriverLock:
         return Owner.this_process(self._started).encode()
 
     def _locked(self) -> SweepLocked:
-        return SweepLocked(f"the sweep in {self._store.address} is being run by {describe_driver(self._store)}")
+        return SweepLocked(f"{self._store.address}: another driver is running: {describe_driver(self._store)}")
 
 
 def read_driver(store: ObjectStore) -> Owner | None:

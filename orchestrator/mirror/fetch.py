@@ -16,9 +16,9 @@ from orchestrator.record.ledger.folders import (
     find_default_storage,
     find_in_storage,
     has_ledger,
-    resolve_place,
+    resolve_folder,
 )
-from orchestrator.record.ledger.lock import PATIENCE_SECONDS
+from orchestrator.record.ledger.lock import ACQUIRE_SECONDS
 from orchestrator.storage import ObjectStore
 from trainers.files.atomic_file import write_atomic
 
@@ -28,17 +28,17 @@ LEDGERS = "ledger"
 def find_sweep(sweep: str | Path) -> Path:
     """Return the folder of a sweep that is given by its folder, its address, or its name in the storage folder.
 
-    A local copy is first updated from its address. Raises what `fetch_sweep` and `resolve_place` raise, and NotASweep
+    A local copy is first updated from its address. Raises what `fetch_sweep` and `resolve_folder` raise, and NotASweep
     for an address without a sweep.
     """
-    folder = resolve_place(sweep)
+    folder = resolve_folder(sweep)
     if len(folder.parts) == 1:
         fetch_sweep(find_default_storage() / folder)
     fetch_sweep(folder)
     if is_address(sweep) and not has_ledger(folder):
         storage = shlex.quote(str(address_of(folder.parent)))
         raise NotASweep(
-            f"{address_of(folder)} holds no sweep: there is no ledger below it; to see its sweeps: lengthwise list "
+            f"{address_of(folder)} is not a sweep: no ledger in it; to see its sweeps: lengthwise list "
             f"sweeps --storage {storage}"
         )
     return find_in_storage(sweep)
@@ -56,7 +56,7 @@ def fetch_sweep(folder: Path) -> None:
     if not find_last_ledger(store):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK_FILE, timeout=PATIENCE_SECONDS)
+    lock = FileLock(folder / LOCK_FILE, timeout=ACQUIRE_SECONDS)
     with suppress(Timeout), lock:  # a driver that runs here has more than its copy
         driver = read_driver(store)  # before the records: one that has ended has written all of them
         newer = read_newer(store, folder)

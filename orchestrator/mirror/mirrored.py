@@ -61,7 +61,7 @@ def open_ledger(folder: Path) -> Ledger:
     try:
         lock.acquire()
         if read_newer(store, folder):
-            raise SweepLocked(f"the sweep in {store.address} was being run by another driver until now; try again")
+            raise SweepLocked(f"{store.address}: another driver was running until now; try again")
         for name in store.sizes("checkpoints"):  # a pack that has any was begun, and is not cut again
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
         return ledger.mirror_to(store, lock)

@@ -1,1 +1,1 @@
-"""From values to configurations, members and packs."""
+"""Turn values into configurations, members and packs."""

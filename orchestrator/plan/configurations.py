@@ -1,7 +1,7 @@
-"""From drawn values to configurations and their members. Pure, no Ray, no files.
+"""Build configurations and their members from drawn values, without Ray and files.
 
-Configurations are built through the registries of `trainers`, so that a wrong name, type or bound is reported here, at
-its line of the sweep file, and not by a worker an hour later.
+Configurations are built through the registries of `trainers`, so that a wrong name, type or bound is reported before
+training, with its line of the sweep file.
 """
 
 import copy
@@ -22,14 +22,14 @@ from trainers.tasks.metrics import RecordedMetric
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """One assignment of hyperparameters. `duplicate_of` is its own config_id when an earlier number drew the same."""
+    """An assignment of hyperparameters; `duplicate_of` is its config_id if an earlier number drew the same values."""
 
     number: int
     config_id: str
     values: dict[str, Any]
     resolved: dict[str, Any]
     duplicate_of: str | None = None
-    built: Any = field(default=None, compare=False, repr=False)  # the member of seed 0, where it was just built
+    built: Any = field(default=None, compare=False, repr=False)  # the member of seed 0, if already built
 
     def member(self, seed: int) -> Any:
         """Return the member of this configuration with a seed."""
@@ -38,13 +38,13 @@ class Configuration:
         return trainer_of(self.resolved).rebuild(self.resolved, seed)
 
 
-def configure(
+def make_configurations(
     spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], known: Mapping[str, str] | None = None
 ) -> list[Configuration]:
-    """Build (number, values) draws into configurations.
+    """Return the configurations of (number, values) draws.
 
-    `known` maps the config_id computed by today's code to the recorded config_id.
-    Raises SweepFileError with one problem per wrong key of the sweep file, whichever draws met it.
+    `known` maps config_ids computed by the current code to recorded config_ids. Raises SweepFileError with a problem
+    for each invalid key of the sweep file.
     """
     if spec.folder is not None:
         search_first(spec.folder)
@@ -56,7 +56,7 @@ def configure(
         drawn = {key.split(".")[0] for key in values}
         shared = {name: section for name, section in fixed.items() if name not in drawn}
 
-        # Build the member; problems are located in the sweep file, once for all draws.
+        # Build the member; report each problem once, at its line of the sweep file.
         try:
             member = trainer.build({**assign_values(spec, values), **shared}, recorded=spec.is_recorded)
         except ConfigError as error:
@@ -64,16 +64,16 @@ def configure(
                 problems.setdefault((problem.where, problem.key), problem)
             continue
 
-        # Refuse what takes too much memory, or cannot start.
+        # Refuse configurations that take too much memory, or cannot start.
         large = trainer.find_oversized_parts(member)
         too_large = [_make_problem(spec, excess.key, excess.message, allowed=excess.allowed) for excess in large]
-        unstarted = _find_start_problems(spec, member, values)
-        for problem in too_large or (*_find_objective_problems(spec, trainer, member), *unstarted):
+        start_problems = _find_start_problems(spec, member, values)
+        for problem in too_large or (*_find_objective_problems(spec, trainer, member), *start_problems):
             problems.setdefault((problem.where, problem.key), problem)
         if too_large:
             continue  # counting its lengths may already take minutes
 
-        # Record the configuration; one with values that were drawn before is a duplicate.
+        # Add the configuration; equal values that were drawn before make it a duplicate.
         fixed |= {name: getattr(member, name) for name in trainer.sections if name not in drawn}
         resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
         duplicate_of = names.get(member.config_id)
@@ -124,7 +124,7 @@ def _make_problem(spec: SweepSpec, key: str, message: str, **details: Any) -> Pr
 def find_unmeasured(
     spec: SweepSpec, metrics: Mapping[str, RecordedMetric], averages: Iterable[str], lengths: Sequence[int]
 ) -> list[Problem]:
-    """Return problems for metrics, averages and lengths of the objective that a configuration does not measure."""
+    """Return problems for metrics, averages and lengths in the objective that a configuration does not measure."""
     objective = spec.objective
     measured: list[tuple[str, Any, tuple[str, ...], str]] = [
         ("metric", objective.metric, tuple(metrics), "metric that is evaluated"),
@@ -143,36 +143,36 @@ def find_unmeasured(
         if name not in allowed
     ]
 
-    # Lengths; a metric may have fewer than the others.
-    where_measured = metrics[objective.metric].lengths if objective.metric in metrics else tuple(lengths)
-    absent = [length for length in objective.lengths if length not in where_measured]
-    if absent:
-        of_metric = f" for {objective.metric}" if len(where_measured) < len(lengths) else ""
-        verb = "is" if len(absent) == 1 else "are"
-        message = f"{spans(absent)} {verb} not among the lengths that are evaluated{of_metric}"
-        allowed = spans(where_measured) if where_measured else "none is"
-        name = list(objective.lengths)
-        problems.append(_make_problem(spec, "objective.lengths", message, given=name, allowed=allowed))
+    # Lengths; a metric may be evaluated at fewer lengths than others.
+    metric_lengths = metrics[objective.metric].lengths if objective.metric in metrics else tuple(lengths)
+    missing_lengths = [length for length in objective.lengths if length not in metric_lengths]
+    if missing_lengths:
+        context = f" for {objective.metric}" if len(metric_lengths) < len(lengths) else ""
+        verb = "is" if len(missing_lengths) == 1 else "are"
+        message = f"{spans(missing_lengths)} {verb} not among the lengths that are evaluated{context}"
+        allowed = spans(metric_lengths) if metric_lengths else "none"
+        given = list(objective.lengths)
+        problems.append(_make_problem(spec, "objective.lengths", message, given=given, allowed=allowed))
     return problems
 
 
 def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[Problem]:
-    """Return problems of metrics, averages and lengths in the objective that this configuration does not have."""
+    """Return problems of the objective in this configuration: unmeasured names, and `best` of a single evaluation."""
     objective, measured = spec.objective, trainer.list_measurements(member)
     problems = find_unmeasured(spec, measured.metrics, measured.averages, measured.lengths)
     every, steps = member.every, member.steps
     if objective.evaluation == "best" and (every is None or every >= steps):
-        cause = "is not given" if every is None else f"is {every}"
-        message = f"there is one evaluation to choose from, at step {steps}, because evaluation.every {cause}"
+        cause = "is not set" if every is None else f"is {every}"
+        message = f"there is only one evaluation, at step {steps}, because evaluation.every {cause}"
         allowed = f"last, or an evaluation.every below training.steps ({steps})"
         problems.append(_make_problem(spec, "objective.evaluation", message, given="best", allowed=allowed))
     return problems
 
 
 def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, Any]) -> list[Problem]:
-    """Return why seeds of a new sweep have no weights to start from, at the item of a grid that names the weights.
+    """Return problems of seeds without initial weights, with the key of the grid item that names the weights.
 
-    A recorded sweep is checked when it is resumed.
+    Recorded sweeps are checked when they are resumed.
     """
     problems = [] if spec.is_recorded else trainer_of(spec.sections).find_start_problems(member, spec.seeds)
     return [
@@ -182,7 +182,7 @@ def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, A
 
 
 def _find_drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> str:
-    """Return the address of the item of a grid or choice that was drawn for a key; other keys as they are."""
+    """Return the key of the grid or choice item that was drawn for a key; other keys unchanged."""
     drawn = next((name for name in spec.space if within(key, name)), None)
     if drawn is None or not isinstance(domain := spec.space[drawn], Choice | Grid) or drawn not in values:
         return key
@@ -191,25 +191,31 @@ def _find_drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> st
 
 
 def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
-    """Return warnings of settings that are seldom meant, in members and in the objective (by the first member)."""
+    """Return warnings about unusual settings of members, and of the objective for the first member."""
     objective, trainer = spec.objective, trainer_of(spec.sections)
     warnings = list_trainer_warnings(spec, members)
-    judged = trainer.list_measurements(members[0]).metrics[objective.metric]
-    trained = [length for length in objective.lengths if length in judged.trained_lengths]
+    metric = trainer.list_measurements(members[0]).metrics[objective.metric]
+
+    # Warn about trained lengths in the objective.
+    trained = [length for length in objective.lengths if length in metric.trained_lengths]
     if trained:
         included = f"objective.lengths includes trained lengths ({spans(trained)})"
         warnings.append(f"{spec.where('objective.lengths')}: {included}")
-    better = judged.direction
-    if better != objective.direction:
-        which = "has no better direction" if better == "none" else f"is better when it is {better}d"
+
+    # Warn about a direction that differs from the metric's.
+    metric_direction = metric.direction
+    if metric_direction != objective.direction:
+        mismatch = (
+            "has no better direction" if metric_direction == "none" else f"is better when it is {metric_direction}d"
+        )
         warnings.append(
-            f"{spec.where('objective.direction')}: {objective.metric} {which}, "
+            f"{spec.where('objective.direction')}: {objective.metric} {mismatch}, "
             f"and objective.direction is {objective.direction}"
         )
     return warnings
 
 
 def list_trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
-    """Return the warnings of the trainer about these members, each at its line of the sweep file."""
+    """Return the warnings of the trainer about these members, with their lines of the sweep file."""
     warnings = trainer_of(spec.sections).find_warnings(members, spec.folder)
     return list(dict.fromkeys(f"{spec.where(key)}: {message}" for key, message in warnings))

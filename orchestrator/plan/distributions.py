@@ -1,11 +1,11 @@
-"""The distributions that a member is evaluated on, in words."""
+"""Describe the distributions that a member is evaluated on."""
 
 from orchestrator.interface.measurements import Measurements
 from orchestrator.text.wording import spans
 
 
 def describe_evaluated(measured: Measurements) -> str:
-    """Return the evaluated lengths, those of further distributions after their names: "1-5; hard: 3-5; long: 6-9"."""
+    """Return the evaluated lengths as text, with the names of further distributions: "1-5; hard: 3-5; long: 6-9"."""
     first, *others = _read_lengths(measured).items()
     return "; ".join([spans(first[1]), *(f"{name}: {spans(lengths)}" for name, lengths in others)])
 

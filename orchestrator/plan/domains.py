@@ -1,4 +1,4 @@
-"""Convert domains to Optuna distributions, and Optuna's draws to values."""
+"""Convert domains to Optuna distributions, and values from and to Optuna's draws."""
 
 import math
 import statistics
@@ -18,11 +18,11 @@ from search_spaces.grammar.domains import (
     value_key,
 )
 
-TAIL = 1e-6  # a normal domain is drawn between these quantiles, 4.75 standard deviations out
+TAIL_QUANTILE = 1e-6  # lowest drawn quantile of normal domains, 4.75 standard deviations below the mean
 
 
 def make_distribution(domain: Any) -> BaseDistribution:
-    """Return the Optuna distribution of a domain; `to_value` and `to_inner` convert its values."""
+    """Return the Optuna distribution of a domain; `convert_to_value` and `convert_to_inner` convert its values."""
     match domain:
         case Choice():
             return CategoricalDistribution(tuple(range(len(domain.values))))
@@ -35,18 +35,18 @@ def make_distribution(domain: Any) -> BaseDistribution:
         case IntUniform():
             return IntDistribution(domain.low, domain.high, step=domain.step)
         case Normal():
-            return FloatDistribution(TAIL, 1.0 - TAIL)
+            return FloatDistribution(TAIL_QUANTILE, 1.0 - TAIL_QUANTILE)
     raise TypeError(f"no distribution for {domain!r}")
 
 
 def find_range(domain: Any) -> tuple[Any, Any]:
-    """Return the smallest and the largest number that a random domain of numbers can give."""
+    """Return the smallest and the largest number that a random numeric domain can draw."""
     distribution = make_distribution(domain)
-    ends = [to_value(domain, inner) for inner in (distribution.low, distribution.high)]
+    ends = [convert_to_value(domain, inner) for inner in (distribution.low, distribution.high)]
     return min(ends), max(ends)
 
 
-def to_value(domain: Any, inner: Any) -> Any:
+def convert_to_value(domain: Any, inner: Any) -> Any:
     """Return the hyperparameter value of a value drawn by Optuna.
 
     Numbers keep six significant digits, more if the ends differ by less than one part in ten thousand: readable, and
@@ -60,27 +60,27 @@ def to_value(domain: Any, inner: Any) -> Any:
             return _clamp(_subtract_from_one(_round(inner, *ends)), domain.low, domain.high)
         case Normal():
             mean, std = domain.mean, domain.std
-            drawn = statistics.NormalDist(mean, std).inv_cdf(inner)
-            return _clamp(_round(drawn, mean - 5 * std, mean + 5 * std), domain.low, domain.high)
+            sample = statistics.NormalDist(mean, std).inv_cdf(inner)
+            return _clamp(_round(sample, mean - 5 * std, mean + 5 * std), domain.low, domain.high)
         case IntUniform():
             return int(inner)
     return _clamp(_round(inner, domain.low, domain.high), domain.low, domain.high)
 
 
-def to_inner(domain: Any, value: Any) -> Any:
-    """Return the value in Optuna's distribution of a hyperparameter that was drawn earlier."""
+def convert_to_inner(domain: Any, value: Any) -> Any:
+    """Return the value in Optuna's distribution for a hyperparameter value that was drawn earlier."""
     match domain:
         case Choice():
             return [value_key(choice) for choice in domain.values].index(value_key(value))
         case OneMinusLogUniform():
             return _clamp(_subtract_from_one(value), _subtract_from_one(domain.high), _subtract_from_one(domain.low))
         case Normal():
-            return _clamp(statistics.NormalDist(domain.mean, domain.std).cdf(value), TAIL, 1.0 - TAIL)
+            return _clamp(statistics.NormalDist(domain.mean, domain.std).cdf(value), TAIL_QUANTILE, 1.0 - TAIL_QUANTILE)
     return value
 
 
 def suggest(trial: optuna.Trial, key: str, distribution: BaseDistribution) -> Any:
-    """Return the value that a trial draws from a distribution."""
+    """Draw a value from a distribution in a trial, and return it."""
     match distribution:
         case CategoricalDistribution():
             return trial.suggest_categorical(key, distribution.choices)
@@ -90,7 +90,7 @@ def suggest(trial: optuna.Trial, key: str, distribution: BaseDistribution) -> An
 
 
 def choose_inner(distribution: BaseDistribution) -> Any:
-    """Return some value of a distribution."""
+    """Return an arbitrary valid value of a distribution."""
     return distribution.choices[0] if isinstance(distribution, CategoricalDistribution) else distribution.low
 
 
@@ -100,8 +100,8 @@ def _subtract_from_one(value: float) -> float:
 
 
 def _round(value: float, low: float, high: float) -> float:
-    """Return a value between two ends with six significant digits, or as many as tell a hundred values apart."""
-    zeros = -math.log10(max(1e-17, (high - low) / max(abs(low), abs(high))))  # after which the ends differ
+    """Return a value with six significant digits, or enough to distinguish a hundred values between the ends."""
+    zeros = -math.log10(max(1e-17, (high - low) / max(abs(low), abs(high))))  # equal leading digits of the ends
     return float(f"{value:.{min(17, 6 + max(0, math.ceil(zeros) - 4))}g}")
 
 

@@ -1,4 +1,4 @@
-"""Compare two specifications of a sweep: the seeds, configurations and grid values that the later one adds."""
+"""Find what a later specification of a sweep adds: seeds, configurations and grid values."""
 
 import json
 import shlex
@@ -16,7 +16,7 @@ from trainers.settings.descriptions import as_yaml
 
 @dataclass(frozen=True, kw_only=True)
 class Extension:
-    """Seeds for every configuration, `search.configurations` where it is larger, and grids with more values."""
+    """Added seeds for every configuration, a larger `search.configurations`, and grids with added values."""
 
     seeds: tuple[int, ...] = ()
     configurations: int | None = None
@@ -24,7 +24,7 @@ class Extension:
 
     @property
     def options(self) -> str:
-        """The options of `lengthwise extend` that add it, as they can be pasted into a shell."""
+        """The options of `lengthwise extend` for this extension, quoted for a shell."""
         words = ["--seeds", format_seeds(self.seeds)] if self.seeds else []
         words += ["--configurations", str(self.configurations)] if self.configurations else []
         for key, domain in self.grids.items():
@@ -33,58 +33,52 @@ class Extension:
 
 
 def format_seeds(seeds: Sequence[int]) -> str:
-    """Return seeds as `--seeds` takes a list: format_seeds((4, 5, 9)) -> "4-5,9"; a single one is "9-9"."""
+    """Return seeds in the format of `--seeds`: format_seeds((4, 5, 9)) -> "4-5,9"; a single seed 9 is "9-9"."""
     text = spans(seeds).replace(" ", "")
     return f"{text}-{text}" if text.isdigit() else text
 
 
 def find_extension(before: SweepSpec, after: SweepSpec) -> Extension | None:
-    """Return the additions of `after` to `before`; None if they compute the same, or differ otherwise."""
+    """Return the additions of `after` to `before`; None if nothing is added, or something else changes."""
     changes = differences(before, after)
     return None if not changes or _find_refused_changes(changes) else _make_extension(changes, after)
 
 
 def require_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extension:
-    """Return the additions of `after` to `before`, perhaps none.
+    """Return the additions of `after` to `before`; empty if there are none.
 
-    Raises UserError where `after` takes something away or computes something else, and where the sampler would have
-    drawn other configurations; `sweep` is its folder, for messages.
+    Raises UserError if `after` removes or changes anything else, or if the sampler would have drawn other
+    configurations; `sweep` is its folder, for messages.
     """
+    # Only additions are allowed.
     changes = differences(before, after)
     if refused := _find_refused_changes(changes):
         raise UserError(
-            f"{sweep} cannot be extended like this: only seeds, configurations and values of a grid can be added, and "
-            "nothing can be taken away\n"
+            f"{sweep} cannot be extended this way; allowed: more seeds, configurations or grid values, none removed\n"
             + "\n".join(f"  {key}: was {as_yaml(old)}, now {as_yaml(new)}" for key, old, new in refused)
             + "\nfor another sweep: lengthwise run FILE --name NAME"
         )
+
+    # An incomplete generation of tpe would have been drawn differently in a larger sweep.
     added, search = _make_extension(changes, after), before.search
     if added.configurations and search.sampler == "tpe" and (left := count_configurations(before) % search.generation):
         raise UserError(
-            f"{sweep}: its last generation of tpe has only {left} of {search.generation} configurations, and a larger "
-            "sweep would have drawn others in their place; allowed: more seeds"
+            f"{sweep}: its last tpe generation is incomplete ({left} of {search.generation}); allowed: more seeds"
         )
     return added
 
 
-def refuse_configurations(spec: SweepSpec, asked: int, sweep: str) -> None:
-    """Raise UserError where a sweep cannot have this many draws of its random domains."""
+def refuse_configurations(spec: SweepSpec, count: int, sweep: str) -> None:
+    """Raise UserError if a sweep cannot have this many draws of its random domains."""
     search = spec.search
     if search.sampler == "listed":
-        raise UserError(
-            f"--configurations {asked}: {sweep} has a list of {len(search.listed or ())} configurations, to which none "
-            "can be added; seeds can"
-        )
+        raise UserError(f"--configurations {count}: {sweep} lists its configurations; allowed: --seeds")
     if search.configurations is None or all(isinstance(domain, Grid) for domain in spec.space.values()):
         raise UserError(
-            f"--configurations {asked}: {sweep} draws nothing at random, so that it has a configuration for each grid "
-            "point; values are added to a grid by --set 'space.KEY={grid: [...]}'"
+            f"--configurations {count}: {sweep} has only a grid; add values with --set 'space.KEY={{grid: [...]}}'"
         )
-    if asked < search.configurations:
-        raise UserError(
-            f"--configurations {asked}: {sweep} has {search.configurations} and none can be taken away; allowed: "
-            f"{search.configurations} or more"
-        )
+    if count < search.configurations:
+        raise UserError(f"--configurations {count}: must not shrink {sweep}; allowed: >= {search.configurations}")
 
 
 def _find_refused_changes(changes: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
@@ -92,7 +86,7 @@ def _find_refused_changes(changes: Sequence[tuple[str, object, object]]) -> list
 
 
 def _is_addition(key: str, old: Any, new: Any) -> bool:
-    """Return whether the new value keeps everything of the old one."""
+    """Return whether the new value has every item of the old value."""
     if key == "search.configurations":
         return old is not None and new is not None and bool(new > old)
     if key == "seeds" or (key.startswith("space.") and key.endswith(".grid")):

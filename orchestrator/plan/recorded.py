@@ -1,8 +1,8 @@
-"""Configurations that a ledger has recorded, checked against today's code: the same ones, under the names they have.
+"""Check recorded configurations against the current code, and rebuild them under their recorded config_ids.
 
-Two configurations are the same when today's code names their resolved values alike. A default may have changed since
-they were recorded, so their values are built anew only together with `with_recorded_defaults`. A class whose numbers
-were corrected since (`revision`) cannot give the same again: that is refused.
+Two configurations are equal if the current code computes the same config_id from their resolved values. A default may
+have changed since they were recorded, so their values are only rebuilt together with `set_recorded_defaults`. A class
+with corrected numbers (`revision`) cannot reproduce its results, and is refused.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,11 +16,11 @@ from search_spaces import SweepSpec
 from search_spaces.grammar.problems import lookup
 from trainers.errors import ConfigError
 
-Built = TypeVar("Built")
+T = TypeVar("T")
 
 
 class RecordedConfiguration(Protocol):
-    """The part of a recorded configuration that is read here."""
+    """The fields of a recorded configuration that this module reads."""
 
     @property
     def number(self) -> int: ...  # noqa: D102
@@ -33,9 +33,9 @@ class RecordedConfiguration(Protocol):
 
 
 def map_config_ids(recorded: Iterable[RecordedConfiguration]) -> dict[str, str]:
-    """Return the recorded config_ids, by the config_id that today's code gives the same configuration.
+    """Return the recorded config_ids by the config_ids that the current code computes for the same configurations.
 
-    Raises UserError for a configuration that today's code cannot build.
+    Raises UserError for a configuration that the current code cannot build.
     """
     names: dict[str, str] = {}
     for configuration in recorded:
@@ -44,22 +44,22 @@ def map_config_ids(recorded: Iterable[RecordedConfiguration]) -> dict[str, str]:
 
 
 def refuse_corrected(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
-    """Raise UserError if training the configurations again would give other results.
+    """Raise UserError if a correction since the recording would change the results of a configuration.
 
     `subject` begins the message: "SWEEP cannot be resumed".
     """
     corrected = [
         sentence
         for configuration in recorded
-        for sentence in _build(
+        for sentence in _call_builder(
             configuration, partial(trainer_of(configuration.resolved).list_corrections, configuration.resolved)
         )
     ]
     if corrected:
         raise UserError(
-            f"{subject}: a bug that was fixed since would change its results\n  "
+            f"{subject}: a bug fixed since then would change its results\n  "
             + "\n  ".join(dict.fromkeys(corrected))
-            + "\nrun the sweep anew under another name, or continue with the version that it was begun with"
+            + "\nrun it again under another name, or continue with the version that began it"
         )
 
 
@@ -91,77 +91,84 @@ def refuse_too_large(recorded: Iterable[RecordedConfiguration], subject: str) ->
 
 
 def find_changed_defaults(spec: SweepSpec, configuration: RecordedConfiguration) -> dict[str, Any]:
-    """Return fields that today's defaults would change in a recorded configuration: `section.field` -> recorded value.
+    """Return fields of a recorded configuration that current defaults would change: `section.field` -> recorded value.
 
-    Raises UserError when today's code does not build it any more.
+    Raises UserError if the current code cannot build it.
     """
-    then, trainer = rebuild_member(configuration), trainer_of(configuration.resolved)
-    rebuilt = _build(configuration, lambda: trainer.build(assign_values(spec, configuration.values), recorded=True))
-    if rebuilt.config_id == then.config_id:
+    recorded, trainer = rebuild_member(configuration), trainer_of(configuration.resolved)
+    rebuilt = _call_builder(
+        configuration, lambda: trainer.build(assign_values(spec, configuration.values), recorded=True)
+    )
+    if rebuilt.config_id == recorded.config_id:
         return {}
-    before, today = then.to_dict(), rebuilt.to_dict()
+    old, new = recorded.to_dict(), rebuilt.to_dict()
     return {
         f"{section}.{field}": value
         for section in trainer.sections
-        for field, value in before[section].items()
-        if field != "revision" and today[section].get(field) != value
+        for field, value in old[section].items()
+        if field != "revision" and new[section].get(field) != value
     }
 
 
-def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[RecordedConfiguration]) -> SweepSpec:
-    """Return the specification with fixed values written out if their defaults have changed since the recording.
+def set_recorded_defaults(spec: SweepSpec, recorded: Sequence[RecordedConfiguration]) -> SweepSpec:
+    """Return the specification with explicit values for defaults that have changed since the recording.
 
-    Those are the values that are the same in all of them; where that is not enough, see `list_recorded_values`.
+    Only values shared by all configurations are set; `list_recorded_values` has the others.
     """
     changed = {
         key: value for configuration in recorded for key, value in find_changed_defaults(spec, configuration).items()
     }
-    then = [rebuild_member(configuration).to_dict() for configuration in recorded] if changed else []
-    shared = {key: value for key, value in changed.items() if all(lookup(member, key) == value for member in then)}
+    members = [rebuild_member(configuration).to_dict() for configuration in recorded] if changed else []
+    shared = {key: value for key, value in changed.items() if all(lookup(member, key) == value for member in members)}
     return spec.model_copy(update=assign_values(spec, shared)) if shared else spec
 
 
 def refuse_changed(spec: SweepSpec, recorded: Iterable[RecordedConfiguration], subject: str) -> None:
-    """Raise UserError if a changed default makes today's code build other configurations from the recorded values."""
+    """Raise UserError if changed defaults make the current code build other configurations from the recorded values."""
     keys = dict.fromkeys(key for configuration in recorded for key in find_changed_defaults(spec, configuration))
     if keys:
         raise UserError(
-            f"{subject}: the default of {', '.join(keys)} has changed since; continue with the version of lengthwise "
-            "that began it"
+            f"{subject}: the default of {', '.join(keys)} has changed; continue with the version that began it"
         )
 
 
 def list_recorded_values(spec: SweepSpec, recorded: Sequence[RecordedConfiguration]) -> list[dict[str, Any]]:
-    """Return the values of recorded configurations, with those written out that today's defaults would change."""
+    """Return the values of recorded configurations, with explicit values for defaults that have changed."""
     listed = []
     for configuration in recorded:
+        # Replace keys that are set again below.
         defaults = find_changed_defaults(spec, configuration)
-        within = tuple(f"{key}." for key in defaults)
-        values = {key: value for key, value in configuration.values.items() if not key.startswith(within)}
+        prefixes = tuple(f"{key}." for key in defaults)
+        values = {key: value for key, value in configuration.values.items() if not key.startswith(prefixes)}
+
+        # A section may be drawn whole, as a name or a mapping.
         for key, value in defaults.items():
             section, _, field = key.partition(".")
-            written = values.get(section)
-            if written is None:
+            section_value = values.get(section)
+            if section_value is None:
                 values[key] = value
             else:
-                values[section] = {**({"name": written} if isinstance(written, str) else written), field: value}
+                values[section] = {
+                    **({"name": section_value} if isinstance(section_value, str) else section_value),
+                    field: value,
+                }
         listed.append(values)
     return listed
 
 
 def rebuild_member(configuration: RecordedConfiguration) -> Any:
-    """Return a member of a recorded configuration; raises UserError if today's code cannot build it."""
-    return _build(configuration, partial(trainer_of(configuration.resolved).rebuild, configuration.resolved, 0))
+    """Return the member of a recorded configuration. Raises UserError if the current code cannot build it."""
+    return _call_builder(configuration, partial(trainer_of(configuration.resolved).rebuild, configuration.resolved, 0))
 
 
-def _build(configuration: RecordedConfiguration, build: Callable[[], Built]) -> Built:
-    """Return the member of a recorded configuration; raises UserError if today's code cannot build it."""
+def _call_builder(configuration: RecordedConfiguration, build: Callable[[], T]) -> T:
+    """Return the result of `build`. Raises UserError if the current code rejects the recorded values."""
     try:
         return build()
     except ConfigError as error:
         raise UserError(
-            f"configuration {configuration.number} ({configuration.config_id}) was written by a version that accepted "
-            "a value which this one rejects:\n  "
+            f"configuration {configuration.number} ({configuration.config_id}): written by a version that accepted a "
+            "value this version rejects:\n  "
             + "\n  ".join(map(str, error.problems))
-            + "\ncontinue with the version that its sweep was begun with"
+            + "\ncontinue with the version that began the sweep"
         ) from None

@@ -1,4 +1,4 @@
-"""How many members a sweep has, in each round of a race or all at once, how long they train, and their weights."""
+"""Plan the rounds of a sweep: numbers of members, their steps, and the size of their weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from orchestrator.plan.search import count_configurations
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
 
-SMALL_WEIGHTS = 64 * 2**20  # bytes of all members together; resources.keep_weights: auto keeps no more
+MAX_AUTO_WEIGHTS_BYTES = 64 * 2**20  # total bytes up to which resources.keep_weights: auto keeps weights
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRound:
-    """A round: how many configurations are in it at most, and the seeds that are new to them.
+    """A planned round: the maximum number of configurations, and their new seeds.
 
-    `rungs` has for every stretch of training the step at which it ends and the number of configurations that train in
-    it; the last stretch ends with the training. It is empty if all configurations train to the end.
+    `rungs` has the last step of every stretch of training and the number of configurations that train in it; the last
+    stretch ends with the training. It is empty if all configurations train to the end.
     """
 
     configurations: int
@@ -25,17 +25,17 @@ class PlannedRound:
 
     @property
     def members(self) -> int:
-        """How many members it has at most."""
+        """Maximum number of members."""
         return self.configurations * len(self.seeds)
 
     @property
     def survivors(self) -> int:
-        """How many configurations train to the end."""
+        """Number of configurations that train to the end."""
         return self.rungs[-1][1] if self.rungs else self.configurations
 
     @property
     def share(self) -> float:
-        """The share of the steps of its members that are trained."""
+        """Trained share of all steps of its members."""
         if not self.rungs:
             return 1.0
         starts = (0, *(step for step, _ in self.rungs))
@@ -44,29 +44,31 @@ class PlannedRound:
 
 
 def plan_rounds(spec: SweepSpec, configurations: int) -> list[PlannedRound]:
-    """Return the rounds of a sweep with this many different configurations; one of all seeds without a race.
+    """Return the rounds of a sweep with this many distinct configurations; without a race a single round of all seeds.
 
-    A round that is decided by a test is assumed to keep every configuration. Ties, and configurations that the guard of
-    rungs keeps, are not counted.
+    Every configuration is assumed to survive a round that is decided by a test. Ties, and configurations that only the
+    guard of rungs saves, are not counted.
     """
     racing, seeds = spec.search.racing, spec.seeds
     if racing is None:
         return [PlannedRound(configurations=configurations, seeds=seeds)]
+
+    # The first round, with rungs, then rounds of more seeds for the survivors.
     rungs = _plan_rungs(spec, configurations)
     rounds = [PlannedRound(configurations=configurations, seeds=seeds[: racing.first], rungs=rungs)]
-    trained = racing.first
-    while trained < len(seeds):
-        until = racing.next_seed_count(trained, len(seeds))
-        stay = racing.count_kept(rounds[-1].survivors)
-        rounds.append(PlannedRound(configurations=stay, seeds=seeds[trained:until]))
-        trained = until
+    seed_count = racing.first
+    while seed_count < len(seeds):
+        next_count = racing.next_seed_count(seed_count, len(seeds))
+        survivors = racing.count_kept(rounds[-1].survivors)
+        rounds.append(PlannedRound(configurations=survivors, seeds=seeds[seed_count:next_count]))
+        seed_count = next_count
     return rounds
 
 
 def count_weights_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
-    """Return the bytes of the weights of all members that a sweep plans, headers of files apart.
+    """Return the bytes of the weights of all planned members, without file headers.
 
-    `built` is its first generation; the configurations of later ones count as the mean of these.
+    `built` is the first generation; later configurations count as the mean of these.
     """
     members = [configuration.member(spec.seeds[0]) for configuration in built if configuration.duplicate_of is None]
     sizes = [trainer_of(spec.sections).count_kept_bytes(member) for member in members]
@@ -75,7 +77,7 @@ def count_weights_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
 
 
 def _plan_rungs(spec: SweepSpec, configurations: int) -> tuple[tuple[int, int], ...]:
-    """Return the step and the configurations of every stretch of the first round, which rungs end; none without."""
+    """Return the last step and the configurations of every stretch of the first round; empty without rungs."""
     racing, steps = spec.search.racing, spec.training.get("steps")
     if racing is None or racing.steps is None or not isinstance(steps, int):
         return ()

@@ -1,11 +1,11 @@
-"""Which values to try: Optuna samplers through ask and tell, one configuration number at a time.
+"""Draw the values of configurations with Optuna samplers (ask and tell), by configuration number.
 
-Configuration number `n` belongs to draw `n // G` and grid point `n % G`, G being the number of grid points; only where
-values were added to a grid do the first numbers keep the draws and points that they had. A draw of the samplers random
-and qmc depends on (search seed, draw) and nothing else. The sampler tpe works in generations: one is drawn when the
-scores of all earlier ones are known, from a study that is rebuilt in memory from those scores in the order of their
-numbers. So it depends on results, and never on restarts or on which pack finished first. Its result for a configuration
-is the score: the median over seeds, failed ones counted as `objective.failed_seeds` says.
+Configuration number `n` belongs to draw `n // G` and grid point `n % G` of G grid points; if values were added to a
+grid, earlier numbers keep their draws and points. A draw of the samplers random and qmc depends only on (search seed,
+draw). The sampler tpe works in generations: the scores of all earlier configurations are told to a new study, in the
+order of their numbers, and the next generation is drawn. So its draws depend on results, but not on restarts or on the
+order in which packs finish. The result of a configuration is its score: the median over seeds, with failed seeds
+counted according to `objective.failed_seeds`.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
 
-from orchestrator.plan.domains import choose_inner, make_distribution, suggest, to_inner, to_value
+from orchestrator.plan.domains import choose_inner, convert_to_inner, convert_to_value, make_distribution, suggest
 from orchestrator.text.wording import counted
 from search_spaces import SweepSpec, active_values, grid_points
 from search_spaces.grammar.domains import Grid, plain, value_key
@@ -28,9 +28,9 @@ from search_spaces.grammar.domains import Grid, plain, value_key
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """The values of one configuration: dotted key -> value, domains whose condition fails left out.
+    """The values of a configuration by dotted key, without domains whose condition fails.
 
-    `draw` counts the draws of the random domains.
+    `draw` is the index of the random draw.
     """
 
     number: int
@@ -40,28 +40,28 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierResult:
-    """The result of an earlier draw. `score` may be infinite, and is None when the configuration failed."""
+    """The result of an earlier draw; `score` may be infinite, and is None if the configuration failed."""
 
     values: Mapping[str, Any]
     score: float | None
 
 
 def count_configurations(spec: SweepSpec) -> int:
-    """Return the number of configurations that the sweep draws, duplicates counted."""
+    """Return the number of configurations that the sweep draws, including duplicates."""
     if spec.search.sampler == "listed":
         return len(spec.search.listed or ())
     return _count_draws(spec) * len(grid_points(spec))
 
 
 def describe_size(spec: SweepSpec) -> str:
-    """Return how many configurations and seeds a sweep has: "24 configurations (8 draws x 3 grid points) x 3 seeds"."""
+    """Return the size of a sweep as text: "24 configurations (8 draws x 3 grid points) x 3 seeds"."""
     count, points = count_configurations(spec), len(grid_points(spec))
     parts = f" ({count // points} draws x {points} grid points)" if 1 < points < count else ""
     return f"{counted(count, 'configuration')}{parts} x {counted(len(spec.seeds), 'seed')}"
 
 
 def list_generations(spec: SweepSpec) -> list[range]:
-    """Return the configuration numbers drawn together: all at once, or `search.generation` at a time for tpe."""
+    """Return the configuration numbers of each generation: `search.generation` for tpe, else a single generation."""
     count = count_configurations(spec)
     step = spec.search.generation if spec.search.sampler == "tpe" else count
     return [range(start, min(start + step, count)) for start in range(0, count, step)]
@@ -70,8 +70,8 @@ def list_generations(spec: SweepSpec) -> list[range]:
 def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
     """Return every grid point, and at least `count` configurations if the random domains have that many.
 
-    tpe draws its later generations from results, so that `configurations` does not limit what it can draw: a sample of
-    it is drawn at random, and has at least `count`.
+    The sampler tpe draws later generations from results, beyond the first `configurations` random draws; its sample is
+    drawn at random, with at least `count` configurations.
     """
     if spec.search.sampler == "listed":
         return draw_configurations(spec, range(count_configurations(spec)))
@@ -85,60 +85,66 @@ def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
 def draw_configurations(
     spec: SweepSpec, numbers: range, results: Sequence[EarlierResult] = (), known: Mapping[int, Draw] | None = None
 ) -> list[Draw]:
-    """Draw the configurations of one generation. `results` has all earlier ones in order of number; only tpe reads it.
+    """Return the draws of a generation; `results` of all earlier configurations, by number, are read only by tpe.
 
-    `known` are configurations that were drawn before, perhaps when grids had fewer values.
+    `known` are draws of earlier runs, possibly with fewer grid values.
     """
     if spec.search.sampler == "listed":
         listed = plain(spec.search.listed or ())
         return [Draw(number=number, values=listed[number], draw=0) for number in numbers]
 
-    # The draw and the grid point of every number.
+    # Find the draw and the grid point of every number.
     points = grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
-    places = (
-        _place_numbers(points, count_configurations(spec), known)
+    positions = (
+        _assign_positions(points, count_configurations(spec), known)
         if known
         else {n: divmod(n, len(points)) for n in numbers}
     )
 
-    # Draw the random values, one set for all grid points of a draw.
-    used = [places[number][0] for number in numbers]
-    first, last = min(used, default=0), max(used, default=-1) + 1
+    # Draw the random values, the same for all grid points of a draw.
+    indices = [positions[number][0] for number in numbers]
+    first, last = min(indices, default=0), max(indices, default=-1) + 1
     if spec.search.sampler == "tpe":
         drawn = _draw_tpe(spec, domains, len(numbers), results)
     else:
         drawn = _draw_without_results(spec, domains, first, last)
 
-    # Join both; keys that the other values switch off are left out.
+    # Join both, without keys whose condition fails.
     draws = []
     for number in numbers:
-        index, point = places[number]
+        index, point = positions[number]
         values = {**points[point], **drawn[index - first]}
         draws.append(Draw(number=number, values=active_values(spec, values), draw=index))
     return draws
 
 
-def _place_numbers(points: Sequence[Mapping[str, Any]], count: int, known: Mapping[int, Draw]) -> list[tuple[int, int]]:
-    """Return draw and grid point of each configuration number: `known` numbers keep theirs, others follow in order."""
+def _assign_positions(
+    points: Sequence[Mapping[str, Any]], count: int, known: Mapping[int, Draw]
+) -> list[tuple[int, int]]:
+    """Return draw and grid point of each configuration number; `known` numbers keep theirs, others fill the gaps."""
+    # Place the known numbers, at their usual point if it has their values.
     number_at: dict[tuple[int, int], int] = {}
     for number, configuration in sorted(known.items()):
         usual = number % len(points)
-        near = (point for point in (usual, *range(len(points))) if (configuration.draw, point) not in number_at)
+        candidates = (point for point in (usual, *range(len(points))) if (configuration.draw, point) not in number_at)
         number_at[
-            configuration.draw, next((point for point in near if _is_at(configuration.values, points[point])), usual)
+            configuration.draw,
+            next((point for point in candidates if _can_be_at(configuration.values, points[point])), usual),
         ] = number
-    places = {number: draw_point for draw_point, number in number_at.items()}
+
+    # Place the others in order at the free points.
+    positions = {number: draw_point for draw_point, number in number_at.items()}
     free = (
         draw_point
         for draw_point in (divmod(number, len(points)) for number in range(count))
         if draw_point not in number_at
     )
-    return [places[number] if number in places else next(free) for number in range(count)]
+    return [positions[number] if number in positions else next(free) for number in range(count)]
 
 
-def _is_at(values: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
-    """Return whether a configuration may be at a grid point; keys whose condition fails are not among its values."""
+def _can_be_at(values: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
+    """Return whether a configuration can be at a grid point; it has no values for keys whose condition fails."""
     return all(value_key(values[key]) == value_key(value) for key, value in point.items() if key in values)
 
 
@@ -148,9 +154,9 @@ def _count_draws(spec: SweepSpec) -> int:
 
 
 def _draw_without_results(spec: SweepSpec, domains: Mapping[str, Any], first: int, last: int) -> list[dict[str, Any]]:
-    """Return draws `first` up to `last` of a sampler that reads no results.
+    """Return the draws `first` to `last - 1` of a sampler that does not read results.
 
-    Every domain is drawn, whether its condition holds or not, so that the arms of a grid stay paired.
+    Domains are drawn even if their condition fails, so that the arms of a grid stay paired.
     """
     distributions = {key: make_distribution(domain) for key, domain in domains.items()}
     if not distributions:
@@ -160,19 +166,19 @@ def _draw_without_results(spec: SweepSpec, domains: Mapping[str, Any], first: in
     else:
         seeds = (_derive_seed(spec.search.seed, index) for index in range(first, last))
         parameters = [_create_study(RandomSampler(seed=seed)).ask(dict(distributions)).params for seed in seeds]
-    return [{key: to_value(domains[key], inner) for key, inner in params.items()} for params in parameters]
+    return [{key: convert_to_value(domains[key], inner) for key, inner in params.items()} for params in parameters]
 
 
 def _draw_sobol(seed: int, distributions: dict[str, BaseDistribution], count: int) -> Iterator[dict[str, Any]]:
     """Yield the first `count` points of a scrambled Sobol sequence.
 
-    A finished trial outside the sequence tells the sampler the space; without it the first point would be random.
+    An added finished trial defines the space for the sampler; without it the first point would be random.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study = _create_study(QMCSampler(scramble=True, seed=_derive_seed(seed, 0), warn_independent_sampling=False))
-    anywhere = {key: choose_inner(distribution) for key, distribution in distributions.items()}
-    study.add_trial(create_trial(params=anywhere, distributions=distributions, value=0.0))
+    parameters = {key: choose_inner(distribution) for key, distribution in distributions.items()}
+    study.add_trial(create_trial(params=parameters, distributions=distributions, value=0.0))
     for _ in range(count):
         yield study.ask(dict(distributions)).params
 
@@ -182,7 +188,7 @@ def _draw_tpe(
 ) -> list[dict[str, Any]]:
     """Draw the next `count` points of tpe after the configurations in `results`.
 
-    Conditional domains are drawn only if their condition holds; the constant liar keeps draws of a generation apart.
+    Conditional domains are drawn only if their condition holds; the constant liar separates draws of a generation.
     """
     sampler = TPESampler(
         seed=_derive_seed(spec.search.seed, len(results)),
@@ -190,7 +196,7 @@ def _draw_tpe(
         constant_liar=True,
     )
 
-    # Tell Optuna the earlier results; failed configurations have the worst score or none.
+    # Tell Optuna the earlier results; failed configurations get the worst score or none.
     worst = inf if spec.objective.direction == "minimize" else -inf
     failed = worst if spec.search.failed_configurations == "worst" else None
     study = _create_study(sampler, direction=spec.objective.direction)
@@ -201,19 +207,19 @@ def _draw_tpe(
             create_trial(
                 state=TrialState.FAIL if score is None else TrialState.COMPLETE,
                 value=score,
-                params={key: to_inner(domains[key], earlier.values[key]) for key in keys},
+                params={key: convert_to_inner(domains[key], earlier.values[key]) for key in keys},
                 distributions={key: make_distribution(domains[key]) for key in keys},
             )
         )
 
-    # Ask for the next ones.
+    # Ask for the next points.
     drawn = []
     for _ in range(count):
         trial = study.ask()
         values: dict[str, Any] = {}
         for key in _sort_by_condition(spec):
             if key in active_values(spec, {**values, key: None}):
-                values[key] = to_value(domains[key], suggest(trial, key, make_distribution(domains[key])))
+                values[key] = convert_to_value(domains[key], suggest(trial, key, make_distribution(domains[key])))
         drawn.append(values)
     return drawn
 
@@ -222,18 +228,18 @@ def _draw_tpe(
 
 
 def _sort_by_condition(spec: SweepSpec) -> list[str]:
-    """Return the keys of the space, each after those its condition names; the loader has refused circles."""
+    """Return the keys of the space, each after the keys in its condition; the loader has refused cycles."""
     ordered: list[str] = []
 
-    def place(key: str) -> None:
+    def add(key: str) -> None:
         if key not in ordered:
             for other in spec.space[key].when:
                 if other in spec.space:
-                    place(other)
+                    add(other)
             ordered.append(key)
 
     for key in spec.space:
-        place(key)
+        add(key)
     return ordered
 
 
@@ -246,5 +252,5 @@ def _create_study(sampler: BaseSampler, direction: str = "minimize") -> optuna.S
 
 
 def _derive_seed(seed: int, index: int) -> int:
-    """Return a 32-bit seed for (search seed, index), the same on every machine and in every Python."""
+    """Return a 32-bit seed for (search seed, index), equal on every machine and Python version."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{index}".encode()).digest()[:4], "big")

@@ -15,7 +15,7 @@ from orchestrator.plan.configurations import Configuration, list_trainer_warning
 from orchestrator.plan.distributions import describe_evaluated
 from orchestrator.plan.packing.cutting import compute_makespan
 from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack
-from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, count_weights_bytes, plan_rounds
+from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, PlannedRound, count_weights_bytes, plan_rounds
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.smoke import run_to_first_report
 from orchestrator.running.schedulers import inline, local
@@ -138,7 +138,7 @@ def _forecast_engine(
     parameters = ", ".join(f"{number:,}" for number in sorted({cost.parameters for cost in costs.values()}))
     memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
     weights, keep = count_weights_bytes(spec, configurations), spec.resources.keep_weights
-    is_kept = keep is True or (keep == "auto" and weights <= SMALL_WEIGHTS)
+    is_kept = keep is True or (keep == "auto" and weights <= MAX_AUTO_WEIGHTS_BYTES)
     rows = [
         ("packs", f"{pack_sizes} ({counted(len(examples), 'structure')})"),
         ("steps", spans(sorted({pack.steps for pack in packs}))),

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from orchestrator.code.own_code import import_for
+from orchestrator.code.own_code import import_spec_modules
 from orchestrator.errors import LengthwiseError
 from orchestrator.plan.checks.soundness import build_configurations, build_drawn, build_sample
 from orchestrator.plan.configurations import Configuration
@@ -68,7 +68,7 @@ def smoke(spec: SweepSpec) -> int:
     """
     # Try each structure once, without compilation, which would take longer than the step.
     structures = set[str]()
-    files = frozenset(str(source.root / name) for source in import_for(spec) for name in source.files)
+    files = frozenset(str(source.root / name) for source in import_spec_modules(spec) for name in source.files)
     for configuration in build_drawn(spec):
         first = configuration.member(spec.seeds[0])
         if first.structural_key not in structures:
@@ -140,7 +140,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         folder = Path(temporary)
 
         # Copy the files that the sweep keeps.
-        sources = [*import_for(spec), *trainer.find_sources([member], spec.folder)]
+        sources = [*import_spec_modules(spec), *trainer.find_sources([member], spec.folder)]
         modules = [source.recorded() for source in sources]
         for source, fields in zip(sources, make_worker_modules(folder, modules), strict=True):
             for file in source.files if not source.installed else ():

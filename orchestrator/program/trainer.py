@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.code.own_code import Source, program_files
+from orchestrator.code.own_code import CodeSource, read_files
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost, Reporter
 from orchestrator.program.command import receives_key
@@ -105,11 +105,11 @@ class ProgramTrainer:
             problems += _find_function_problems(member.program.function)
         return problems
 
-    def find_sources(self, members: Iterable[ProgramMember], folder: Path | None) -> list[Source]:
+    def find_sources(self, members: Iterable[ProgramMember], folder: Path | None) -> list[CodeSource]:
         """Return the files of the commands, which are copied and hashed. Raises OwnCodeError."""
         commands = [member.program for member in members if member.program.command is not None]
         names = {name for program in commands for name in _list_files(program, folder)}
-        return [program_files(_find_root(folder), sorted(names))] if commands else []
+        return [read_files(_find_root(folder), sorted(names))] if commands else []
 
     def find_warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
         """Return a warning for each command that does not receive the seed or a searched key."""

@@ -1,7 +1,7 @@
 """Repair a damaged ledger: cut it after the last good record, and keep the damaged file.
 
-Two drivers that did not see each other's lock, a broken disk or an editor leave lines that no replay can take. If only
-curves are damaged, the records that rest on them are taken out, and `resume` trains their packs again.
+Two drivers that did not see each other's lock, a broken disk or an editor leave lines that cannot be replayed. If only
+curves are damaged, the records that depend on them are removed, and `resume` trains their packs again.
 """
 
 import hashlib
@@ -29,39 +29,41 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import command, counted, spans
 from trainers.files.atomic_file import write_atomic
 
-CURVES = ("evaluation", "later_evaluation")  # kinds of records that name a file of curves
-MOST_SHOWN = 3  # records with damaged curves that are listed
+KINDS_WITH_CURVES = ("evaluation", "later_evaluation")  # kinds of records with curves
+MAX_SHOWN = 3  # listed records with damaged curves
 
 
 def repair(folder: Path) -> list[str]:
     """Cut the ledger in `folder` after its last good record, and drop records that need damaged curves.
 
-    Returns what was found and done, in sentences. The damaged file is kept beside it, under a new name. A sound ledger
-    is left as it is, also one with a torn last line, which `resume` drops. Raises NotASweep, SweepLocked, NewerLedger,
-    DamagedLedger where not even the first record is good, DamagedCurves for those of a sweep at an address, and
-    LedgerError where nothing can be written.
+    Returns sentences about the damage and the repair. The damaged file is kept in the same folder, under a new name. A
+    sound ledger is not changed, also if its last line is torn, which `resume` drops. Raises NotASweep, SweepLocked,
+    NewerLedger, DamagedLedger if even the first record is damaged, DamagedCurves for a sweep at an address, and
+    LedgerError if nothing can be written.
     """
     path = folder / LEDGER_FILE
     read_ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
     with SweepLock(folder):
-        # What is damaged: lines, or curves that good lines name.
+        # Find damaged lines, and damaged curves of good lines.
         content = read_ledger_bytes(folder)
         intact, damage = _split_at_damage(path, content)
         records = parse_records(path, intact)[0]
-        damaged = [record for record in records if record.kind in CURVES and not _has_sound_curves(folder, record)]
-        if damaged and address_of(folder):  # the ledger there is not rewritten
+        damaged = [
+            record for record in records if record.kind in KINDS_WITH_CURVES and not _has_sound_curves(folder, record)
+        ]
+        if damaged and address_of(folder):  # the ledger at the address is never rewritten
             raise make_damage_error(folder / damaged[0].fields["file"], "is missing or damaged")
         if damage is None and not damaged:
-            return [f"{path} is sound, and so are its curves: {counted(len(records), 'record')}; nothing was changed"]
+            return [f"{path} is sound ({counted(len(records), 'record')}), and so are the curves; nothing was changed"]
 
-        # The records that can stay.
+        # Select the records that can stay.
         kept, lost = _split_by_dependence(SweepState.replay(folder, records), records, damaged)
         try:
             SweepState.replay(folder, kept)
-        except DamagedLedger:  # others rest on them, too
+        except DamagedLedger:  # further records depend on the lost ones: cut before the first
             kept, lost = records[: damaged[0].seq], records[damaged[0].seq :]
 
-        # The damaged file is on disk under another name before anything is cut.
+        # Write the damaged file under another name before anything is cut.
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
         backup = next(name for name in names if not os.path.lexists(name))
         repaired = b"".join(map(encode_record, kept)) if lost else intact
@@ -69,23 +71,24 @@ def repair(folder: Path) -> list[str]:
             with refuse_unwritable(target, LedgerError):
                 write_atomic(target, [text])
 
+    # Describe the damage, the backup, the loss, and the commands that repeat lost work.
     sentences = [damage] if damage else []
     sentences += [
-        f"{path}:{record.seq + 1}: the curves that it names are missing or damaged: {folder / record.fields['file']}"
-        for record in damaged[:MOST_SHOWN]
+        f"{path}:{record.seq + 1}: curves missing or damaged: {folder / record.fields['file']}"
+        for record in damaged[:MAX_SHOWN]
     ]
-    sentences += [f"... and those of {len(damaged) - MOST_SHOWN} more records"] if len(damaged) > MOST_SHOWN else []
-    sentences.append(f"the damaged file is kept as {backup}; {counted(len(kept), 'good record')} stay")
+    sentences += [f"... and the curves of {len(damaged) - MAX_SHOWN} more records"] if len(damaged) > MAX_SHOWN else []
+    sentences.append(f"damaged file saved as {backup}; {counted(len(kept), 'good record')} kept")
     sentences += _describe_loss(lost, content[len(intact) :])
     if any(record.kind == "later_evaluation" for record in lost):
-        sentences.append(f"later evaluations are repeated by: {command('evaluate', folder)} CONFIGURATION...")
+        sentences.append(f"to repeat later evaluations: {command('evaluate', folder)} CONFIGURATION...")
     if damage or any(record.kind == "evaluation" for record in damaged):
-        sentences.append(f"lost work is repeated by: {command('resume', folder)}")
+        sentences.append(f"to repeat lost work: {command('resume', folder)}")
     return sentences
 
 
 def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
-    """Return the lines before the first damage, and the damage in words; all lines and None for a sound ledger."""
+    """Return the lines before the first damage and a description of it; all lines and None for a sound ledger."""
     intact, damage = content, None
     while True:
         try:
@@ -99,7 +102,7 @@ def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
 
 
 def _has_sound_curves(folder: Path, record: Record) -> bool:
-    if "file" not in record.fields:  # they are in the record itself, which has a checksum
+    if "file" not in record.fields:  # curves inside the record, which has a checksum
         return True
     part = folder / record.fields["file"]
     return part.is_file() and hashlib.sha256(part.read_bytes()).hexdigest() == record.fields["sha256"]
@@ -108,7 +111,7 @@ def _has_sound_curves(folder: Path, record: Record) -> bool:
 def _split_by_dependence(
     state: SweepState, records: Sequence[Record], damaged: Sequence[Record]
 ) -> tuple[list[Record], list[Record]]:
-    """Return the records that do not depend on damaged ones, numbered anew, and those that do.
+    """Return the records that do not depend on damaged records, numbered anew, and the records that do.
 
     The later curves of a pack, its end, the scores of its configurations and the end of the sweep depend on its curves.
     """
@@ -121,19 +124,19 @@ def _split_by_dependence(
             steps[pack_id] = min(step, steps.get(pack_id, step))
     scored = {name for pack_id in steps if pack_id in state.packs for name, _ in state.packs[pack_id].members}
 
-    # Split the records. An environment that only a lost record describes moves to the next one that is kept.
+    # Split the records. An environment that only a lost record describes moves to the next kept record.
     kept, lost = list[Record](), list[Record]()
     environments: dict[str, Any] = {}
     for record in records:
         fields = record.fields
-        rests = record.seq in numbers or {
+        is_lost = record.seq in numbers or {
             "evaluation": fields.get("step", 0) >= steps.get(fields.get("pack_id", ""), math.inf),
             "pack_end": fields.get("pack_id") in steps,
             "score": fields.get("config_id") in scored,
             "end": bool(steps),
         }.get(record.kind, False)
         described = environments | fields.get("environment_in_full", {})
-        if rests:
+        if is_lost:
             lost.append(record)
             environments = described
             continue
@@ -143,23 +146,26 @@ def _split_by_dependence(
     return kept, lost
 
 
-def _describe_loss(taken_out: Sequence[Record], cut: bytes) -> list[str]:
-    """Return the number of lost records by kind, with their packs and configurations, in words."""
-    lost, unreadable = list(taken_out), 0
+def _describe_loss(removed: Sequence[Record], cut: bytes) -> list[str]:
+    """Return sentences with the number of lost records by kind, and with their packs and configurations."""
+    # Decode the lines that were cut.
+    lost, unreadable = list(removed), 0
     for line in filter(None, cut.split(b"\n")):
         try:
             lost.append(decode_record(line))
         except ValueError:
             unreadable += 1
+
+    # Count the lost records by kind, and name their packs and configurations.
     kinds = [
         f"{counted(number, 'record')} of kind {kind}"
         for kind, number in Counter(record.kind for record in lost).items()
     ]
-    kinds += [f"{counted(unreadable, 'line')} that cannot be read"] if unreadable else []
-    sentences = [f"lost: {', '.join(kinds) or 'nothing but part of a line'}"]
+    kinds += [f"{counted(unreadable, 'unreadable line')}"] if unreadable else []
+    sentences = [f"lost: {', '.join(kinds) or 'only part of a line'}"]
     if packs := sorted({str(record.fields["pack_id"]) for record in lost if "pack_id" in record.fields}):
-        sentences.append(f"packs concerned: {', '.join(packs)}")
+        sentences.append(f"affected packs: {', '.join(packs)}")
     numbers = {record.fields.get("number") for record in lost if record.kind in ("configuration", "score")}
     if configurations := [number for number in numbers if isinstance(number, int)]:
-        sentences.append(f"configurations concerned: {spans(configurations)}")
+        sentences.append(f"affected configurations: {spans(configurations)}")
     return sentences

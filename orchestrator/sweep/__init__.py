@@ -1,1 +1,1 @@
-"""The story of a sweep: begin, resume, extend, confirm."""
+"""Run, resume, extend and confirm sweeps."""

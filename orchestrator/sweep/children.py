@@ -1,11 +1,11 @@
-"""The child processes of a sweep's driver, started before the sweep is checked: they import while the driver does."""
+"""Child processes of a sweep's driver, started before the sweep is checked so that they import in parallel."""
 
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.tracking.publisher import Publisher
 
 
 class SweepChildren:
-    """A host of workers if packs may run in local processes, and with tracking a publisher."""
+    """The host of workers, if packs may run in local processes, and the publisher, if tracking is enabled."""
 
     def __init__(self, scheduler: str, *, tracking: bool) -> None:
         self.publisher = Publisher() if tracking else None
@@ -20,7 +20,7 @@ class SweepChildren:
         if self.workers is not None:
             self.workers.close()
 
-    def end_unneeded(self, scheduler: str) -> None:
+    def close_unneeded_host(self, scheduler: str) -> None:
         """End the host of workers if `auto` has become another scheduler than local."""
         if scheduler != "local" and self.workers is not None:
             self.workers.close()

@@ -1,7 +1,7 @@
-"""Confirmation: the best configurations of a sweep trained again, on seeds that no selection has seen.
+"""Confirm a sweep: train its best configurations again, on seeds that were not used for selection.
 
-The score of a selected configuration is optimistic: the best of many was also lucky with its seeds (selection bias).
-A confirmation is a sweep like any other, of the sampler `listed`, beside the one it confirms.
+The score of a selected configuration is optimistic, because the winner of many is partly luck (selection bias). A
+confirmation is a sweep with the sampler `listed`, in the same storage as the sweep that it confirms.
 """
 
 import itertools
@@ -28,20 +28,20 @@ from orchestrator.text.consoles import say
 from orchestrator.text.wording import command, label, read_numbers, spans
 from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
 
-TOP, SEEDS = 3, 10
+DEFAULT_TOP, DEFAULT_SEEDS = 3, 10
 
 
 def confirm(folder: Path, console: Console, plan: Callable[[SweepState], DerivedSweep]) -> Outcome:
-    """Run the confirmation of the sweep in `folder` beside it, then draw the report of both.
+    """Run the confirmation of the sweep in `folder` in the same storage, then write the report of both.
 
-    `plan` is `plan_confirmation` with its options. Raises what it and `run_sweep` raise.
+    `plan` is `plan_confirmation` with its options bound. Raises what `plan` and `run_sweep` raise.
     """
     folder = folder.resolve()
     fetch_storage(folder.parent)  # other sweeps may have used seeds
     outcome = run_derived(folder, console, plan)
     if outcome.status in ("complete", STOPPED):
         page, _ = write_report(folder)
-        say(console, f"Both scores side by side: {page}; in MLflow after: {command('publish', folder)}")
+        say(console, f"report with both scores: {page}; to update MLflow: {command('publish', folder)}")
     return outcome
 
 
@@ -49,7 +49,7 @@ def plan_confirmation(
     state: SweepState,
     *,
     top: int | None = None,
-    seeds: str = str(SEEDS),
+    seeds: str = str(DEFAULT_SEEDS),
     configurations: Sequence[str] = (),
     name: str | None = None,
     allow_unfinished: bool = False,
@@ -57,34 +57,36 @@ def plan_confirmation(
 ) -> DerivedSweep:
     """Return the confirmation of a sweep; writes nothing.
 
-    `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels of those to confirm,
-    instead of the `top` ones, by default three. Raises UserError for `top` with `configurations`, an unfinished sweep
+    `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels to confirm instead of
+    the `top` configurations, by default three. Raises UserError for `top` with `configurations`, an unfinished sweep
     without `allow_unfinished`, a configuration that does not exist or did not succeed, more configurations than
-    succeeded, seeds that were used before, overrides of anything but SETTINGS; SweepExists when the name is taken;
-    SweepFileError for a wrong name or override.
+    succeeded, used seeds, overrides of anything but SETTINGS; SweepExists if the name is taken; SweepFileError for an
+    invalid name or override.
     """
-    # Which configurations are confirmed, and on which seeds.
+    # Choose the configurations to confirm.
     refuse_top_with_names(top, configurations, "are confirmed")
     refuse_imported(state)
     import_recorded(state)
     result = summarise(state)
     if not allow_unfinished:
-        refuse_unfinished(result, str(state.folder), "--allow-unfinished confirms the best of those that are")
-    usual = min(TOP, max(1, sum(map(is_eligible, result.rows))))
-    chosen = choose_rows(result, state, usual if top is None else top, configurations)
+        refuse_unfinished(result, str(state.folder), "or confirm the best so far with --allow-unfinished")
+    default_top = min(DEFAULT_TOP, max(1, sum(map(is_eligible, result.rows))))
+    chosen = choose_rows(result, state, default_top if top is None else top, configurations)
+
+    # Make the specification, with fresh seeds.
     used = find_used_seeds(state)
-    which = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
+    selection = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
     header = {
         "name": name or f"{state.name}-confirm",
-        "description": f"Confirmation of {state.name}: {which} of {result.configurations_finished} by "
+        "description": f"Confirmation of {state.name}: {selection} of {result.configurations_finished} by "
         f"{result.score_label}, on fresh seeds.",
         "seeds": list(choose_fresh_seeds(seeds, used)),
     }
     spec = make_listed_spec(state, chosen, header, overrides, "confirmed")
-    confirmed = ((state.configurations[row.config_id], spec.seeds) for row in chosen)
-    refuse_without_start(confirmed, f"{state.folder} cannot be confirmed")
+    members = ((state.configurations[row.config_id], spec.seeds) for row in chosen)
+    refuse_without_start(members, f"{state.folder} cannot be confirmed")
 
-    # What the report of the confirmation needs of this sweep, which may be deleted later.
+    # Record the search results for the report of the confirmation, because this sweep may be deleted later.
     lineage = read_lineage(state.folder)
     origin = {
         "sweep": state.name,
@@ -93,19 +95,20 @@ def plan_confirmation(
         "finished": result.finished,
         "of": result.configurations_finished,
         "used_seeds": sorted(used),
-        "configurations": [_search_result(row) for row in chosen],
+        "configurations": [_make_search_result(row) for row in chosen],
     }
-    lines = []
+    notes = []
     if spec.folder is not None and spec.folder.is_relative_to(state.folder.resolve()):
-        lines.append(f"note: the files of the program have changed since; their copies in {spec.folder} are used")
-    return DerivedSweep(spec=spec, origin={CONFIRMS: origin}, lines=tuple(lines))
+        notes.append(f"note: the files of the program have changed; using their copies in {spec.folder}")
+    return DerivedSweep(spec=spec, origin={CONFIRMS: origin}, lines=tuple(notes))
 
 
 def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
-    """Return the seeds to confirm on: the N smallest unused ones, or the listed ones if none of them was used.
+    """Return the seeds to confirm on: the N smallest unused seeds, or the listed seeds if all are unused.
 
     choose_fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); choose_fresh_seeds("7,9", {0: "a"}) -> (7, 9)
     """
+    # A number of seeds, or a list.
     numbers = read_numbers(option)
     is_count = len(numbers) == 1 and not {",", "-"} & set(option)
     if not numbers or (is_count and numbers[0] < 1):
@@ -114,24 +117,25 @@ def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
     refuse_many_seeds(option, numbers[0] if is_count else len(numbers))
     if is_count:
         return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
-    if again := sorted(seed for seed in set(numbers) if seed in used):
-        sweeps = ", ".join(dict.fromkeys(used[seed] for seed in again))
+
+    # Listed seeds must be unused.
+    if used_before := sorted(seed for seed in set(numbers) if seed in used):
+        sweeps = ", ".join(dict.fromkeys(used[seed] for seed in used_before))
         hint = spans(choose_fresh_seeds(str(len(numbers)), used))
         raise UserError(
-            f"--seeds {option}: already used by {sweeps}: {spans(again)}; a score on a used seed confirms nothing; "
-            f"unused are for example {hint}"
+            f"--seeds {option}: already used by {sweeps}: {spans(used_before)}; allowed: unused seeds, such as {hint}"
         )
     return numbers
 
 
 def refuse_many_seeds(option: str, number: int) -> None:
-    """Raise UserError for more seeds than a sweep file may ask for."""
+    """Raise UserError for more seeds than a sweep can have."""
     if number > MAX_SEEDS:
-        raise UserError(f"--seeds {option}: too many seeds; allowed: {MAX_SEEDS} in all")
+        raise UserError(f"--seeds {option}: too many seeds; allowed: up to {MAX_SEEDS}")
 
 
-def _search_result(row: Row) -> dict[str, Any]:
-    """Return a configuration's search result for the confirmation's ledger, so its report needs no other folder."""
+def _make_search_result(row: Row) -> dict[str, Any]:
+    """Return the fields of a configuration's search result for the ledger of the confirmation."""
     test = row.test
     return {
         "config_id": row.config_id,

@@ -1,4 +1,4 @@
-"""Sweeps that are run beside another, with chosen configurations of it: confirmations, and trainings for more steps."""
+"""Run sweeps with chosen configurations of another sweep: confirmations, and trainings for more steps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from orchestrator.plan.recorded import (
     refuse_changed,
     refuse_corrected,
     refuse_without_data,
-    with_recorded_defaults,
+    set_recorded_defaults,
 )
 from orchestrator.plan.search import count_configurations, draw_configurations
 from orchestrator.record.kept.code import find_program
@@ -30,7 +30,7 @@ from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 
 @dataclass(frozen=True, kw_only=True)
 class DerivedSweep:
-    """A sweep to run beside another: its specification, the origin for its ledger, and lines for the user."""
+    """A sweep derived from another: its specification, the origin for its ledger, and messages for the user."""
 
     spec: SweepSpec
     origin: dict[str, Any]
@@ -44,7 +44,7 @@ def run_derived(
     *,
     max_seconds: float | None = None,
 ) -> Outcome:
-    """Derive a sweep from the one in `folder` by `plan`, and run it beside it; raises the errors of both."""
+    """Run the sweep that `plan` derives from the sweep in `folder`, in the same storage. Raises the errors of both."""
     planned = plan(SweepState.load(folder))
     for line in planned.lines:
         say(console, line)
@@ -54,39 +54,36 @@ def run_derived(
 def make_listed_spec(
     state: SweepState, chosen: Sequence[Row], header: dict[str, Any], overrides: Sequence[str], action: str
 ) -> SweepSpec:
-    """Return the specification of a sweep beside this one that lists chosen configurations of it.
+    """Return the specification of a new sweep in the same storage that lists chosen configurations of this sweep.
 
-    `header` has its name, description and seeds; errors say that the sweep cannot be `action` ("confirmed").
-    Raises UserError where today's code would train something else, SweepExists when the name is taken.
+    `header` has its name, description and seeds; `action` is the participle of error messages, such as "confirmed".
+    Raises UserError if the current code would train something else, SweepExists if the name is taken.
     """
-    # Refuse overrides of anything but SETTINGS, and configurations that today's code would train differently.
-    allowed = f"{', '.join(SETTINGS)}; --name gives the new sweep its name"
+    # Refuse overrides of anything but SETTINGS, and configurations that the current code would train differently.
+    allowed = f"{', '.join(SETTINGS)} (--name sets the name)"
     refuse_fixed(overrides, allowed)
     subject, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
     recorded = [state.configurations[row.config_id] for row in chosen]
     refuse_corrected(recorded, subject)
     refuse_without_data(recorded, subject)
 
-    # List the chosen configurations with all recorded values, so that new defaults change nothing.
+    # List the chosen configurations with all recorded values, so that new defaults have no effect.
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}
     listed = {**state.spec, **header, "space": {}, "search": search}
-    plain = with_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
+    plain = set_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
     resolved = plain.resolved()
     resolved["search"]["listed"] = list_recorded_values(plain, recorded)
     spec = parse_sweep(dump_yaml(resolved), source, overrides, header["name"]).as_recorded()
 
-    # Refuse overrides that would train something else, and a name that is taken.
+    # Refuse overrides that change the training, and a name that is taken.
     if changes := differences(parse_sweep(dump_yaml(resolved), str(spec.name)), spec):
         keys = ", ".join(key for key, _, _ in changes)
-        raise UserError(
-            f"--set {keys}: cannot be changed, because the new sweep trains what this one trained; allowed: {allowed}"
-        )
+        raise UserError(f"--set {keys}: cannot be changed in a sweep with the same configurations; allowed: {allowed}")
     target = state.folder.resolve().parent / spec.name
     if (target / LEDGER_FILE).exists():
         raise SweepExists(
-            f"{target} holds a sweep already; resume it with: {command('resume', target)}\n"
-            "or give another --name to the new one"
+            f"{target} already has a sweep; resume it with: {command('resume', target)}\nor choose another --name"
         )
-    again = zip(recorded, draw_configurations(spec, range(count_configurations(spec))), strict=True)
-    refuse_changed(spec, [replace(configuration, values=rebuilt.values) for configuration, rebuilt in again], subject)
+    pairs = zip(recorded, draw_configurations(spec, range(count_configurations(spec))), strict=True)
+    refuse_changed(spec, [replace(configuration, values=draw.values) for configuration, draw in pairs], subject)
     return spec.in_folder(find_program(state))

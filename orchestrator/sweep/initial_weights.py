@@ -1,6 +1,6 @@
-"""Resolve `training.initial`: kept weights of another sweep, and files as absolute paths with hashes.
+"""Resolve `training.initial`: kept weights of another sweep, and relative paths, to absolute paths with hashes.
 
-These are in the specification that is recorded, so a sweep is resumed without looking for what it started from.
+The recorded specification has the paths and hashes, so a resume does not search for them again.
 """
 
 import re
@@ -18,7 +18,7 @@ from orchestrator.record.ledger.folders import (
     has_ledger,
     is_bare_name,
     make_no_sweep_error,
-    resolve_place,
+    resolve_folder,
 )
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState
@@ -32,38 +32,42 @@ from trainers.errors import ConfigError, WeightsError
 
 KEY = "training.initial"
 SWEEP_KEYS = ("sweep", "configuration", "average", "seeds", "rename", "strict")
-SEED = "{seed}"  # in the name of a file: every seed
+SEED = "{seed}"  # placeholder for the seed in a file name
 
 
-def find_initial_weights(reading: Reading, storage: Path | None = None) -> Reading:
+def resolve_initial_weights(reading: Reading, storage: Path | None = None) -> Reading:
     """Return a sweep file with absolute paths and hashes of the files of `training.initial`, also in its space.
 
-    A sweep is looked for by its name in `storage`, by default the usual one; a path beside the sweep file, then in the
-    current folder. What is wrong is added to the findings.
+    The name of a sweep is searched in `storage`, by default the default storage; a path beside the sweep file, then in
+    the current folder. Problems are added to the findings.
     """
     if (spec := reading.spec) is None:
         return reading
-    finder = _WeightsFinder(spec, reading.findings, storage)
+
+    # Resolve the domains of the space and the listed configurations.
+    resolver = _WeightsResolver(spec, reading.findings, storage)
     space = {
-        key: replace(domain, values=tuple(finder.resolve_all(domain.values, key, f"space.{key}.{domain.kind}")))
+        key: replace(domain, values=tuple(resolver.resolve_all(domain.values, key, f"space.{key}.{domain.kind}")))
         if isinstance(domain, (Choice, Grid))
         else domain
         for key, domain in spec.space.items()
     }
     listed = tuple(
-        {key: finder.resolve(value, key, f"search.listed[{index}].{key}") for key, value in values.items()}
+        {key: resolver.resolve(value, key, f"search.listed[{index}].{key}") for key, value in values.items()}
         for index, values in enumerate(spec.search.listed or ())
     )
+
+    # Refuse to search single keys of a section that is resolved as a whole.
     for key in (*spec.space, *(key for values in listed for key in values)):
         if within(key, KEY) and key.rpartition(".")[2] in ("sweep", "configuration", "seeds"):
-            reading.findings.add(key, f"cannot be searched by itself; allowed: {KEY} as a whole")
-    changed: dict[str, Any] = {"training": finder.resolve(spec.training, "training", "training"), "space": space}
+            reading.findings.add(key, f"cannot be searched alone; search all of {KEY}")
+    changed: dict[str, Any] = {"training": resolver.resolve(spec.training, "training", "training"), "space": space}
     if listed:
         changed["search"] = spec.search.model_copy(update={"listed": listed})
     return replace(reading, spec=spec.model_copy(update=changed))
 
 
-class _WeightsFinder:
+class _WeightsResolver:
     def __init__(self, spec: SweepSpec, findings: Findings, storage: Path | None) -> None:
         self.spec, self.findings, self.storage = spec, findings, storage
 
@@ -71,54 +75,55 @@ class _WeightsFinder:
         return [self.resolve(value, key, f"{address}[{index}]") for index, value in enumerate(values)]
 
     def resolve(self, value: Any, key: str, address: str) -> Any:
-        """Return a value of a key with paths and hashes of its starting weights; `address` is its place in the file."""
+        """Return a value with paths and hashes of its initial weights; `address` is its full key in the file."""
         if key == "training" and isinstance(value, Mapping) and "initial" in value:
             return {**value, "initial": self.resolve(value["initial"], KEY, f"{address}.initial")}
         if key != KEY or not isinstance(value, Mapping) or self.findings.is_doubtful(address):
             return value
         try:
-            return self._find_kept(value, address) if "sweep" in value else self._find_files(value)
+            return self._resolve_kept(value, address) if "sweep" in value else self._resolve_files(value)
         except LengthwiseError as error:
             self.findings.add(address, str(error))
             self.findings.mark_doubtful(address)
             return None
 
-    def _find_files(self, written: Mapping[str, Any]) -> Mapping[str, Any]:
-        if (file := written.get("file")) is None:
-            return written
+    def _resolve_files(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        if (file := settings.get("file")) is None:
+            return settings
         if isinstance(file, str):
-            file = self._expand_seeds(file) if SEED in file else str(self._absolute_path(file))
+            file = self._expand_seeds(file) if SEED in file else str(self._resolve_path(file))
         elif isinstance(file, Mapping):
             file = {
-                seed: str(self._absolute_path(name)) if isinstance(name, str) else name for seed, name in file.items()
+                seed: str(self._resolve_path(name)) if isinstance(name, str) else name for seed, name in file.items()
             }
-        source = written["file"] if isinstance(written["file"], str) else "a file for each seed"
-        settings = {**written, "file": file, "source": written.get("source", source)}
+        source = settings["file"] if isinstance(settings["file"], str) else "a file for each seed"
+        resolved = {**settings, "file": file, "source": settings.get("source", source)}
         try:
-            return {**settings, "sha256": InitialWeights.from_mapping(settings).pin_data().sha256}
-        except ConfigError:  # which the check of the sweep file reports at its line
-            return settings
+            return {**resolved, "sha256": InitialWeights.from_mapping(resolved).pin_data().sha256}
+        except ConfigError:  # reported by the check of the sweep file, with its line
+            return resolved
 
-    def _find_kept(self, written: Mapping[str, Any], address: str) -> dict[str, Any]:
-        for name in written:
+    def _resolve_kept(self, settings: Mapping[str, Any], address: str) -> dict[str, Any]:
+        """Return the equivalent settings with `file` in place of `sweep`."""
+        for name in settings:
             if name not in SWEEP_KEYS:
                 self.findings.add(
-                    f"{address}.{name}", "unknown key", given=written[name], names=SWEEP_KEYS, misspelt=name
+                    f"{address}.{name}", "unknown key", given=settings[name], names=SWEEP_KEYS, misspelt=name
                 )
 
-        # The configuration and the seeds.
-        state = SweepState.load(self._find_sweep(str(written["sweep"])))
-        configuration = _choose_configuration(state, written.get("configuration", "best"))
-        average, seeds = written.get("average", "raw"), written.get("seeds", "same")
+        # Choose the configuration and the seeds.
+        state = SweepState.load(self._find_sweep(str(settings["sweep"])))
+        configuration = _choose_configuration(state, settings.get("configuration", "best"))
+        average, seeds = settings.get("average", "raw"), settings.get("seeds", "same")
         if seeds == "same":
             chosen = sorted(seed for name, seed in list_kept_weights(state) if name == configuration.config_id)
-            chosen = chosen or sorted(configuration.members)[:1]  # whose weights are missing, which is reported
+            chosen = chosen or sorted(configuration.members)[:1]  # without weights: `open_weights` will report it
         elif isinstance(seeds, int) and not isinstance(seeds, bool):
             chosen = [seeds]
         else:
-            raise UserError(f"seeds: {seeds!r} is not allowed; allowed: same, or the number of a seed")
+            raise UserError(f"seeds: {seeds!r} is not allowed; allowed: same, or one seed")
 
-        # Their files, read once so that a damaged one is refused now.
+        # List the files; read each once, to refuse a damaged file before the sweep begins.
         files = {}
         for seed in chosen:
             stored = open_weights(state, configuration, seed, average)
@@ -128,33 +133,33 @@ class _WeightsFinder:
                 raise UserError(str(error)) from error
             files[str(seed)] = str(stored.path.resolve())
 
-        # The settings that the sweep file could have had in their place.
+        # Put the files in place of the sweep.
         source = f"{state.name} {label(configuration.number)}"
-        settings: dict[str, Any] = {"file": files, "source": source}
+        resolved: dict[str, Any] = {"file": files, "source": source}
         if seeds != "same":
-            settings = {"file": files[str(seeds)], "source": f"{source} seed {seeds}"}
-        settings |= {"average": average} if average != "raw" else {}
-        settings |= {name: written[name] for name in ("rename", "strict") if name in written}
-        return {**settings, "sha256": InitialWeights.from_mapping({"file": settings["file"]}).pin_data().sha256}
+            resolved = {"file": files[str(seeds)], "source": f"{source} seed {seeds}"}
+        resolved |= {"average": average} if average != "raw" else {}
+        resolved |= {name: settings[name] for name in ("rename", "strict") if name in settings}
+        return {**resolved, "sha256": InitialWeights.from_mapping({"file": resolved["file"]}).pin_data().sha256}
 
-    def _absolute_path(self, file: str) -> Path:
-        """Return the absolute path of a file that is given relative to the sweep file or the current folder."""
+    def _resolve_path(self, file: str) -> Path:
+        """Return the absolute path of a file, relative to the folder of the sweep file or to the current folder."""
         folders = [self.spec.folder or Path(), Path()]
         return next((folder / file for folder in folders if (folder / file).is_file()), folders[0] / file).absolute()
 
     def _expand_seeds(self, file: str) -> dict[str, str]:
-        """Return the files whose names differ in the seed alone, by seed."""
-        sample = self._absolute_path(file)
+        """Return the files that match a name with the placeholder SEED, by seed."""
+        sample = self._resolve_path(file)
         pattern = re.compile("([0-9]+)".join(map(re.escape, sample.name.split(SEED, 1))))
         names = sorted(path.name for path in sample.parent.iterdir()) if sample.parent.is_dir() else []
         files = {str(int(match[1])): str(sample.parent / name) for name in names if (match := pattern.fullmatch(name))}
         if not files:
-            raise UserError(f"file: there is no file {sample} with a seed in place of {SEED}")
+            raise UserError(f"file: no file matches {sample}, with {SEED} as a number")
         return files
 
     def _find_sweep(self, sweep: str) -> Path:
-        """Return the folder of the sweep that is named."""
-        candidates = [resolve_place(sweep)]
+        """Return the folder of a sweep; fetches it first if it is at an address."""
+        candidates = [resolve_folder(sweep)]
         if not is_absolute(sweep):
             candidates = [(self.spec.folder or Path()) / sweep, Path(sweep)]
             candidates = [
@@ -169,7 +174,7 @@ class _WeightsFinder:
 
 
 def _choose_configuration(state: SweepState, reference: Any) -> ConfigurationState:
-    """Return the configuration ranked first, for `best`, or with that label, number or config_id."""
+    """Return the configuration with this label, number or config_id; "best" is the one ranked first."""
     if reference != "best":
         try:
             return find_configuration(state, reference)

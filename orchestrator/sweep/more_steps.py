@@ -1,7 +1,7 @@
-"""More steps: configurations of a sweep are trained further, in a new sweep beside it, from their checkpoints.
+"""Train configurations of a sweep for more steps, from their checkpoints, in a new sweep beside it.
 
-The number of steps is part of what identifies a configuration, so the new sweep has configurations of its own. Its
-members end with the bits of members that trained for this many steps from the beginning; anything else is refused.
+The number of steps is part of a configuration's identity, so the new sweep has configurations of its own. Its
+members are bit for bit those of a sweep with this many steps from the beginning; other cases are refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import UserError
-from orchestrator.plan.configurations import Configuration, configure
+from orchestrator.plan.configurations import Configuration, make_configurations
 from orchestrator.plan.recorded import rebuild_member
 from orchestrator.plan.search import count_configurations, draw_configurations
 from orchestrator.record.kept.code import import_recorded
@@ -38,7 +38,7 @@ def extend_steps(
 ) -> Outcome:
     """Train configurations of the sweep in `folder` for more steps, in a new sweep beside it.
 
-    `plan` is `plan_more_steps` with its options. Raises what it and `run_sweep` raise; then nothing is written.
+    `plan` is `plan_more_steps` with its options bound. Raises what `plan` and `run_sweep` raise, before writing.
     """
     folder = folder.resolve()
     fetch_missing(folder / "checkpoints")
@@ -54,26 +54,27 @@ def plan_more_steps(
     name: str | None = None,
     overrides: Sequence[str] = (),
 ) -> DerivedSweep:
-    """Return the sweep that trains configurations of this one up to `steps`: the `top` ones, `only` those, or all.
+    """Return the sweep that trains configurations of this sweep up to `steps`: the `top` best, those in `only`, or all.
 
-    Writes nothing. Raises UserError for an unfinished sweep, where no state is kept, and where a shorter training is
-    not the beginning of a longer one, with the reason; and what `make_listed_spec` raises.
+    Writes nothing. Raises UserError if the sweep is unfinished, has no checkpoints, or if its shorter training is not
+    the beginning of the longer one, with the reason; and what `make_listed_spec` raises.
     """
-    # Which configurations are trained further.
+    # Choose the configurations to train further.
     refuse_imported(state)
     refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
     result = summarise(state)
     refuse_unfinished(result, f"{state.folder}: --steps {steps}")
     refuse_top_with_names(top, only, "get more steps")
+
     # Configurations with infinite scores succeeded, too.
     succeeded = {name for name, configuration in state.configurations.items() if configuration.succeeded}
     if not succeeded:
-        raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded, so none can be trained further")
+        raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded; nothing to train further")
     rows = choose_rows(result, state, len(succeeded) if top is None else top, only, succeeded)
     before = [state.configurations[row.config_id] for row in rows]
 
-    # Their longer trainings, which must begin as the shorter ones did.
+    # Build the same configurations with more steps; refuse those whose training would have begun differently.
     header = {
         "name": name or f"{state.name}-steps-{steps}",
         "description": f"{state.name} up to step {steps}: {', '.join(label(row.number) for row in rows)}.",
@@ -81,21 +82,21 @@ def plan_more_steps(
     }
     listed = make_listed_spec(state, rows, header, overrides, "extended")
     spec = _set_steps(listed, steps, f"{state.folder}: --steps {steps}", [label(row.number) for row in rows])
-    after = configure(
+    after = make_configurations(
         spec, [(drawn.number, drawn.values) for drawn in draw_configurations(spec, range(count_configurations(spec)))]
     )
     device = "cuda" if spec.resources.gpus else "cpu"
     for old, new in zip(before, after, strict=True):
         _refuse_dependence(state, old, new, device)
 
-    # The checkpoints that they continue from.
+    # Find the checkpoints to continue from.
     checkpoint_steps = sorted(
         {step for configuration in before for step in _list_checkpoint_steps(state, configuration)}
     )
     if not checkpoint_steps:
         raise UserError(
-            f"{state.folder}: --steps {steps}: it has no checkpoints to continue from: none were written (see "
-            f"resources.checkpoint_seconds), or they were deleted; {_describe_rerun(steps)}"
+            f"{state.folder}: --steps {steps}: no checkpoints: not written (resources.checkpoint_seconds) or deleted; "
+            f"{_describe_rerun(steps)}"
         )
     continued = {
         new.config_id: {
@@ -109,37 +110,39 @@ def plan_more_steps(
     lines = (
         f"{counted(len(rows), 'configuration')} of {state.name} with seeds {spans(spec.seeds)} will be trained up to "
         f"step {steps}, from step {spans(checkpoint_steps)}",
-        f"{state.name} stays as it is",
+        f"{state.name} is not changed",
     )
     return DerivedSweep(spec=spec, origin={CONTINUES: origin}, lines=(*lines, *_describe_untrained(before, spec.seeds)))
 
 
 def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[int]) -> list[str]:
     """Return notes about seeds that are not trained further, and members that start from step 0 because of a race."""
-    surplus = {label(configuration.number): sorted(set(configuration.members) - set(seeds)) for configuration in before}
+    skipped_seeds = {
+        label(configuration.number): sorted(set(configuration.members) - set(seeds)) for configuration in before
+    }
     notes = [
         f"note: skipping seeds {spans(skipped)} of {name}: not every configuration has them"
-        for name, skipped in surplus.items()
+        for name, skipped in skipped_seeds.items()
         if skipped
     ]
-    lacking = {
+    missing_counts = {
         label(configuration.number): sum(seed not in configuration.members for seed in seeds)
         for configuration in before
     }
-    if not (number := sum(lacking.values())):
+    if not (number := sum(missing_counts.values())):
         return notes
-    names = ", ".join(name for name, count in lacking.items() if count)
+    names = ", ".join(name for name, count in missing_counts.items() if count)
     return [
         *notes,
-        f"note: {number} of {counted(len(before) * len(seeds), 'member')} start from step 0: {names} left the race "
-        "before it had all seeds; leave them out by --top or --configuration",
+        f"note: {number} of {counted(len(before) * len(seeds), 'member')} start from step 0: {names} were eliminated "
+        "before the race had all seeds; exclude them with --top or --configuration",
     ]
 
 
 def _set_steps(spec: SweepSpec, steps: int, subject: str, labels: Sequence[str]) -> SweepSpec:
-    """Return the specification with this many steps in every listed configuration.
+    """Return the specification with this number of steps in every listed configuration.
 
-    Raises UserError, which begins with `subject`, if two configurations, named by `labels`, differ in steps alone.
+    Raises UserError if two configurations differ only in steps; its message has `subject` and their `labels`.
     """
     resolved = spec.resolved()
     resolved["training"]["steps"] = steps
@@ -148,33 +151,33 @@ def _set_steps(spec: SweepSpec, steps: int, subject: str, labels: Sequence[str])
             values["training.steps"] = steps
         if "training" in values:
             values["training"]["steps"] = steps
-    first = dict[str, str]()
+    label_by_values = dict[str, str]()
     for name, values in zip(labels, resolved["search"]["listed"], strict=True):
         configuration = values if "training" in values else {**values, "training.steps": steps}
-        if (same := first.setdefault(dump_yaml(configuration), name)) != name:
-            problem = f"{same} and {name} differ in training.steps alone, so both would be the same configuration"
-            raise UserError(f"{subject}: {problem}; allowed: one of them, by --configuration")
+        if (twin := label_by_values.setdefault(dump_yaml(configuration), name)) != name:
+            problem = f"{twin} and {name} differ only in training.steps"
+            raise UserError(f"{subject}: {problem}; choose one with --configuration")
     return parse_sweep(dump_yaml(resolved), spec.where("training.steps"), name=spec.name).as_recorded()
 
 
 def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configuration, device: str) -> None:
-    """Raise UserError if the training of a configuration is not the beginning of that with more steps."""
+    """Raise UserError if more steps would change the first steps of a configuration's training."""
     from trainers.training.earlier import explain_step_dependence
 
-    was, steps = rebuild_member(old), new.member(0).training.steps
+    member, steps = rebuild_member(old), new.member(0).training.steps
     subject = f"{state.folder}: --steps {steps}: {label(old.number)}"
-    if steps <= was.training.steps:
-        raise UserError(f"{subject} has {was.training.steps} steps already; allowed: more than that")
-    if reasons := list(explain_step_dependence(was, replace(new.member(0), seed=was.seed), device)):
+    if steps <= member.training.steps:
+        raise UserError(f"{subject} already has {member.training.steps} steps; allowed: > {member.training.steps}")
+    if reasons := list(explain_step_dependence(member, replace(new.member(0), seed=member.seed), device)):
         raise UserError(f"{subject} cannot be trained further: {'; '.join(reasons)}; {_describe_rerun(steps)}")
 
 
 def _list_checkpoint_steps(state: SweepState, configuration: ConfigurationState) -> list[int]:
-    """Return the step of the newest state of every member that has one."""
+    """Return the steps of the newest checkpoints of the members."""
     folders = [state.folder / "checkpoints" / member.pack_id for member in configuration.members.values()]
     newest = [max(folder.glob("step-*.ckpt"), default=None) for folder in folders]
     return [int(path.stem.removeprefix("step-")) for path in newest if path is not None]
 
 
 def _describe_rerun(steps: int) -> str:
-    return "a sweep from the beginning: lengthwise run FILE --name NAME --set training.steps=" + str(steps)
+    return "to train from step 0: lengthwise run FILE --name NAME --set training.steps=" + str(steps)

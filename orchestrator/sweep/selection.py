@@ -1,4 +1,4 @@
-"""Which configurations a verb takes: the first ones by the objective (--top), or named ones (--configuration)."""
+"""Select configurations for a command: the best by the objective (--top), or named ones (--configuration)."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -13,15 +13,15 @@ from orchestrator.text.wording import command, label
 def refuse_top_with_names(top: int | None, names: Sequence[str], purpose: str) -> None:
     """Raise UserError if both options are given; `purpose` completes the message, such as "are confirmed"."""
     if top is not None and names:
-        raise UserError(f"--top and --configuration both say which configurations {purpose}; give one of them")
+        raise UserError(f"--top and --configuration both select the configurations that {purpose}; give only one")
 
 
 def refuse_unfinished(result: Summary, subject: str, alternative: str = "") -> None:
-    """Raise UserError for a sweep that is not finished: its ranking may change."""
+    """Raise UserError if a sweep is not finished, because its ranking may change."""
     if not result.finished:
         raise UserError(
-            f"{subject}: this sweep is not finished ({result.configurations_finished} of {result.planned} "
-            f"configurations), so its ranking may change; finish it by: {command('resume', result.folder)}"
+            f"{subject}: not finished ({result.configurations_finished} of {result.planned} configurations), so its "
+            f"ranking may change; to finish it: {command('resume', result.folder)}"
             + (f"\n{alternative}" if alternative else "")
         )
 
@@ -29,7 +29,7 @@ def refuse_unfinished(result: Summary, subject: str, alternative: str = "") -> N
 def choose_rows(
     result: Summary, state: SweepState, top: int, names: Sequence[str], eligible: Collection[str] | None = None
 ) -> list[Row]:
-    """Return the rows of the configurations with these names, or without names the first `top` ones.
+    """Return the rows of the configurations with these names, or without names the first `top` rows.
 
     Raises what `choose_named_rows` and `choose_best_rows` raise.
     """
@@ -39,18 +39,18 @@ def choose_rows(
 def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None = None) -> list[Row]:
     """Return the first `top` rows by the objective, of `eligible` config_ids, by default those with a finite score.
 
-    Raises UserError when there are fewer of them, and while a race is not over.
+    Raises UserError if there are fewer, or if a race is not over.
     """
     # An unfinished race has no ranking.
     if result.race is not None and not result.race.is_over:
         raise UserError(
-            f"--top {top}: the race of {result.name} is not over, so there is no ranking yet; resume it, "
-            "or name configurations by --configuration"
+            f"--top {top}: no ranking yet, because the race of {result.name} is not over; resume it, or select "
+            "configurations with --configuration"
         )
 
-    # Take the first rows, or say why there are too few.
+    # Take the first rows, or explain why there are too few.
     rows = [row for row in result.rows if is_eligible(row, eligible)]
-    allowed = f"a number from 1 to {len(rows)}" if rows else "none, since no configuration succeeded"
+    allowed = f"a number from 1 to {len(rows)}" if rows else "none, because no configuration succeeded"
     if top < 1:
         raise UserError(f"--top {top} is not a number of configurations; allowed: {allowed}")
     if top > len(rows):
@@ -61,9 +61,9 @@ def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None
             "were pruned": (pruned := sum(row.pruned_at is not None for row in result.rows)),
             "have not ended": result.planned - result.configurations_finished - pruned,
         }
-        why = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count) or "it has no more"
+        reasons = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count) or "there are no more"
         raise UserError(
-            f"--top {top}: {len(rows)} configurations of {result.name} succeeded ({why}); allowed: {allowed}"
+            f"--top {top}: {len(rows)} configurations of {result.name} succeeded ({reasons}); allowed: {allowed}"
         )
     return rows[:top]
 
@@ -73,14 +73,15 @@ def choose_named_rows(
 ) -> list[Row]:
     """Return the rows of these configurations, best first.
 
-    Raises UserError for one that is not in `eligible`, by default for one without a finite score.
+    Raises UserError for a configuration that is not in `eligible`, by default for one without a finite score.
     """
     name_of = {find_configuration(state, name).config_id: name for name in names}
     for row in result.rows:
         if row.config_id in name_of and not is_eligible(row, eligible):
-            why = "failed" if row.failed else "has no finite score" if row.complete else row.why_incomplete
+            reason = "failed" if row.failed else "has no finite score" if row.complete else row.why_incomplete
             raise UserError(
-                f"--configuration {name_of[row.config_id]}: {label(row.number)} {why}; allowed: one that succeeded"
+                f"--configuration {name_of[row.config_id]}: {label(row.number)} {reason}; "
+                "allowed: configurations that succeeded"
             )
     return [row for row in result.rows if row.config_id in name_of]
 

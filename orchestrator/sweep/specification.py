@@ -1,4 +1,4 @@
-"""The specification of a sweep in its ledger, beside sweep.yaml and beside the file that it was run from."""
+"""Compare the recorded specification of a sweep with sweep.yaml and the user's sweep file; read and write these."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -21,13 +21,13 @@ from search_spaces.grammar.values import make_store_absolute
 from trainers.files.atomic_file import write_atomic
 
 SPEC_FILE = "sweep.yaml"
-SETTINGS = ("resources", "budget", "tracking", "notify")  # may differ in every command that runs a sweep
+SETTINGS = ("resources", "budget", "tracking", "notify")  # sections that each command may change
 
 
 def read_recorded_spec(state: SweepState, version: int = -1) -> SweepSpec:
-    """Return the latest specification of a sweep, or another `version` of all that it has had.
+    """Return the latest specification of a sweep, or an earlier `version` by index.
 
-    Raises DamagedLedger where this version cannot read it.
+    Raises DamagedLedger if this version of lengthwise cannot read it.
     """
     try:
         return parse_recorded(state.specs[version], "the specification")
@@ -36,51 +36,51 @@ def read_recorded_spec(state: SweepState, version: int = -1) -> SweepSpec:
 
 
 def refuse_existing(spec: SweepSpec, folder: Path) -> None:
-    """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already.
+    """Raise SpecChanged with the differences, or SweepExists, if `folder` already has a sweep.
 
-    A direction that only the task of `spec` knows is taken from the record.
+    A direction that `spec` does not set is taken from the record.
     """
     if has_ledger(folder):
         state = SweepState.load(folder)
         if spec.direction_is_assumed:
             spec = spec.with_direction(read_recorded_spec(state).objective.direction)
         refuse_changed_file(spec, state)
-        since = ", which was extended since" if is_earlier(spec, state) else " already"
-        way_on = f"resume it with: {command('resume', folder)}"
+        history = ", which was extended later" if is_earlier(spec, state) else " already"
+        advice = f"resume it with: {command('resume', folder)}"
         if state.deaths:
-            way_on += " --retry-failed"
+            advice += " --retry-failed"
         elif state.ended == "complete":
-            way_on = f"it is complete, so show it with: {command('report', folder)}"
-        raise SweepExists(f"{folder} holds this sweep{since}; {way_on}; to run it once more, add --name NAME")
+            advice = f"it is complete; show it with: {command('report', folder)}"
+        raise SweepExists(f"{folder} has this sweep{history}; {advice}; to run it again, add --name NAME")
 
 
 def refuse_changed(spec: SweepSpec, state: SweepState) -> None:
-    """Raise SpecChanged when sweep.yaml computes something else than the sweep does."""
+    """Raise SpecChanged if sweep.yaml computes something else than the recorded specification."""
     _refuse_difference(read_recorded_spec(state), spec, state)
 
 
 def refuse_changed_file(spec: SweepSpec, state: SweepState) -> None:
-    """Raise SpecChanged when a user's file computes something else than the sweep does, or did before an extension.
+    """Raise SpecChanged if a user's file computes something else than all recorded specifications.
 
-    `extend` does not rewrite that file, so its differences are those from the nearest specification that the sweep has
-    had; on a tie, from the last one.
+    `extend` does not rewrite that file, so the reported differences are those from the nearest recorded specification;
+    on a tie, the latest.
     """
     if differences(read_recorded_spec(state), spec) and not is_earlier(spec, state):
-        had = [read_recorded_spec(state, version) for version in range(-1, len(state.specs) - 1)]
-        nearest = min(had, key=lambda before: (find_extension(before, spec) is None, len(differences(before, spec))))
+        versions = [read_recorded_spec(state, version) for version in range(-1, len(state.specs) - 1)]
+        nearest = min(versions, key=lambda old: (find_extension(old, spec) is None, len(differences(old, spec))))
         _refuse_difference(nearest, spec, state)
 
 
 def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) -> None:
-    """Raise SpecChanged if `spec` differs from `recorded`, with the command that adds the difference, if any."""
+    """Raise SpecChanged if `spec` differs from `recorded`, with the command that makes the extension, if possible."""
     if not (changes := differences(recorded, spec)):
         return
     added, last = find_extension(recorded, spec), read_recorded_spec(state)
-    if added and differences(recorded, last):  # the rest of an earlier specification would take away what was added
+    if added and differences(recorded, last):  # other changes of an earlier specification would remove later additions
         seeds = tuple(seed for seed in added.seeds if seed not in last.seeds)
         added = Extension(seeds=seeds) if seeds and not added.grids and not added.configurations else None
-    way_on = f"{command('extend', state.folder)} {added.options}" if added else ""
-    raise SpecChanged(state.folder, changes, way_on)
+    advice = f"{command('extend', state.folder)} {added.options}" if added else ""
+    raise SpecChanged(state.folder, changes, advice)
 
 
 def get_section(override: str) -> str:
@@ -89,7 +89,7 @@ def get_section(override: str) -> str:
 
 
 def refuse_fixed(overrides: Sequence[str], allowed: str) -> None:
-    """Raise UserError for overrides of the name, description or claims, which a sweep keeps from its beginning.
+    """Raise UserError for overrides of the name, description or claims, which are fixed once a sweep has begun.
 
     Overrides of anything that changes results are refused where specifications are compared.
     """
@@ -98,24 +98,24 @@ def refuse_fixed(overrides: Sequence[str], allowed: str) -> None:
 
 
 def is_earlier(spec: SweepSpec, state: SweepState) -> bool:
-    """Return whether `spec` is that of the sweep before it was extended."""
+    """Return whether `spec` is the specification of the sweep before an extension."""
     if not differences(read_recorded_spec(state), spec):
         return False
     return any(not differences(read_recorded_spec(state, version), spec) for version in range(len(state.specs) - 1))
 
 
 def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
-    """Return the specification of sweep.yaml, which is first written again where it is missing or out of date.
+    """Return the specification of sweep.yaml, which is first rewritten if it is missing or out of date.
 
-    It is out of date when a driver died between the record of an extension and this file. Keys of the space have the
-    order of the ledger, on which draws depend. Raises SweepFileError for what is wrong in it, and SpecChanged when it
-    or `overrides` change what is computed.
+    It is out of date if a driver died between the record of an extension and the rewriting. Keys of the space have the
+    order of the ledger, on which draws depend. Raises SweepFileError for problems of the file, and SpecChanged if it or
+    `overrides` change results.
     """
     path = state.folder / SPEC_FILE
     if not path.exists():
         write_spec(state.spec, state.folder)
-    elif len(state.specs) > 1 and is_earlier(before := _load_file(path), state):
-        rewrite_spec(copy_settings(read_recorded_spec(state), before).resolved(), state.folder)
+    elif len(state.specs) > 1 and is_earlier(stale := _load_file(path), state):
+        rewrite_spec(copy_settings(read_recorded_spec(state), stale).resolved(), state.folder)
     spec = _load_file(path, overrides)
     refuse_changed(spec, state)
     spec = spec.model_copy(update={"space": {key: spec.space[key] for key in read_recorded_spec(state).space}})
@@ -123,31 +123,31 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
 
 
 def _load_file(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
-    """Return the specification in sweep.yaml; an error in it also says how to get the file back."""
+    """Return the specification in sweep.yaml; errors in the file have advice on how to restore it."""
     try:
         return load_sweep(path, overrides, recorded=True)
     except SweepFileError as error:
         if not any(problem.where.startswith(str(path)) for problem in error.problems):
             raise
-        again = f"or delete {path}: it is then written again from the ledger"
-        raise SweepFileError(error.problems, again) from None
+        advice = f"or delete {path}; it will be rewritten from the ledger"
+        raise SweepFileError(error.problems, advice) from None
 
 
 def copy_settings(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
-    """Return `spec` with those values of `other` that do not change any result."""
+    """Return `spec` with the description and SETTINGS of `other`, which do not affect results."""
     return spec.model_copy(update={key: getattr(other, key) for key in ("description", *SETTINGS)})
 
 
 def list_differing_settings(spec: SweepSpec, other: SweepSpec) -> list[str]:
-    """Return the names of those SETTINGS that differ, `notify` by its host alone."""
+    """Return the names of the SETTINGS that differ; of `notify` only the host is compared."""
     first, second = redact_spec(spec.resolved()), redact_spec(other.resolved())
     return [key for key in SETTINGS if first.get(key) != second.get(key)]
 
 
 def with_tracking_uri(spec: SweepSpec) -> SweepSpec:
-    """Return `spec` with the address of MLflow that it names, else with that of MLflow's variable, if there is one.
+    """Return `spec` with an absolute MLflow address: its own, else that of MLflow's variable, if set.
 
-    The address means the same file in whatever folder a later command is typed. Raises UserError for a wrong variable.
+    So the address means the same file in every working folder. Raises UserError for an invalid variable.
     """
     uri = spec.tracking.uri
     if uri is not None:
@@ -158,9 +158,9 @@ def with_tracking_uri(spec: SweepSpec) -> SweepSpec:
 
 
 def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
-    """Write sweep.yaml again; one with comments or another layout of the user's is kept aside, at the path returned.
+    """Rewrite sweep.yaml; return the path of the backup if the user had edited comments or layout, else None.
 
-    Raises LedgerError naming the path.
+    Raises LedgerError with the path.
     """
     path, backup = folder / SPEC_FILE, None
     if path.exists() and (text := path.read_text(encoding="utf-8")) != dump_yaml(
@@ -175,7 +175,7 @@ def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
 
 
 def write_spec(spec: dict[str, Any], folder: Path) -> None:
-    """Write sweep.yaml. Raises LedgerError naming the path."""
+    """Write sweep.yaml. Raises LedgerError with the path."""
     path = folder / SPEC_FILE
     with refuse_unwritable(path, LedgerError):
         write_atomic(path, [dump_yaml(redact_spec(spec)).encode()])

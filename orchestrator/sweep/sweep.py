@@ -1,7 +1,7 @@
-"""The story of a sweep: plan it, record where it came from, run its packs, score, publish, draw.
+"""Run and resume sweeps: plan, record provenance, train, score, publish, report.
 
-`run_sweep` begins a sweep and `resume_sweep` continues one; from then on both are the same. Every event is
-in the ledger before anything else uses it.
+`run_sweep` begins a sweep and `resume_sweep` continues it; both then call `train_missing`. Every event is in the ledger
+before anything else uses it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +13,8 @@ from rich.console import Console
 
 from orchestrator.addresses import address_of
 from orchestrator.claims.registration import CLAIMS_COPY, register
-from orchestrator.code.code_record import CodeRecord, begin_reading, record_code, recorded_folders
-from orchestrator.code.own_code import import_for
+from orchestrator.code.code_record import CodeRecord, begin_reading, list_recorded_folders, record_code
+from orchestrator.code.own_code import import_spec_modules
 from orchestrator.code.provenance import provenance
 from orchestrator.code.trust import trust_sweep
 from orchestrator.ending.ending import Outcome, Session, open_session
@@ -29,7 +29,7 @@ from orchestrator.plan.recorded import (
     refuse_without_data,
     refuse_without_start,
 )
-from orchestrator.plan.rounds import SMALL_WEIGHTS, count_weights_bytes
+from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, count_weights_bytes
 from orchestrator.plan.search import describe_size
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.records import INLINE_SCHEMA
@@ -71,25 +71,24 @@ def run_sweep(
 ) -> Outcome:
     """Run a sweep in a new folder of `storage`; `origin` is added to its provenance in the ledger.
 
-    `children` were started ahead for this sweep, and the caller ends them; by default they are started when needed.
+    The caller has started `children` for this sweep and ends them; by default they are started when needed. After
+    `max_seconds` the sweep stops and can be resumed.
 
-    After `max_seconds` it stops, to be resumed.
-
-    Raises SweepFileError for anything in the spec that cannot be built, including resources that this machine lacks,
-    SweepExists or SpecChanged when the folder holds a sweep already, LedgerError when it cannot be written. All but
-    LedgerError are raised before anything is written.
+    Raises SweepFileError for everything in the specification that cannot be built, including resources that this
+    machine lacks, SweepExists or SpecChanged if the folder already has a sweep, LedgerError if it cannot be written.
+    All except LedgerError are raised before anything is written.
     """
-    # Refuse a folder that holds a sweep already, and resources that are not here.
+    # Refuse a folder with a sweep, and resources that this machine lacks.
     spec, folder = with_tracking_uri(spec), storage / spec.name
     fetch_sweep(folder)
     with _report_mistakes_first(spec):
         refuse_existing(spec, folder)
     find_missing_resources(spec).raise_any()
 
-    # Build the first configurations, and read the code that they are trained with.
+    # Build the first configurations, and record their code.
     registered = register(spec)
-    with begin_reading(spec.folder) as reading:  # git, beside what follows
-        sources = import_for(spec)
+    with begin_reading(spec.folder) as reading:  # git runs in parallel
+        sources = import_spec_modules(spec)
         configurations = build_first_generation(spec)
         members = [configuration.member(spec.seeds[0]) for configuration in configurations]
         for warning in list_warnings(spec, members):
@@ -97,22 +96,22 @@ def run_sweep(
         sources = (*sources, *trainer_of(spec.sections).find_sources(members, spec.folder))
         code = record_code(reading.read(), sources)
 
-    # The first record says what the sweep wants; from it on, resume can do the rest.
-    first: dict[str, Any] = {
+    # Write the first record; from then on `resume` can continue the sweep.
+    first_fields: dict[str, Any] = {
         "name": spec.name,
         "study": spec.study,
         "spec": spec.resolved(),
         "spec_hash": spec.spec_hash,
         "provenance": {**provenance(), **(origin or {})},
-        "small_weights": count_weights_bytes(spec, configurations) <= SMALL_WEIGHTS,
+        "small_weights": count_weights_bytes(spec, configurations) <= MAX_AUTO_WEIGHTS_BYTES,
         "code": code.fields,
     }
     if registered:
-        first["claims"] = registered[0]
+        first_fields["claims"] = registered[0]
     if trainer_of(spec.sections).inline_curves:
-        first["schema"] = INLINE_SCHEMA
+        first_fields["schema"] = INLINE_SCHEMA
 
-    with open_session(lambda: create_ledger(folder, first), console, spec.notify) as session:
+    with open_session(lambda: create_ledger(folder, first_fields), console, spec.notify) as session:
         state = session.read_state()
         write_spec(spec.resolved(), folder)
         if registered:
@@ -127,7 +126,7 @@ def run_sweep(
 
 @contextmanager
 def _report_mistakes_first(spec: SweepSpec) -> Iterator[None]:
-    """Raise SweepFileError for a mistake in `spec` in place of SpecChanged, which would show it as a difference."""
+    """Raise SweepFileError for a problem of `spec` instead of SpecChanged, which would show it as a difference."""
     try:
         yield
     except SpecChanged:
@@ -149,14 +148,13 @@ def resume_sweep(
 
     Resources, budget, tracking and notify are those of `settings`, by default those of sweep.yaml with `overrides`.
 
-    With `retry_failed` packs that were given up are tried again, from their newest checkpoints, and their
-    configurations are scored anew; seeds that diverged stay failed. A sampler that learns from scores keeps what it
-    has drawn.
+    With `retry_failed` failed packs are retried from their newest checkpoints, and their configurations are scored
+    again; seeds that diverged stay failed. Draws of a sampler that reads scores are not repeated.
 
-    If code that the sweep is trained with is missing or has changed, `accept_code_change` resumes it all the same and
-    records the code as it is now. After `max_seconds` it stops again.
+    If code of the sweep is missing or has changed, `accept_code_change` resumes it with the current code, which is
+    recorded. After `max_seconds` it stops again.
 
-    Raises NotASweep, SweepLocked, DamagedLedger, OwnCodeError for such code, and SpecChanged or UserError when
+    Raises NotASweep, SweepLocked, DamagedLedger, OwnCodeError for changed code, and SpecChanged or UserError if
     sweep.yaml or `overrides` change more than resources, budget, tracking and notify.
     """
     refuse_fixed(overrides, ", ".join(SETTINGS))
@@ -164,25 +162,25 @@ def resume_sweep(
     with open_session(lambda: open_ledger(folder), console) as session:
         state = session.read_state()
         refuse_imported(state)
-        why = f"; {state.ended}: {state.message}" if state.ended == "interrupted" else ""
+        reason = f"; {state.ended}: {state.message}" if state.ended == "interrupted" else ""
         spec = load_spec(state, overrides)
         if settings is not None:
             if differing := list_differing_settings(spec, settings):
-                session.say(f"note: {', '.join(differing)}: as in this command and its file, not as in {SPEC_FILE}")
+                session.say(f"note: {', '.join(differing)}: taken from this command and its file, not from {SPEC_FILE}")
             spec = copy_settings(spec, settings)
         session.notice.set_address(spec.notify)
         find_missing_resources(settings or spec).raise_any()
 
-        # What is finished needs neither today's code nor a record of the resumption.
-        is_lacking = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
-        if is_lacking:
+        # Only unfinished sweeps need their code and a `resume` record.
+        is_unfinished = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
+        if is_unfinished:
             code = import_code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
             _reopen_packs(session, state)
         done = sum(configuration.is_done for configuration in state.configurations.values())
         share = f"{done} of {count_planned(state)} configurations are done"
-        session.say(f"sweep {spec.name} in {folder.resolve()}: {share}{why}")
-        if is_lacking:
+        session.say(f"sweep {spec.name} in {folder.resolve()}: {share}{reason}")
+        if is_unfinished:
             state.apply(session.ledger.append("resume", provenance=provenance(), code=code.fields))
         session.outcome = train_missing(session, spec, state, max_seconds=max_seconds)
     return session.outcome
@@ -191,37 +189,41 @@ def resume_sweep(
 def import_code_to_resume(state: SweepState, console: Console, *, accept_change: bool) -> CodeRecord:
     """Import the code of a sweep, and return the record of its current version.
 
-    Raises OwnCodeError for code that is missing or changed without `accept_change`, UserError where its configurations
-    cannot be trained here to the same numbers.
+    Raises OwnCodeError for code that is missing or changed without `accept_change`, UserError if its configurations
+    cannot be trained to the same results here.
     """
     sources, notes = import_to_resume(state, accept_change=accept_change)
     for note in notes:
         say(console, note)
+
+    # Refuse configurations that cannot be trained to the same results here.
     recorded = list(state.configurations.values())
     for refuse in (refuse_corrected, refuse_without_data, refuse_too_large):
         refuse(recorded, f"{state.folder} cannot be resumed")
     refuse_without_start(_find_untrained_seeds(state), f"{state.folder} cannot be resumed")
-    with begin_reading(*recorded_folders(state.codes)) as reading:
+
+    # Record the current code.
+    with begin_reading(*list_recorded_folders(state.codes)) as reading:
         code = record_code(reading.read(), sources)
     code.write_copies(state.folder)
     return code
 
 
 def _find_untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationState, list[int]]]:
-    """Yield every configuration with its seeds that will start from step 0; none of a sweep at an address is known."""
+    """Yield every configuration with its seeds that will start from step 0; nothing for a sweep at an address."""
     if address_of(state.folder) is not None:
         return
-    waiting = {name: not pack.has_ended and not has_checkpoint(state, pack) for name, pack in state.packs.items()}
+    starts_anew = {name: not pack.has_ended and not has_checkpoint(state, pack) for name, pack in state.packs.items()}
     for configuration in state.configurations.values():
         planned = () if configuration.is_done else state.planned_seeds(configuration.config_id)
         members = configuration.members
-        yield configuration, [seed for seed in planned if seed not in members or waiting[members[seed].pack_id]]
+        yield configuration, [seed for seed in planned if seed not in members or starts_anew[members[seed].pack_id]]
 
 
 def resume_with_spec(spec: SweepSpec, storage: Path, console: Console, *, max_seconds: float | None = None) -> Outcome:
     """Resume the sweep that was begun with `spec`, with the resources, budget, tracking and notify of `spec`.
 
-    Raises what `resume_sweep` raises, SpecChanged also if the sweep file has changed since.
+    Raises what `resume_sweep` raises, and SpecChanged if the sweep file computes something else.
     """
     spec, folder = with_tracking_uri(spec), storage / spec.name
     state = SweepState.load(folder)
@@ -231,10 +233,10 @@ def resume_with_spec(spec: SweepSpec, storage: Path, console: Console, *, max_se
 
 
 def _reopen_packs(session: Session, state: SweepState) -> None:
-    """Record that packs that were given up are tried again."""
+    """Record that failed packs are retried."""
     pack_ids = [pack_id for pack_id, _ in state.deaths]
     if pack_ids:
         state.apply(session.ledger.append("retry", pack_ids=pack_ids))
-        session.say(f"{counted(len(pack_ids), 'pack')} that died will be tried again")
+        session.say(f"retrying {counted(len(pack_ids), 'failed pack')}")
     else:
         session.say("no failed packs to retry")

@@ -1,4 +1,4 @@
-"""Train wanted members that the ledger does not have; `run`, `resume` and `extend` only want other members."""
+"""Train the planned members that are not in the ledger, for `run`, `resume` and `extend`."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
@@ -25,7 +25,7 @@ from search_spaces import SweepSpec
 
 
 def _make_examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[Member]:
-    """Return a member of each recorded configuration; if none is recorded yet, of each that will be drawn first."""
+    """Yield a member of each recorded configuration, or of each first configuration if none is recorded."""
     if state.configurations:
         yield from (rebuild_member(configuration) for configuration in state.configurations.values())
     else:
@@ -33,14 +33,14 @@ def _make_examples(spec: SweepSpec, state: SweepState, built: Sequence[Configura
 
 
 class _Display:
-    """Shows on the console how far a sweep is, and why MLflow rejects the user."""
+    """The progress display on the console, with rejections by MLflow."""
 
     def __init__(self, session: Session, name: str, state: SweepState, publisher: Publisher | None) -> None:
         self.progress, self._meter = ProgressDisplay(session.console, name), Meter(state)
         self._session, self._publisher = session, publisher
 
     def tick(self, driver: SweepDriver) -> None:
-        """Redraw display and page if due. Raises KeyboardInterrupt if a signal has come."""
+        """Redraw the display if due. Raises KeyboardInterrupt after a signal."""
         self._session.interrupts.check()
         if not self.progress.due:
             return
@@ -60,27 +60,27 @@ def train_missing(
 ) -> Outcome:
     """Train the members of `spec` that the session's ledger does not have, then end the sweep.
 
-    `built` are its first configurations, if they were just built; `children` and `max_seconds` are as for `run_sweep`.
+    `built` are its first configurations, if already built; for `children` and `max_seconds` see `run_sweep`.
     """
     spec, publisher = with_tracking_uri(spec), None
     with ExitStack() as opens:
         if not is_finished(spec, state):
-            # Child processes import while the scheduler starts.
+            # Let child processes import while the scheduler starts.
             name, _ = choose_scheduler(spec, _make_examples(spec, state, built))
             if children is None:
                 children = opens.enter_context(SweepChildren(name, tracking=spec.tracking.enabled))
-            children.end_unneeded(name)
+            children.close_unneeded_host(name)
             publisher, host = children.publisher, children.workers
             if publisher is not None:
                 publisher.start(session.folder, spec.tracking)
             with open_scheduler(name, spec.resources, host.start_worker if host is not None else None) as scheduler:
-                session.interrupts.install()  # ray.init has put its own handlers in their place
+                session.interrupts.install()  # again, because ray.init replaces handlers
                 cluster = scheduler.cluster
                 session.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
                 if hidden := describe_hidden_gpus(spec, name):
                     session.say(f"note: {hidden}")
 
-                # The driver hands packs to the scheduler until nothing is missing.
+                # Let the driver give packs to the scheduler until no member is missing.
                 display = _Display(session, spec.name, state, publisher)
                 driver = SweepDriver(
                     spec,
@@ -94,8 +94,8 @@ def train_missing(
                     say=session.say,
                     tick=display.tick,
                 )
-                if late := copy_at_start(session.ledger):
-                    session.say(f"warning: {late}")
+                if warning := copy_at_start(session.ledger):
+                    session.say(f"warning: {warning}")
                 page = RunningPage(session.folder) if name != "inline" else nullcontext()
                 with page, display.progress.showing(), session.recording_interruption(state):
                     scheduler.run(driver)

@@ -73,7 +73,7 @@ def evaluate_later(
     """
     # Refuse a sweep that runs or has no weights of this engine.
     if owner := describe_running_driver(folder):
-        raise SweepLocked(f"the sweep in {folder} is being run by {owner}; evaluate it when it has ended")
+        raise SweepLocked(f"{folder}: another driver is running: {owner}; evaluate when it has ended")
     state = SweepState.load(folder)
     refuse_imported(state)
     refuse_program(state.spec, "evaluate")
@@ -114,7 +114,7 @@ def _evaluate(state: SweepState, request: EvaluationRequest) -> tuple["StoredCur
     with worker_settings(int(resources.get("cpus") or 1)):
         table = read_environment(state.modules, gpus=gpus)
         try:
-            weights = [{average: request.kept[seed].weights(average) for average in averages} for seed in alive]
+            weights = [{average: request.kept[seed].open(average) for average in averages} for seed in alive]
             curves = evaluate_stored([*alive.values()], weights, device="cuda" if gpus else "cpu")
         except WeightsError as error:
             raise DamagedWeights(str(error)) from error

@@ -18,7 +18,7 @@ import psutil
 import pytest
 import requests
 
-from orchestrator.code.repository import RepositoryReader, job_environment
+from orchestrator.code.repository import RepositoryReader, make_job_environment
 from tests.cluster.virtual_nodes import options, read_curves
 from tests.ports import free_ports
 
@@ -142,7 +142,7 @@ def ray(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
 
 def ray_job(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
     """Submit a verb as cluster/README.md shows it: the working tree is uploaded and the sweep runs from it."""
-    sent = ["--working-dir", ".", "--runtime-env-json", job_environment(ROOT)]
+    sent = ["--working-dir", ".", "--runtime-env-json", make_job_environment(ROOT)]
     entrypoint = [sys.executable, "-m", "orchestrator", *words]
     return ray(head, "job", "submit", "--address", head.address, *sent, "--", *entrypoint)
 
@@ -162,7 +162,7 @@ from orchestrator.running.with_ray import session as ray_session
 
 with ray_session.connect_to_ray(1, 0.25) as cluster:
     print(cluster.workers, cluster.bytes_per_worker / 2**30)
-ray_session.ASK_SECONDS = 0
+ray_session.QUERY_TIMEOUT_SECONDS = 0
 with ray_session.connect_to_ray(1, 0.25) as cluster:
     print(cluster.workers, cluster.bytes_per_worker / 2**30, cluster.description)
 try:

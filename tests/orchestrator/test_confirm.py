@@ -14,7 +14,7 @@ from rich.console import Console
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
-from orchestrator.plan.configurations import configure
+from orchestrator.plan.configurations import make_configurations
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
 from orchestrator.record.state.state import SweepState
@@ -72,7 +72,7 @@ def searched_by_older_code(searched, monkeypatch):
 
 def built_of(planned):
     drawn = search.draw_configurations(planned.spec, range(search.count_configurations(planned.spec)))
-    return configure(planned.spec, [(one.number, one.values) for one in drawn])
+    return make_configurations(planned.spec, [(one.number, one.values) for one in drawn])
 
 
 def begin(confirmation, storage):
@@ -208,7 +208,7 @@ def test_refusals(searched, tmp_path):
         top=9
     )
     assert "--top 0 is not a number of configurations" in said(top=0)
-    assert "give one of them" in said(top=1, configurations=["#2"])
+    assert "give only one" in said(top=1, configurations=["#2"])
     for seeds in ("0", "ten", "", "1.5", "-3", ","):
         assert "allowed: a number of seeds such as 10" in said(seeds=seeds)
     assert "--seeds 2,7: already used by searched: 2" in said(seeds="2,7")
@@ -222,9 +222,9 @@ def test_refusals(searched, tmp_path):
 
 def test_what_a_confirmation_keeps_is_refused_by_its_keys_alone(searched):
     state, secrets = searched(), ["notify=https://host/se-cret", "tracking.uri=http://ada:pass-word@host"]
-    allowed = "allowed: resources, budget, tracking, notify; --name gives the new sweep its name"
+    allowed = "allowed: resources, budget, tracking, notify (--name sets the name)"
     for kept, why in (
-        ("training.steps=5", ", because the new sweep trains what this one trained"),
+        ("training.steps=5", " in a sweep with the same configurations"),
         ("name=foo", ""),
         (" description=x", ""),
     ):

@@ -12,8 +12,8 @@ import yaml
 from pages import PAGES, ROOT, Page, page
 
 from orchestrator.cli.main import app
-from orchestrator.code.own_code import import_for
-from orchestrator.plan.configurations import configure
+from orchestrator.code.own_code import import_spec_modules
+from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from orchestrator.preview import names
 from search_spaces import load_claims, load_sweep
@@ -93,8 +93,8 @@ def build(file: str, overrides: Sequence[str] = (), name: str | None = None) -> 
     if file in ("my_study/sweep.yaml", "my_script/sweep.yaml"):
         return  # of `lengthwise init`, which tests/orchestrator/test_init.py runs
     spec = load_sweep(ROOT / file, overrides, name)
-    import_for(spec)
-    assert configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])
+    import_spec_modules(spec)
+    assert make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])
 
 
 def check_make(words: list[str]) -> None:

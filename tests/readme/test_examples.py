@@ -13,7 +13,7 @@ from pages import PAGES, ROOT, page
 
 import trainers
 from orchestrator.claims.verdicts import judge, read_sweeps
-from orchestrator.plan.configurations import configure
+from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.weights import load
 from orchestrator.record.state.state import SweepState
@@ -66,7 +66,7 @@ def test_yaml_loads_in_place_of_what_the_quickstart_says(text: str, tmp_path: Pa
     file = tmp_path / "part.yaml"
     file.write_text(yaml.safe_dump(whole), encoding="utf-8")
     spec = load_sweep(file)
-    built = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 100)])
+    built = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 100)])
     assert built
     for said in re.findall(r"# (\d+) configurations$", text, re.M):
         assert len(built) == int(said)
@@ -229,7 +229,7 @@ def test_rows_from_files_are_trained_on_as_the_page_shows(tmp_path: Path, monkey
     sections["training"]["averages"] = {"raw": {}}
     file.write_text(yaml.safe_dump({**sections, **yaml.safe_load(part), "space": {}, "search": {}}), encoding="utf-8")
     spec = load_checked(file)
-    member = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].member(0)
+    member = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].member(0)
     assert (member.task.trained_lengths, member.task.lengths) == ((1, 2, 3), (1, 2, 3, 4, 5))
     assert member.task.data.words == ("+", *"0123456789", "=") and spec.objective.direction == "maximize"
 

@@ -6,7 +6,7 @@ import re
 import pytest
 from pages import ROOT, page
 
-from orchestrator.plan.configurations import configure
+from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from search_spaces import load_sweep
 
@@ -27,7 +27,7 @@ FINDINGS = [
 
 def test_it_says_what_the_quickstart_is() -> None:
     spec = load_sweep(ROOT / "search_spaces" / "quickstart.yaml")
-    configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 12)])
+    configurations = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 12)])
     assert len(configurations) == spec.search.configurations
     said = f"{len(configurations)} configurations x {len(spec.seeds)} seeds x {spec.training['steps']:,} steps"
     assert said in FRONT.text

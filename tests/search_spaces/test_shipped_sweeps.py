@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.code.own_code import import_for
-from orchestrator.plan.configurations import configure, list_warnings
+from orchestrator.code.own_code import import_spec_modules
+from orchestrator.plan.configurations import list_warnings, make_configurations
 from orchestrator.plan.search import draw_sample
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, order_statistic
 from orchestrator.trainer import trainer_of
@@ -28,8 +28,8 @@ def test_there_are_sweeps() -> None:
 @pytest.mark.parametrize("file", FILES, ids=name_of)
 def test_a_shipped_sweep_is_good(file: Path, own_code_forgotten: None) -> None:
     spec = load_sweep(file)
-    import_for(spec)
-    configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
+    import_spec_modules(spec)
+    configurations = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
     member = configurations[0].member(spec.seeds[0])
     judged = trainer_of(spec.sections).list_measurements(member).metrics[spec.objective.metric]
     beyond = set(judged.lengths) - set(judged.trained_lengths) if judged.trained_lengths else set()
@@ -71,7 +71,7 @@ AT_PAPER_SIZE = [one for name, one in SCRATCHPADS.items() if f"{name}_cpu" in SC
 @pytest.mark.parametrize("file", AT_PAPER_SIZE, ids=name_of)
 def test_scratchpads_at_the_size_of_their_paper_train_as_its_code_does(file: Path) -> None:
     spec = load_sweep(file)
-    member = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].member(0)
+    member = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].member(0)
     trained, task = (member.to_dict()[section] for section in ("training", "task"))
     assert trained["compute_dtype"] == "bfloat16"
     assert task["name"] != "shift_addition" or task["fix_first_state"] is False

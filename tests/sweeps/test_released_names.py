@@ -65,7 +65,7 @@ def test_a_sweep_file_that_is_damaged_in_its_folder_is_written_again_once_it_is_
     file.write_text("[")
     with pytest.raises(SweepFileError) as found:
         load_spec(state)
-    assert found.value.unchecked == f"or delete {file}: it is then written again from the ledger"
+    assert found.value.unchecked == f"or delete {file}; it will be rewritten from the ledger"
     file.unlink()
     assert load_spec(state).spec_hash == state.spec_hash and file.exists()
 

@@ -1,8 +1,8 @@
-"""Every value a sweep file gives or can draw, checked against the field it fills: key by key, not draw by draw.
+"""Check every value that a sweep file sets or can draw against its field, key by key instead of draw by draw.
 
-So nothing depends on which values happen to be drawn, and the cost grows with the lists of a space, not with its grid
-points. Where names are drawn (`model.name`), a value must fit every class that it can meet under its conditions.
-Building configurations reports what is wrong between values that are each valid alone.
+The result does not depend on which values are drawn, and the cost grows with the lists of a space, not with its grid
+points. If class names are drawn (`model.name`), a value must fit every class that is possible under its conditions.
+Problems between individually valid values are reported when configurations are built.
 """
 
 import itertools
@@ -20,37 +20,42 @@ from search_spaces.grammar.problems import Findings, ancestors, format_value, lo
 from trainers.errors import Problem
 
 T = TypeVar("T")
-MOST = 100_000  # combinations that are looked at; conditions that hang together rarely make a hundred
-NAMES = ("name", "kind")  # keys that say which class the keys beside them belong to
+MAX_COMBINATIONS = 100_000  # checked combinations of class names; dependent conditions rarely have a hundred
+CLASS_KEYS = ("name", "kind")  # keys that name the class to which their sibling keys belong
 
 
 def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
     """Record problems of single values; return the dotted keys of their fields."""
-    wrong = set(_check_listed(spec, findings) if spec.search.listed else _check_fixed(spec, findings))
+    problem_keys = set(_check_listed(spec, findings) if spec.search.listed else _check_fixed(spec, findings))
     for key, domain in spec.space.items():
         if not _is_uncertain(key, findings):
-            wrong |= set(_check_domain(spec, key, domain, findings))
-    return wrong
+            problem_keys |= set(_check_domain(spec, key, domain, findings))
+    return problem_keys
 
 
 # Fixed values ---------------------------------------------------------------------------------------------------------
 
 
 def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
-    """Check the sections as written, with values that the space replaces; yield the keys of problems."""
+    """Check the sections as written, including values that the space replaces; yield the keys of problems."""
+    # Find the problems of fixed values, with examples in place of required drawn values.
     fixed = assign_values(spec, {})
     drawn = [key for key in spec.space if lookup(fixed, key) in (ABSENT, {}) and not findings.is_doubtful(key)]
     example = {key: _make_example(spec.space[key]) for key in drawn}
-    names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.is_doubtful(key)]
-    always = [key for key, domain in spec.space.items() if not domain.when]
+    class_keys = [key for key in spec.space if key.rpartition(".")[2] in CLASS_KEYS and not findings.is_doubtful(key)]
+    unconditional = [key for key, domain in spec.space.items() if not domain.when]
     problems = trainer_of(spec.sections).find_value_problems(fixed)
-    unused = [problem for problem in problems if problem.key in names and problem.key in always]
+    unused = [problem for problem in problems if problem.key in class_keys and problem.key in unconditional]
     problems = [
-        *(problem for section in spec.sections for problem in _find_section_problems(spec, section, names, example)),
+        *(
+            problem
+            for section in spec.sections
+            for problem in _find_section_problems(spec, section, class_keys, example)
+        ),
         *unused,
     ]
 
-    # Report problems, but none of a key that is drawn or that an earlier problem leaves unclear.
+    # Report problems, except of keys that the space draws or that an earlier problem makes uncertain.
     incomplete = findings.is_doubtful("space") or findings.is_doubtful("search")
     for problem in problems:
         given: Any = lookup(fixed, problem.key)
@@ -60,17 +65,17 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
             continue
         if _is_uncertain(problem.key, findings):
             continue
-        cover = next((key for key in always if within(problem.key, key)), None)
-        said = f"; the space draws {cover}, so this value is never used; correct or remove it" if cover else ""
-        nearest = problem.nearest or _describe_searched(problem, given)
+        cover = next((key for key in unconditional if within(problem.key, key)), None)
+        advice = f"; never used, because the space draws {cover}; correct or remove it" if cover else ""
+        suggestion = problem.nearest or _suggest_space_entry(problem, given)
         if isinstance(problem.given, str) and (given is None or isinstance(given, dict)):
             given = problem.given  # a label that is also the name of a class
-        findings.report(replace(problem, message=problem.message + said, given=given, nearest=nearest))
+        findings.report(replace(problem, message=problem.message + advice, given=given, nearest=suggestion))
         yield problem.key
 
 
-def _describe_searched(problem: Problem, given: Any) -> str | None:
-    """Return the entry of the space that a domain in the place of a fixed value means, None if it is no domain."""
+def _suggest_space_entry(problem: Problem, given: Any) -> str | None:
+    """Return the space entry to suggest for a domain written as a fixed value; None if the value is no domain."""
     if problem.message == "unknown key" or "list" in (problem.allowed or "list"):
         return None
     domain = {"choice": given} if isinstance(given, list) and len(given) > 1 else given
@@ -82,10 +87,10 @@ def _describe_searched(problem: Problem, given: Any) -> str | None:
 
 
 def _find_section_problems(
-    spec: SweepSpec, section: str, names: Sequence[str], example: Mapping[str, Any]
+    spec: SweepSpec, section: str, class_keys: Sequence[str], example: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """Yield the problems of one section for every combination of the class names drawn in it."""
-    cases = list_cases(spec, [key for key in names if within(key, section)])
+    """Yield the problems of a section for every combination of its drawn class names."""
+    cases = list_cases(spec, [key for key in class_keys if within(key, section)])
     trainer = trainer_of(spec.sections)
     problems = [
         {(problem.key, problem.message, problem.allowed): problem for problem in trainer.find_value_problems(sections)}
@@ -95,12 +100,12 @@ def _find_section_problems(
         if within(problem.key, section):
             if suffix and problem.message == "unknown key":
                 suffix += (
-                    f"; values that only one class has belong in its own section: {_describe_sections(problem.key)}"
+                    f"; draw the whole section to search a key that only one class has: {_suggest_section(problem.key)}"
                 )
             yield replace(problem, message=problem.message + suffix)
 
 
-def _describe_sections(key: str) -> str:
+def _suggest_section(key: str) -> str:
     name = "kind" if parent(key).startswith("training.averages.") else "name"
     return f"space: {{{parent(key)}: {{grid: [{{{name}: ..., {key.rpartition('.')[2]}: ...}}, {{{name}: ...}}]}}}}"
 
@@ -127,9 +132,11 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
 
 
 def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings) -> Iterator[str]:
-    """Check one domain for every combination of the class names along its key; yield the key for each problem."""
-    names = [f"{outer}.{name}" for outer in ancestors(key) for name in NAMES if f"{outer}.{name}" in spec.space]
-    cases = list_cases(spec, [name for name in names if name != key], active=key)
+    """Check a domain for every combination of the class names above its key; yield the key for each problem."""
+    class_keys = [
+        f"{outer}.{name}" for outer in ancestors(key) for name in CLASS_KEYS if f"{outer}.{name}" in spec.space
+    ]
+    cases = list_cases(spec, [name for name in class_keys if name != key], active=key)
     misfits = [
         {(misfit.key, misfit.message, misfit.allowed): misfit for misfit in _list_misfits(spec, key, domain, case)}
         for case in cases
@@ -140,11 +147,13 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
 
 
 def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
-    """Return the values of a domain that the class named by this case rejects."""
+    """Return a problem for each value of a domain that the classes of this case reject; keys are relative to `key`."""
     trainer = trainer_of(spec.sections)
     slot = trainer.find_slot(assign_values(spec, {**case, key: _make_example(domain)}), key)
     if slot is not None:
         return list(find_misfits(domain, slot))
+
+    # Without a slot, try each value; an unknown key is a problem of the domain, not of a value.
     listed = isinstance(domain, (Choice, Grid))
     values = domain.values if isinstance(domain, (Choice, Grid)) else (_make_example(domain),)
     problems = []
@@ -163,23 +172,23 @@ def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, 
     return problems
 
 
-# Which values keys can have together under the conditions of a space --------------------------------------------------
+# Combinations of values under the conditions of a space ---------------------------------------------------------------
 
 
 def list_cases(spec: SweepSpec, keys: Sequence[str], *, active: str | None = None) -> list[dict[str, Any]]:
-    """Return every combination of values that `keys` of the space can have; keys that are not drawn are left out.
+    """Return the possible combinations of values of `keys`, without keys that are not drawn.
 
-    The keys are choices and grids. With `active`, only combinations in which that key is drawn, too.
+    The keys are choices and grids. With `active`, only combinations in which that key is drawn are returned.
     """
     relevant = _add_conditions(spec, [*keys, *([active] if active else [])])
     drawn = [key for key in relevant if isinstance(spec.space[key], (Choice, Grid)) and key != active]
     values = [_list_values(spec, key, relevant, every=key in keys) for key in drawn]
     distinct: dict[Any, dict[str, Any]] = {}
-    for combination in itertools.islice(itertools.product(*values), MOST):
+    for combination in itertools.islice(itertools.product(*values), MAX_COMBINATIONS):
         candidate = dict(zip(drawn, combination, strict=True)) | ({active: None} if active else {})
-        held_values = active_values(spec, candidate)
-        if active is None or active in held_values:
-            relevant_values = {key: held_values[key] for key in keys if key in held_values}
+        active_candidate = active_values(spec, candidate)
+        if active is None or active in active_candidate:
+            relevant_values = {key: active_candidate[key] for key in keys if key in active_candidate}
             distinct.setdefault(value_key(relevant_values), relevant_values)
     return list(distinct.values())
 
@@ -187,26 +196,26 @@ def list_cases(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
 def _add_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
     """Return the keys of the space among `keys`, and all keys that their conditions depend on."""
     closed = [key for key in dict.fromkeys(keys) if key in spec.space]
-    for key in closed:  # which grows
+    for key in closed:  # grows while it is read: conditions of conditions
         closed += [other for other in spec.space[key].when if other in spec.space and other not in closed]
     return closed
 
 
 def _list_values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) -> list[Any]:
-    """Return the values of a choice or grid; unless `every`, only one of all values that no condition tells apart."""
+    """Return the values of a choice or grid; without `every` one representative of values equal for all conditions."""
     domain = spec.space[key]
     assert isinstance(domain, (Choice, Grid))
     if every:
         return list(domain.values)
     tested = [spec.space[other].when[key] for other in relevant if key in spec.space[other].when]
     sets = [{value_key(value) for value in values} for values in tested]
-    kinds: dict[tuple[bool, ...], Any] = {}
+    representatives: dict[tuple[bool, ...], Any] = {}
     for value in domain.values:
-        kinds.setdefault(tuple(value_key(value) in values for values in sets), value)
-    return list(kinds.values())
+        representatives.setdefault(tuple(value_key(value) in values for values in sets), value)
+    return list(representatives.values())
 
 
-# Keys and words -------------------------------------------------------------------------------------------------------
+# Examples and descriptions --------------------------------------------------------------------------------------------
 
 
 def _make_example(domain: Domain) -> Any:
@@ -214,19 +223,19 @@ def _make_example(domain: Domain) -> Any:
 
 
 def _is_uncertain(key: str, findings: Findings) -> bool:
-    """Return whether a value, or the name of the class that declares it, is unknown."""
+    """Return whether an earlier problem makes the value, or the class that declares its key, uncertain."""
     return findings.is_doubtful(key) or any(
-        findings.is_doubtful(f"{outer}.{name}") for outer in ancestors(key) for name in NAMES
+        findings.is_doubtful(f"{outer}.{name}") for outer in ancestors(key) for name in CLASS_KEYS
     )
 
 
 def _join_cases(by_case: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:
-    """Yield each problem once, with the first case that has it; without a case if all have it."""
+    """Yield each distinct problem with a description of its first case; without one if all cases have the problem."""
     first: dict[Any, T] = {}
     for problems in by_case:
-        first |= {same: problem for same, problem in problems.items() if same not in first}
-    for same, problem in first.items():
-        where = [index for index, problems in enumerate(by_case) if same in problems]
+        first |= {identity: problem for identity, problem in problems.items() if identity not in first}
+    for identity, problem in first.items():
+        where = [index for index, problems in enumerate(by_case) if identity in problems]
         yield problem, "" if len(where) == len(cases) else _describe_case(cases[where[0]])
 
 

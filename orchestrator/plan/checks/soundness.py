@@ -1,15 +1,21 @@
-"""Reports everything that is wrong with a sweep file at once: grammar, single values, and values that do not fit."""
+"""Report all problems of a sweep file at once: grammar, single values, and combinations of values."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from orchestrator.code.own_code import import_for
+from orchestrator.code.own_code import import_spec_modules
 from orchestrator.interface.trainer import DeclaredObjective
 from orchestrator.plan.checks.field_checks import check_fields
 from orchestrator.plan.checks.trials import try_own_code
-from orchestrator.plan.configurations import Configuration, assign_values, configure, find_unmeasured, list_warnings
+from orchestrator.plan.configurations import (
+    Configuration,
+    assign_values,
+    find_unmeasured,
+    list_warnings,
+    make_configurations,
+)
 from orchestrator.plan.distributions import describe_evaluated, list_further_distributions
 from orchestrator.plan.search import draw_configurations, draw_sample, list_generations
 from orchestrator.trainer import trainer_of
@@ -19,23 +25,25 @@ from search_spaces.grammar.objective import ShareAbove
 from search_spaces.grammar.problems import SECTIONS, Findings, child, within
 from search_spaces.grammar.space import MAX_GRID_POINTS
 
-SAMPLES = 50  # random draws that are built when there are more
-UNIMPORTED = "names and values in task, model, training and evaluation are checked once these modules are imported"
-UNBUILT = "whether the values fit together is checked once this is fixed"
+SAMPLES = 50  # configurations that are built of larger searches
+UNIMPORTED = "fix this first; names and values in task, model, training and evaluation were not checked"
+UNBUILT = "fix this first; combinations of values were not checked"
 
 
 def check_reading(reading: Reading) -> SweepSpec:
-    """Return the specification of a sweep file that was read, after importing the user's modules that it names.
+    """Return the specification of a read sweep file, after importing the user's modules in it.
 
-    Raises SweepFileError for a file with problems of the grammar, with those that `trainers` finds in single values, in
-    the order of lines. Otherwise `build_configurations` checks the values.
+    Raises SweepFileError for problems of the grammar, together with the problems of single values, in the order of
+    lines. Without problems of the grammar, `build_configurations` checks the values.
     """
     spec, findings, unchecked = reading.spec, reading.findings, reading.unchecked
     if spec is not None and not _import_modules(spec, findings):
         raise SweepFileError(findings.problems, UNIMPORTED)
+
+    # With problems of the grammar, add those of values as far as they can be checked.
     if spec is not None and findings.problems:
         if _can_be_built(spec, findings):
-            _build(complete_objective(spec), _draw_values(spec), findings)
+            _build_and_report(complete_objective(spec), _draw_values(spec), findings)
         else:
             check_fields(spec, findings)
             unchecked = UNBUILT
@@ -44,34 +52,34 @@ def check_reading(reading: Reading) -> SweepSpec:
 
 
 def complete_objective(spec: SweepSpec) -> SweepSpec:
-    """Return the specification with the objective as its task declares it: the metric's plain name, its direction.
+    """Return the specification with the metric's plain name and its declared direction in the objective.
 
-    The direction stays assumed if the metric has none, or not the same in all tasks; then nothing is built of it.
+    The direction stays assumed if the metric has none, or different directions in the drawn tasks.
     """
     spec = _remove_distribution(spec)
     if not spec.direction_is_assumed:
         return spec
-    import_for(spec)
-    judged = (declared.metrics.get(spec.objective.metric) for declared in _read_declarations(spec, _draw_values(spec)))
-    directions = {metric.direction for metric in judged if metric is not None}
+    import_spec_modules(spec)
+    metrics = (declared.metrics.get(spec.objective.metric) for declared in _read_declarations(spec, _draw_values(spec)))
+    directions = {metric.direction for metric in metrics if metric is not None}
     return spec.with_direction(directions.pop()) if directions in ({"minimize"}, {"maximize"}) else spec
 
 
 def _read_declarations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[DeclaredObjective]:
-    """Yield each draw's declaration of the objective, except for draws that cannot be built far enough."""
+    """Yield the declared metrics, averages and lengths of each draw whose task can be built."""
     trainer = trainer_of(spec.sections)
     return filter(None, (trainer.read_declared_objective(assign_values(spec, values)) for _, values in draws))
 
 
 def _draw_values(spec: SweepSpec) -> list[tuple[int, Mapping[str, Any]]]:
-    """Draw every grid point, with as many draws as make SAMPLES configurations."""
+    """Return numbers and values of every grid point, with enough draws for SAMPLES configurations."""
     return [(draw.number, draw.values) for draw in draw_sample(spec, SAMPLES)]
 
 
 def _remove_distribution(spec: SweepSpec) -> SweepSpec:
     """Return the specification with the plain metric name if the file prefixed it with the task's first distribution.
 
-    accuracy.iid -> accuracy, where `iid` is the distribution that is trained on.
+    Example: accuracy.iid -> accuracy if `iid` is the trained distribution.
     """
     base, dot, distribution = spec.objective.metric.rpartition(".")
     draws = ((draw.number, draw.values) for draw in (draw_sample(spec, 1)[:1] if dot else ()))
@@ -82,9 +90,9 @@ def _remove_distribution(spec: SweepSpec) -> SweepSpec:
 
 
 def _import_modules(spec: SweepSpec, findings: Findings) -> bool:
-    """Import the modules of the user's own; problems are recorded."""
+    """Import the user's modules, and record problems; return whether all are imported."""
     try:
-        import_for(spec)
+        import_spec_modules(spec)
     except SweepFileError as error:
         for problem in error.problems:
             findings.add(problem.key, problem.message, place=spec.place(problem.key))
@@ -96,7 +104,7 @@ def _import_modules(spec: SweepSpec, findings: Findings) -> bool:
 class Sample:
     """The result of `build_sample`: the number of built configurations, warnings, and the evaluated lengths.
 
-    `evaluated` is that of the first configuration as text, None unless it has several distributions.
+    `evaluated` describes the first configuration; None unless it has several distributions.
     """
 
     built: int
@@ -105,7 +113,7 @@ class Sample:
 
 
 def build_sample(spec: SweepSpec) -> Sample:
-    """Build every grid point, with as many draws as make SAMPLES configurations.
+    """Build every grid point, with enough draws for SAMPLES configurations, and return a description.
 
     Raises SweepFileError with every problem found.
     """
@@ -118,13 +126,13 @@ def build_sample(spec: SweepSpec) -> Sample:
 
 
 def build_configurations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:
-    """Build (number, values) draws into configurations, and check every value that the sweep can draw.
+    """Return the configurations of (number, values) draws, after checking every value that the sweep can draw.
 
-    Raises SweepFileError with every problem found, also of values that none of these draws has.
+    Raises SweepFileError with every problem, also of values that are in none of these draws.
     """
-    import_for(spec)
+    import_spec_modules(spec)
     findings = spec.findings()
-    built = _build(spec, draws, findings)
+    built = _build_and_report(spec, draws, findings)
     findings.raise_any()
     try_own_code(spec, built, findings)
     findings.raise_any()
@@ -132,22 +140,22 @@ def build_configurations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str
 
 
 def build_drawn(spec: SweepSpec) -> list[Configuration]:
-    """Draw every grid point, with as many draws as make SAMPLES configurations; the user's own code is not run yet.
+    """Return the configurations of every grid point, with enough draws for SAMPLES; does not try the user's code.
 
     Raises SweepFileError with every problem found.
     """
-    import_for(spec)
+    import_spec_modules(spec)
     findings = spec.findings()
-    built = _build(spec, _draw_values(spec), findings)
+    built = _build_and_report(spec, _draw_values(spec), findings)
     findings.raise_any()
     return built
 
 
 def build_first_generation(spec: SweepSpec) -> list[Configuration]:
-    """Build every configuration of the first generation, so that nothing is left to go wrong on a worker.
+    """Return all configurations of the first generation, after every check that needs no worker.
 
-    What tpe will draw later is not known yet, so a sample of what it can draw is built, too. Raises SweepFileError with
-    every problem found, data that are not on this machine among them.
+    Later draws of tpe are not known yet; a random sample of them is checked, too. Raises SweepFileError with every
+    problem, including data that are missing on this machine.
     """
     if spec.search.sampler == "tpe":
         build_drawn(spec)
@@ -158,7 +166,7 @@ def build_first_generation(spec: SweepSpec) -> list[Configuration]:
 
 
 def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
-    """Raise SweepFileError where data that the tasks of these configurations depend on cannot be used here."""
+    """Raise SweepFileError if data of these configurations' tasks cannot be used on this machine."""
     findings = spec.findings()
     for problem in trainer_of(spec.sections).find_local_problems(
         configuration.member(spec.seeds[0]) for configuration in built
@@ -167,15 +175,17 @@ def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     findings.raise_any()
 
 
-def _build(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], findings: Findings) -> list[Configuration]:
-    """Return the configurations of some draws; record problems, those of single values once and at their line."""
+def _build_and_report(
+    spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], findings: Findings
+) -> list[Configuration]:
+    """Return the configurations of the draws; record problems, those of single values once, at their lines."""
     draws = list(draws)
-    known = {problem.key for problem in findings.problems}  # of the grammar, which has said it first
-    wrong = check_fields(spec, findings)
+    known = {problem.key for problem in findings.problems}  # already reported by the grammar
+    problem_keys = check_fields(spec, findings)
 
-    # Build them; the objective has problems that only a built configuration shows.
+    # Build the configurations; some problems of the objective need them.
     try:
-        built = configure(spec, draws)
+        built = make_configurations(spec, draws)
         if built and spec.direction_is_assumed:
             message = "is missing, and the metric has none of its own"
             findings.add("objective.direction", message, allowed="minimize, maximize")
@@ -185,19 +195,21 @@ def _build(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], find
             )
         return built
     except SweepFileError as error:
-        problems = [*error.problems, *(_find_unmeasured(spec, draws) if wrong else ())]
+        problems = [*error.problems, *(_find_unmeasured(spec, draws) if problem_keys else ())]
 
-    # Report a problem unless the grammar, or a problem of a single value at its line, covers it.
-    if wrong & {AVERAGES, child(AVERAGES, spec.objective.average)}:  # the label may be there, and cannot be read
+    # Report problems, unless a problem of the grammar or of a single value covers them.
+    if problem_keys & {AVERAGES, child(AVERAGES, spec.objective.average)}:  # the label may be in the unreadable section
         known.add("objective.average")
     for problem in problems:
-        if problem.key not in known and not any(within(problem.key, key) or within(key, problem.key) for key in wrong):
+        if problem.key not in known and not any(
+            within(problem.key, key) or within(key, problem.key) for key in problem_keys
+        ):
             findings.report(problem, place=spec.place(problem.key))
     return []
 
 
 def _find_unmeasured(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
-    """Return problems for names of the objective that the first draw which can be built does not measure."""
+    """Return problems for names in the objective that the first buildable draw does not measure."""
     for declared in _read_declarations(spec, draws):
         if declared.averages is not None and declared.lengths is not None:
             return find_unmeasured(spec, declared.metrics, declared.averages, declared.lengths)
@@ -205,7 +217,7 @@ def _find_unmeasured(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, An
 
 
 def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:
-    """Return whether the problems of a file leave its configurations as the user meant them."""
+    """Return whether the configurations of a file are certain despite its problems."""
     unknown = [*SECTIONS, "space", "search.listed", *(["search.sampler"] if spec.search.listed else [])]
     points = prod(len(domain.values) for domain in spec.space.values() if isinstance(domain, Grid))
     return points <= MAX_GRID_POINTS and not any(map(findings.is_doubtful, unknown))

@@ -1,1 +1,1 @@
-"""Packs: members of equal structure, cut so that the workers end together."""
+"""Packs: groups of members of equal structure, cut so that all workers finish together."""

@@ -1,9 +1,10 @@
-"""From configurations to packs: members of equal structure, cut so that the workers at hand end together. No files."""
+"""Cut the members of configurations into packs of equal structure, so that all workers finish together."""
 
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from orchestrator.interface.trainer import Member, PackCost
 from orchestrator.plan.configurations import Configuration
@@ -12,12 +13,12 @@ from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
 
-# Share of a worker's memory for the members of one pack. A step that is captured as a CUDA graph needs as much again,
+# Share of a worker's memory for the members of a pack. A step that is captured as a CUDA graph needs as much again,
 # and is only captured up to a quarter of the GPU (`cuda_graph.MAX_MEMORY_SHARE`).
 MEMORY_SHARE = 0.5
 
 Waiting = tuple[Configuration, Sequence[int]]
-"""A configuration and the seeds of it that are to be packed."""
+"""A configuration and its seeds to be packed."""
 
 Capacity = Callable[[Member], int]
 Work = Callable[[Member, float], float]
@@ -27,9 +28,9 @@ Groups = dict[str, list[tuple[str, int]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """The workers for packs: how many packs run at once, the bytes of memory of each, and a description.
+    """The workers for packs: the number of packs that run at once, the memory of each in bytes, and a description.
 
-    If packs need GPUs, it is GPU memory.
+    The memory is that of GPUs if packs need GPUs.
     """
 
     workers: int
@@ -37,9 +38,16 @@ class Cluster:
     description: str
 
 
+class WorkerCapacity(NamedTuple):
+    """The number of workers and their memory in bytes each; None while it is that of the first plan."""
+
+    workers: int
+    memory: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlannedPack:
-    """Members that are trained as one stacked program: (config_id, seed) pairs of one structural key."""
+    """Members that train as a stacked program: (config_id, seed) pairs with the same structural key."""
 
     pack_id: str
     structural_key: str
@@ -48,17 +56,14 @@ class PlannedPack:
 
     @classmethod
     def from_members(cls, structural_key: str, members: Sequence[tuple[str, int]], steps: int) -> "PlannedPack":
-        """Return a pack named by its members."""
+        """Return a pack whose pack_id is a digest of its members."""
         names = ",".join(f"{config_id}:{seed}" for config_id, seed in members)
         pack_id = hashlib.sha256(names.encode()).hexdigest()[:12]
         return cls(pack_id=pack_id, structural_key=structural_key, members=tuple(members), steps=steps)
 
 
 class Packer:
-    """Cuts configurations with their seeds into packs for the cluster that a sweep runs on.
-
-    `shortages` are those that the sweep had so far.
-    """
+    """Cuts configurations with their seeds into packs for a cluster; `shortages` are those of the sweep so far."""
 
     def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
         self._resources, self._cluster, self._shortages = spec.resources, cluster, list(shortages)
@@ -67,58 +72,61 @@ class Packer:
 
     def __call__(self, waiting: Sequence[Waiting]) -> list[PlannedPack]:
         """Return the packs of new members, the longest first."""
-        return make_packs(waiting, self._cluster.workers, self._capacity, self._work, even=self._even)
+        return make_packs(waiting, self._cluster.workers, self._find_capacity, self._estimate_work, even=self._even)
 
     def recut(
         self,
         packs: Sequence[PlannedPack],
         kept_packs: Sequence[tuple[PlannedPack, float]],
         configurations: Mapping[str, Configuration],
-        room: tuple[int, float | None],
+        capacity: WorkerCapacity,
     ) -> list[PlannedPack]:
-        """Return packs cut again for other workers, as `recut_packs`; later packs are cut for them, too."""
-        workers, memory = room
+        """Return packs cut again for changed workers, as `recut_packs`; later packs are cut for these workers, too."""
+        workers, memory = capacity
         self._cluster = replace(
             self._cluster, workers=workers, bytes_per_worker=memory or self._cluster.bytes_per_worker
         )
-        return recut_packs(packs, kept_packs, configurations, workers, self._capacity, self._work, even=self._even)
+        return recut_packs(
+            packs, kept_packs, configurations, workers, self._find_capacity, self._estimate_work, even=self._even
+        )
 
-    def halve(self, pack: PlannedPack) -> Shortage:
-        """Return the shortage of a pack that ran out of memory; from now on packs like it are half as large."""
+    def record_shortage(self, pack: PlannedPack) -> Shortage:
+        """Return the recorded shortage of a pack that ran out of memory; later packs like it are half as large."""
         members, memory = len(pack.members), int(self._cluster.bytes_per_worker)
         self._shortages.append(Shortage(structural_key=pack.structural_key, members=members, bytes=memory))
         return self._shortages[-1]
 
-    def _cost(self, member: Member) -> PackCost:
+    def _get_cost(self, member: Member) -> PackCost:
         if member.structural_key not in self._costs:
             self._costs[member.structural_key] = self._trainer.estimate_pack_cost(member, self._resources.gpus)
         return self._costs[member.structural_key]
 
-    def _capacity(self, member: Member) -> int:
+    def _find_capacity(self, member: Member) -> int:
         memory = self._cluster.bytes_per_worker
         short = [
-            shortage.most_members(memory)
+            shortage.find_max_members(memory)
             for shortage in self._shortages
             if shortage.structural_key == member.structural_key
         ]
         if not self._even:
             return min([int(self._resources.pack), *short])
-        cost = self._cost(member)
+        cost = self._get_cost(member)
         return max(1, min([cost.largest, int(MEMORY_SHARE * memory / cost.bytes_per_member), *short]))
 
-    def _work(self, member: Member, count: float) -> float:
-        cost = self._cost(member)
+    def _estimate_work(self, member: Member, count: float) -> float:
+        cost = self._get_cost(member)
         return cost.per_pack + cost.per_member * count
 
 
 def make_packs(
     waiting: Iterable[Waiting], workers: int, capacity: Capacity, work: Work, *, even: bool = True
 ) -> list[PlannedPack]:
-    """Group all members into packs of one structural key, the longest pack first.
+    """Return packs of all members by structural key, the longest pack first.
 
-    `capacity` is the most members of that structure a pack holds; `work` is the cost of a pack of a given size. With
-    `even`, a structure is cut into more packs than its capacity asks for where `workers` end sooner by it.
+    `capacity` returns the most members that a pack of a structure can have, `work` the cost of a pack by its size. With
+    `even`, a structure is cut into more packs than its capacity requires if the workers then finish sooner.
     """
+    # Group the members by structure, with an example to find out their cost.
     groups: Groups = {}
     examples: dict[str, Member] = {}
     for configuration, seeds in waiting:
@@ -149,16 +157,16 @@ def recut_packs(
     *,
     even: bool = True,
 ) -> list[PlannedPack]:
-    """Cut packs anew for this many workers; return them, the longest first.
+    """Return the packs cut again for this many workers, the longest first.
 
-    A pack is cut if it holds more members than its capacity, and with `even` also if all packs then end sooner
-    (`cutting.WORTHWHILE`); if none is cut, the result is empty. `kept_packs` are the packs that stay as they are,
-    each with the share of its steps that is left; `configurations` has the configurations of all members, by config_id.
+    A pack is cut if it has more members than its capacity, and with `even` also if all packs then finish sooner
+    (`cutting.MIN_GAIN`); the result is empty if no pack is cut. `kept_packs` are the unchanged packs, each with the
+    remaining share of its steps; `configurations` has the configurations of all members by config_id.
     """
     if not packs:
         return []
 
-    # The members and the sizes of packs of each structure, with one member as an example of its cost.
+    # Collect the members and pack sizes of each structure, with a member as an example to find out the cost.
     groups: Groups = {}
     sizes: Sizes = {}
     examples: dict[str, Member] = {}
@@ -170,7 +178,7 @@ def recut_packs(
         groups.setdefault(pack.structural_key, []).extend(pack.members)
         sizes.setdefault(pack.structural_key, []).append(len(pack.members))
 
-    # No pack may hold more than fits; with `even` they are cut so that all end at about the same time.
+    # Limit packs to their capacity; with `even`, cut them so that all finish at about the same time.
     largest = {key: max(1, capacity(examples[key])) for key in groups}
     fitting = {
         key: run if max(run) <= largest[key] else split_evenly(sum(run), math.ceil(sum(run) / largest[key]))
@@ -197,5 +205,5 @@ def recut_packs(
 
 
 def _sort_by_work(packs: Iterable[PlannedPack], examples: Mapping[str, Member], work: Work) -> list[PlannedPack]:
-    """Sort packs by their work; equal ones stay in their order."""
+    """Return packs sorted by descending work; packs with equal work keep their order."""
     return sorted(packs, key=lambda pack: -work(examples[pack.structural_key], len(pack.members)))

@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
-UNSTEADY = 0.1  # by how much the memory of the same workers may differ from one start of Ray to the next
+MEMORY_TOLERANCE = 0.1  # share by which the reported memory of the same workers may differ between starts of Ray
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shortage:
-    """A pack that ran out of memory: how many members of which structure, and the bytes it was planned for."""
+    """A pack that ran out of memory: its structure, number of members, and the bytes it was planned for."""
 
     structural_key: str
     members: int
     bytes: int
 
-    def most_members(self, bytes_per_worker: float) -> int:
-        """Return the most members of a pack of this structure: half as many, scaled if workers have other memory."""
+    def find_max_members(self, bytes_per_worker: float) -> int:
+        """Return the maximum members of such packs: half of this one's, scaled for workers with other memory."""
         half, ratio = (self.members + 1) // 2, bytes_per_worker / max(1, self.bytes)
-        return half if abs(ratio - 1) <= UNSTEADY else max(1, int(half * ratio))
+        return half if abs(ratio - 1) <= MEMORY_TOLERANCE else max(1, int(half * ratio))

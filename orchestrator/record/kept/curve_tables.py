@@ -1,4 +1,4 @@
-"""Tidy tables of curves in Arrow, made without pandas, which a driver does without."""
+"""Make tidy Arrow tables of curves without pandas, which a driver does not import."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_table(
     steps_M: Sequence[int],
     values_MAKL: npt.NDArray[np.float32],
 ) -> Any:
-    """Return tidy rows in the order of values (members, averages, metrics, lengths); `steps_M` has a step for each."""
+    """Return a row per value, in the order of the axes (members, averages, metrics, lengths); `steps_M` by member."""
     index_M, index_A, index_K, index_L = (index.reshape(-1) for index in np.indices(values_MAKL.shape, dtype=np.int32))
     rows = (index_M, index_A, index_K, np.array(lengths, dtype=np.int64)[index_L], values_MAKL.reshape(-1))
     return make_table_of_rows((members, averages, metrics), steps_M, rows)
@@ -31,8 +31,10 @@ def make_table_of_rows(
     steps_M: Sequence[int],
     rows: tuple[npt.NDArray[Any], ...],
 ) -> Any:
-    """Return tidy rows: places in the members, averages and metrics, lengths, values."""
+    """Return a table of `rows`: indices into the members, averages and metrics of `names`, then lengths and values."""
     (members, averages, metrics), (member_R, average_R, metric_R, length_R, value_R) = names, rows
+
+    # Number the configurations; members have one and a seed.
     configurations = list(dict.fromkeys(name for name, _ in members))
     index_of = {name: index for index, name in enumerate(configurations)}
     config_M = np.array([index_of[name] for name, _ in members], dtype=np.int32)
@@ -50,7 +52,7 @@ def make_table_of_rows(
 
 
 def _make_array(kind: Any, values: npt.NDArray[Any]) -> Any:
-    """Return the values as Arrow has them, NaN as null; without pa.array, which imports pandas."""
+    """Return the values as an Arrow array with nulls for NaN. Avoids pa.array, which imports pandas."""
     is_present, bits = ~np.isnan(values), None
     if not is_present.all():
         bits = pa.py_buffer(np.packbits(is_present, bitorder="little"))
@@ -58,7 +60,7 @@ def _make_array(kind: Any, values: npt.NDArray[Any]) -> Any:
 
 
 def _make_name_array(codes: npt.NDArray[np.int32], names: Sequence[str]) -> Any:
-    """Return the names that the codes stand for."""
+    """Return a dictionary array of `names`, indexed by `codes`."""
     texts = [name.encode() for name in names]
     ends = pa.py_buffer(np.cumsum([0, *map(len, texts)], dtype=np.int32))
     dictionary = pa.Array.from_buffers(pa.string(), len(texts), [None, ends, pa.py_buffer(b"".join(texts))])
@@ -66,7 +68,7 @@ def _make_name_array(codes: npt.NDArray[np.int32], names: Sequence[str]) -> Any:
 
 
 def make_schema() -> Any:
-    """Return the columns of a table of curves."""
+    """Return the Arrow schema of a table of curves."""
     name = pa.dictionary(pa.int32(), pa.string())
     kinds = {"config_id": name, "average": name, "metric": name, "value": pa.float32()}
     return pa.schema([(column, kinds.get(column, pa.int64())) for column in COLUMNS])

@@ -1,10 +1,10 @@
-"""Curves in bulk: one parquet part per evaluation of a pack, named in the ledger by checksum, and curves.parquet.
+"""Write and read curves: a parquet part per evaluation of a pack, named in the ledger with a checksum, and a table.
 
-Small curves of sweeps whose packs are many are in the ledger itself (`inline_curves`).
+Sweeps with many packs have small curves in the ledger itself (`inline_curves`).
 
 Columns of a part: config_id, seed, average, metric, length, step, value (float32); curves.parquet also has the number
-and the searched values of each configuration. A part's name carries the start of its own checksum, so a pack that
-reports a step again never overwrites what the ledger already names.
+and the searched values of each configuration. A part's name has the start of its checksum, so that a pack that reports
+a step again never overwrites a recorded part.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from orchestrator.interface.measurements import find_partial_metric_lengths
 from orchestrator.record.kept.curve_tables import COLUMNS, make_schema, make_table, make_table_of_rows
 from orchestrator.record.kept.inline_curves import (
     SHAPE,
-    LostCurves,
+    MissingCurves,
     count_values,
     make_inline_fields,
     make_inline_table,
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
-INLINE_VALUES = 500  # the most that are written to the ledger itself, where they take less than 8 kB
-_ROWS_AT_ONCE = 500_000  # rows that are read before `keep` is asked, at most one pack more
+MAX_INLINE_VALUES = 500  # the most in an evaluation record, less than 8 kB
+_ROWS_AT_ONCE = 500_000  # rows before `keep` is called, or up to a pack more
 
 Keep = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
-"""A function that says which rows of a table of curves to keep; it is called with whole packs."""
+"""A function from a table of curves of whole packs to a mask of the rows to keep."""
 
 
 def write_part(
@@ -76,9 +76,9 @@ def write_rows(
     names: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
     rows: tuple[npt.NDArray[Any], ...],
 ) -> tuple[str, str]:
-    """Write curves that need not have every length at this step, as `write_part` does.
+    """Write curves with any lengths at this step, as `write_part` does.
 
-    `names` are the members, averages and metrics; `rows` the places of each row in these, its length and its value.
+    `names` are the members, averages and metrics; `rows` the indices into these, the length and the value of each row.
     """
     return _write_part(folder, pack_id, step, make_table_of_rows(names, [step] * len(names[0]), rows))
 
@@ -92,9 +92,9 @@ def _write_part(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str,
 
 
 def record_curves(state: SweepState, pack: PackState, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the curves of an evaluation as fields of its record; larger ones are written as `write_part` does."""
+    """Return the fields of an evaluation's curves for its record; larger curves are written as `write_part` does."""
     values = _check_shape(pack.pack_id, pack.members, evaluation)
-    if state.inline_curves and values.size <= INLINE_VALUES:
+    if state.inline_curves and values.size <= MAX_INLINE_VALUES:
         return {"curves": make_inline_fields(evaluation.averages, evaluation.metrics, evaluation.lengths, values)}
     file, sha256 = write_part(state.folder, pack.pack_id, pack.members, evaluation)
     return {"file": file, "sha256": sha256}
@@ -128,25 +128,24 @@ def read_curves(
     """Return every curve of the sweep as a tidy table: config_id, number, searched values, then the columns of a part.
 
     A searched value has the column of its dotted key, such as `training.learning_rate` (see `make_searched_columns`).
-    Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its members
-    are not missing. A metric has no rows at lengths that it does not have, and a pruned configuration none after its
-    rung. `final_only` keeps only the last step of each pack, `packs` only the packs with these ids; `keep` chooses
-    rows, about _ROWS_AT_ONCE at a time. Rows are sorted by configuration number, seed and step, whatever order the
-    packs ran in; config_id, average and metric are categories. Raises DamagedCurves naming the file that is missing or
-    not what the ledger says.
+    Rows of failed members are NaN. A failed pack has NaN rows at its last step, so that its members are not missing. A
+    metric has rows only at its own lengths, and a pruned configuration only up to its rung. `final_only` selects the
+    last step of each pack, `packs` the packs with these ids; `keep` selects rows, about _ROWS_AT_ONCE at a time. Rows
+    are sorted by configuration number, seed and step, for any order of the packs; config_id, average and metric are
+    categories. Raises DamagedCurves with the file that is missing or does not match the ledger.
     """
-    # packs in the order of their first members
+    # Sort the packs by their first members.
     order = {name: configuration.number for name, configuration in state.configurations.items()}
     chosen = [pack for pack in state.packs.values() if packs is None or pack.pack_id in packs]
     chosen.sort(key=lambda pack: (min((order[name], seed) for name, seed in pack.members), pack.pack_id))
 
-    # their tables, those in the ledger together if they have one shape
-    lost, tables, rows = LostCurves(state, partial(_read_shape, state)), list[Any](), 0
+    # Read their tables, inline curves of equal shape together; filter rows whenever enough have been read.
+    missing, tables, rows = MissingCurves(state, partial(_read_shape, state)), list[Any](), 0
     waiting: dict[Any, Any] = {}  # tables of files, and evaluations with inline curves of one shape, by shape
     for pack in chosen:
         digests = frozenset(state.configurations[name].measured for name, _ in pack.members)
         parts = [fields for _, fields in sorted(pack.evaluations.items()) if fields["final"] or not final_only]
-        for fields in [*parts, *lost.fields(pack)]:
+        for fields in [*parts, *missing.make_fields(pack)]:
             if (curves := fields.get("curves")) is None:
                 table = _drop_pruned_rows(pack, read_part(state.folder, fields["file"], fields["sha256"]))
                 waiting[fields["file"]] = table = _drop_unmeasured_rows(state, digests, table)
@@ -162,7 +161,7 @@ def read_curves(
     if not tables:
         tables = [make_schema().empty_table()]
 
-    # one table, sorted, with the searched values
+    # Concatenate the tables, sort the rows and add the searched values.
     frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     present = set(frame["config_id"].cat.categories)
     frame["config_id"] = frame["config_id"].cat.set_categories([name for name in order if name in present])
@@ -171,7 +170,7 @@ def read_curves(
 
 
 def _filter_rows(tables: list[Any], keep: Keep | None) -> list[Any]:
-    """Return the tables that have rows; with `keep` as one table of the rows it keeps."""
+    """Return the tables with rows; with `keep`, one table of the selected rows."""
     tables = [table for table in tables if table.num_rows]
     if keep is None or not tables:
         return tables
@@ -180,7 +179,7 @@ def _filter_rows(tables: list[Any], keep: Keep | None) -> list[Any]:
 
 
 def _drop_pruned_rows(pack: PackState, table: Any) -> Any:
-    """Return the rows up to the steps at which members were pruned: later ones repeat their last values."""
+    """Return the rows up to the steps at which members were pruned; later rows repeat the last values."""
     if not pack.pruned_at:
         return table
     names = table.column("config_id").combine_chunks()
@@ -189,7 +188,7 @@ def _drop_pruned_rows(pack: PackState, table: Any) -> Any:
 
 
 def _make_tables(state: SweepState, waiting: Mapping[Any, Any]) -> list[Any]:
-    """Return the tables of files as they are, and one table for all inline curves of one shape."""
+    """Return the tables of files unchanged, and a table for all inline curves of each shape."""
     return [
         _drop_unmeasured_rows(state, key[1], make_inline_table(part)) if isinstance(part, list) else part
         for key, part in waiting.items()
@@ -197,7 +196,7 @@ def _make_tables(state: SweepState, waiting: Mapping[Any, Any]) -> list[Any]:
 
 
 def _drop_unmeasured_rows(state: SweepState, digests: Collection[str], table: Any) -> Any:
-    """Return the rows at lengths that their metric has: a pack reports NaN at the others, and no seed failed there."""
+    """Return the rows at lengths of their metric; at others a pack reports NaN, which is not a failure."""
     lengths_of = find_partial_metric_lengths(state.measured[digest] for digest in digests)
     if not lengths_of:
         return table
@@ -216,7 +215,7 @@ def _read_shape(state: SweepState, fields: Mapping[str, Any]) -> tuple[list[Any]
 
 
 def _choose_schema(curves: pd.DataFrame) -> Any:
-    """Return the schema of a table of `read_curves`: that of a part, and columns of numbers, truth values or texts."""
+    """Return the schema of a table of `read_curves`: the columns of a part, and searched values by their dtype."""
     known = {field.name: field.type for field in make_schema()}
     kinds = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.dictionary(pa.int32(), pa.string())}
     return pa.schema([(name, known.get(name, kinds[dtype.kind])) for name, dtype in curves.dtypes.items()])
@@ -231,35 +230,35 @@ def _encode_parquet(table: Any) -> bytes:
 
 
 def read_part(folder: Path, relative: str, sha256: str) -> Any:
-    """Return one part as an Arrow table; raises DamagedCurves naming a file that is missing or damaged."""
+    """Return a part as an Arrow table. Raises DamagedCurves with the file if it is missing or damaged."""
     path = folder / relative
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if path.exists() and not path.is_file():  # reading a pipe would block
             raise OSError(errno.EINVAL, "not a regular file")
         content = path.read_bytes()
     except OSError as error:
-        raise make_damage_error(path, f"cannot be read ({error.strerror}), and the ledger names it") from error
+        raise make_damage_error(path, f"cannot be read: {error.strerror}") from error
     if hashlib.sha256(content).hexdigest() != sha256:
         raise make_damage_error(path, "does not match its checksum in the ledger")
     try:
-        table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # a quarter of the time of read_table
+        table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # four times as fast as read_table
     except (pa.ArrowException, OSError) as error:
-        raise make_damage_error(path, f"holds no curves: {str(error).splitlines()[0]}") from error
+        raise make_damage_error(path, f"is not a file of curves: {str(error).splitlines()[0]}") from error
     if not table.schema.equals(make_schema()):
-        raise make_damage_error(path, f"holds no curves: its columns are not {', '.join(COLUMNS)}")
+        raise make_damage_error(path, f"is not a file of curves: its columns must be {', '.join(COLUMNS)}")
     return table
 
 
 def make_damage_error(path: Path, problem: str) -> DamagedCurves:
-    """Return the error for a damaged part, with how to have it again."""
+    """Return the error for a damaged part, with instructions to restore it."""
     folder = path.parent.parent
-    again = f"train again what it held: {command('repair', folder)}, then {command('resume', folder)}"
+    advice = f"train again what it held: {command('repair', folder)}, then {command('resume', folder)}"
     if address := address_of(folder):
-        again = f"remove it, so that the next command fetches it from {address}"
-    return DamagedCurves(f"{path}: {problem}\nput a copy of the file back, or {again}")
+        advice = f"remove it, so that the next command fetches it from {address}"
+    return DamagedCurves(f"{path}: {problem}\nput a copy of the file back, or {advice}")
 
 
 def _write(path: Path, content: bytes) -> None:
     with refuse_unwritable(path, LedgerError):
-        path.parent.mkdir(exist_ok=True)  # not its parents: a sweep folder that is gone is not made again
+        path.parent.mkdir(exist_ok=True)  # without parents: never recreate a deleted sweep folder
         write_atomic(path, [content])

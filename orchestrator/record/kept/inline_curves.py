@@ -1,6 +1,6 @@
-"""Small curves in the ledger itself, of sweeps with thousands of packs, which would have tens of thousands of files.
+"""Small curves inside the ledger, for sweeps with thousands of packs, which would need tens of thousands of files.
 
-They are read together: one table for all evaluations with equal averages, metrics and lengths.
+All evaluations with equal averages, metrics and lengths are read into one table.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ SHAPE = ("averages", "metrics", "lengths")
 def make_inline_fields(
     averages: Sequence[str], metrics: Sequence[str], lengths: Sequence[int], values_MAKL: npt.NDArray[np.float32]
 ) -> dict[str, Any]:
-    """Return curves as JSON for the ledger: 9 digits keep every float32 exactly; NaN is None."""
+    """Return curves as JSON fields of a record: 9 digits represent a float32 exactly; NaN is None."""
     rows = values_MAKL.reshape(len(values_MAKL), -1).tolist()
     values = [[None if math.isnan(value) else float(f"{value:.9g}") for value in row] for row in rows]
     return {"averages": list(averages), "metrics": list(metrics), "lengths": list(lengths), "values": values}
 
 
 def count_values(curves: Mapping[str, Any]) -> int:
-    """Return how many values the curves of an evaluation have."""
+    """Return the number of values in the curves of an evaluation."""
     return sum(map(len, curves["values"]))
 
 
 def make_inline_table(evaluations: Sequence[tuple[PackState, Mapping[str, Any]]]) -> Any:
-    """Return the curves of evaluations of one shape as one Arrow table, up to the steps at which members were pruned.
+    """Return an Arrow table of the curves of evaluations of one shape, up to the steps at which members were pruned.
 
-    `evaluations` are packs with the fields of one of their evaluations.
+    `evaluations` are pairs of a pack and the fields of an evaluation.
     """
+    # Collect the rows of packs with an active member.
     averages, metrics, lengths = (evaluations[0][1]["curves"][name] for name in SHAPE)
     members, steps, unpruned, rows = [], [], [], []
     for pack, fields in evaluations:
@@ -50,42 +51,44 @@ def make_inline_table(evaluations: Sequence[tuple[PackState, Mapping[str, Any]]]
             steps += [step] * len(alive)
             unpruned += alive
             rows += fields["curves"]["values"]
+
+    # Make one table, then drop the rows of pruned members.
     shape = (len(rows), len(averages), len(metrics), len(lengths))
     values = np.array(rows, dtype=np.float64).astype(np.float32).reshape(shape)  # None is NaN
     table = make_table(members, averages, metrics, lengths, steps, values)
     return table if all(unpruned) else table.filter(pa.array(np.repeat(unpruned, math.prod(shape[1:]))))
 
 
-class LostCurves:
-    """The NaN curves of packs that never reached their last step, shaped like an evaluation of their sweep.
+class MissingCurves:
+    """NaN curves of packs that never reached their last step, with the shape of another evaluation of the sweep.
 
-    That is one of the same structure if there is any, and a last one: earlier ones of imported results may lack
-    metrics. `read_shape` returns the averages, metrics and lengths of an evaluation whose curves are in a file.
+    An evaluation of the same structural key is preferred, and a final one: earlier evaluations of imported results may
+    lack metrics. `read_shape` returns the averages, metrics and lengths of an evaluation whose curves are in a file.
     """
 
     def __init__(self, state: SweepState, read_shape: Callable[[Mapping[str, Any]], tuple[list[Any], ...]]) -> None:
         self._packs, self._read_shape = state.packs.values(), read_shape
         self._shapes: dict[str, tuple[list[Any], ...]] = {}
 
-    def fields(self, pack: PackState) -> list[dict[str, Any]]:
+    def make_fields(self, pack: PackState) -> list[dict[str, Any]]:
         """Return the fields of a pack's missing last evaluation; empty if it is recorded or may still be reached."""
         source = self._find_source(pack) if pack.status == "failed" and not pack.is_final else None
         if source is None:
             return []
-        shape = self._shape(source)
+        shape = self._get_shape(source)
         row = [None] * math.prod(map(len, shape))
         curves = dict(zip(SHAPE, shape, strict=True)) | {"values": [row] * len(pack.members)}
         return [{"step": pack.steps, "curves": curves}]
 
     def _find_source(self, pack: PackState) -> Mapping[str, Any] | None:
-        """Return the fields of the evaluation that a pack takes its shape from."""
+        """Return the fields of the evaluation whose shape the pack gets; None if the sweep has no evaluation."""
         last, first = self._sources
-        alike = [last.get(pack.structural_key), *pack.evaluations.values(), first.get(pack.structural_key)]
-        return next(filter(None, [*alike, *last.values(), *first.values()]), None)
+        same_structure = [last.get(pack.structural_key), *pack.evaluations.values(), first.get(pack.structural_key)]
+        return next(filter(None, [*same_structure, *last.values(), *first.values()]), None)
 
     @cached_property
     def _sources(self) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
-        """Return for each structure its first final evaluation and its first evaluation of any kind."""
+        """The first final evaluation and the first of any kind, by structural key."""
         last, first = dict[str, Mapping[str, Any]](), dict[str, Mapping[str, Any]]()
         for pack in self._packs:
             for fields in pack.evaluations.values():
@@ -94,7 +97,7 @@ class LostCurves:
                     last.setdefault(pack.structural_key, fields)
         return last, first
 
-    def _shape(self, fields: Mapping[str, Any]) -> tuple[list[Any], ...]:
+    def _get_shape(self, fields: Mapping[str, Any]) -> tuple[list[Any], ...]:
         if "curves" in fields:
             return tuple(fields["curves"][name] for name in SHAPE)
         if fields["file"] not in self._shapes:

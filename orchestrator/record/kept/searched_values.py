@@ -1,4 +1,4 @@
-"""The searched values of configurations as columns of a table with a row for each of their numbers."""
+"""Make table columns of the searched values of configurations."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def list_searched_keys(state: SweepState) -> list[str]:
-    """Return the dotted keys that were drawn or listed and change numbers, in alphabetical order."""
+    """Return the dotted keys that are searched and affect results, in alphabetical order."""
     technical = {key for measured in state.measured.values() for key in measured.get("technical", ())}
     return sorted({key for configuration in state.configurations.values() for key in configuration.values} - technical)
 
 
 def make_searched_columns(state: SweepState) -> dict[str, pd.Series[Any]]:
-    """Return a column for each searched key, with a row for each configuration in the order of their numbers.
+    """Return a column by searched key, with a row per configuration in the order of numbers.
 
-    Numbers are int64, or float64 where one is missing; true and false are bool. All else is a category of text, lists
-    and null as JSON. NaN where a condition of the space leaves a key out.
+    The dtype is int64 for integers, float64 for other numbers or with missing values, bool for booleans, else a
+    category of text, with lists and null as JSON. NaN if a condition of the space leaves a key out.
     """
     configurations = list(state.configurations.values())
     return {
@@ -39,9 +39,12 @@ def add_searched_values(curves: pd.DataFrame, state: SweepState) -> pd.DataFrame
     """Return `curves` with the number and the searched values of the configuration of each row, after config_id."""
     import pandas as pd
 
+    # Find the configuration of each row.
     categories = list(curves["config_id"].cat.categories)
     index_of = {name: index for index, name in enumerate(state.configurations)}
     rows = np.array([index_of[name] for name in categories], dtype=np.int64)[curves["config_id"].cat.codes.to_numpy()]
+
+    # Repeat the values of each configuration in its rows.
     numbers = pd.Series([configuration.number for configuration in state.configurations.values()], dtype="int64")
     added = {"number": numbers, **make_searched_columns(state)}
     columns = {key: column.take(rows).set_axis(curves.index) for key, column in added.items()}
@@ -49,7 +52,7 @@ def add_searched_values(curves: pd.DataFrame, state: SweepState) -> pd.DataFrame
 
 
 def _find_value(state: SweepState, configuration: ConfigurationState, key: str) -> Any:
-    """Return the value of a key, ABSENT if it has none; in a list a key that is left out has its fixed value."""
+    """Return the value of a key, or ABSENT; a key missing in a listed configuration has its fixed value."""
     listed = state.spec.get("search", {}).get("sampler") == "listed"
     if key in configuration.values:
         return configuration.values[key]
@@ -59,6 +62,7 @@ def _find_value(state: SweepState, configuration: ConfigurationState, key: str) 
 def _make_column(values: list[Any]) -> pd.Series[Any]:
     import pandas as pd
 
+    # Booleans and numbers.
     present = [value for value in values if value is not ABSENT]
     if all(isinstance(value, bool) for value in values):
         return pd.Series(values, dtype="bool")
@@ -66,6 +70,8 @@ def _make_column(values: list[Any]) -> pd.Series[Any]:
         is_whole = len(present) == len(values) and all(isinstance(value, int) for value in present)
         numbers = [np.nan if value is ABSENT else value for value in values]
         return pd.Series(numbers, dtype="int64" if is_whole else "float64")
+
+    # Everything else becomes text.
     texts = [None if value is ABSENT else value if isinstance(value, str) else json.dumps(value) for value in values]
     names = list(dict.fromkeys(text for text in texts if text is not None))
     codes = [-1 if text is None else names.index(text) for text in texts]
@@ -73,5 +79,5 @@ def _make_column(values: list[Any]) -> pd.Series[Any]:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a column of numbers can hold the value; a ledger may have integers of any size."""
+    """Return whether a numeric column can hold the value; a ledger may have integers of any size."""
     return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)

@@ -1,7 +1,7 @@
-"""Final weights that a sweep has kept: which files the ledger names, and loading them.
+"""Locate and load the kept final weights of a sweep.
 
-Packs write one file for each member below `weights/` (trainers/evaluation/weights.py has the format) before their final
-evaluation is recorded, and that record names the files and their checksums.
+A pack writes a file for each member to `weights/` (see trainers/evaluation/weights.py for the format) before its final
+evaluation is recorded; that record has the file names and checksums.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,15 +22,15 @@ from trainers.files.atomic_file import final_name
 
 
 class WeightsLocation(NamedTuple):
-    """A file as the ledger names it."""
+    """A weights file with its recorded checksum."""
 
     path: Path
     sha256: str
 
-    def weights(self, average: str) -> StoredWeights:
-        """Return a lazy mapping of the weights of an average; raises WeightsError naming the file.
+    def open(self, average: str) -> StoredWeights:
+        """Return a lazy mapping of the weights of an average. Raises WeightsError with the file.
 
-        The file may have been written by a worker on another machine, and only be at the address of the sweep.
+        Fetches the file first if a worker on another machine has written it, and only the address of the sweep has it.
         """
         fetch_file(self.path)
         return StoredWeights(self.path, self.sha256, average)
@@ -40,8 +40,8 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
     """Return the final weights of one member of the sweep in `folder`, by the names of `Model.parameters`.
 
     `configuration` is its label, such as "#7", its number, its config_id or the start of that; `average` is a label of
-    training.averages, or `raw`. Raises UserError for what the sweep does not have or has not kept, DamagedWeights
-    naming a file that is not what was written, and what reading the ledger raises.
+    training.averages, or `raw`. Raises UserError for an unknown configuration, seed or average and for missing weights,
+    DamagedWeights with the file if it is damaged, and what reading the ledger raises.
     """
     state = SweepState.load(folder)
     stored = open_weights(state, find_configuration(state, configuration), seed, average)
@@ -52,25 +52,26 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
 
 
 def open_weights(state: SweepState, configuration: ConfigurationState, seed: int, average: str) -> StoredWeights:
-    """Return a lazy mapping of the final weights of one member; raises what `load` does."""
+    """Return a lazy mapping of the final weights of one member. Raises what `load` raises."""
+    # Find the file of the member.
     if seed not in configuration.members:
         allowed = spans([*configuration.members])
-        raise UserError(f"configuration {label(configuration.number)} has no seed {seed}; allowed: {allowed}")
+        raise UserError(f"configuration {label(configuration.number)}: no seed {seed}; allowed: {allowed}")
     file = list_kept_weights(state).get((configuration.config_id, seed))
     if file is None:
         raise UserError(_explain_missing(state, configuration, seed))
     try:
-        if average not in (labels := file.weights("raw").averages):
+        if average not in (labels := file.open("raw").averages):
             close = find_nearest(average, labels)
-            message = f"there is no average {average!r}; allowed: {', '.join(labels)}"
+            message = f"unknown average {average!r}; allowed: {', '.join(labels)}"
             raise UserError(message + (f"; did you mean {close}?" if close else ""))
-        return file.weights(average)
+        return file.open(average)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error
 
 
 def list_kept_weights(state: SweepState) -> dict[tuple[str, int], WeightsLocation]:
-    """Return the weights files by (config_id, seed), of the members that have one."""
+    """Return the recorded weights files by (config_id, seed)."""
     files = {}
     for pack in state.packs.values():
         for member, file in zip(pack.members, _list_recorded(pack), strict=False):
@@ -80,12 +81,12 @@ def list_kept_weights(state: SweepState) -> dict[tuple[str, int], WeightsLocatio
 
 
 def make_weights_fields(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | None]:
-    """Return the ledger's fields for the files of a pack, in the order of its members."""
+    """Return the fields of a pack's files for its record, in the order of its members; None for members without one."""
     return [{"name": file.name, "sha256": file.sha256, "bytes": file.bytes} if file else None for file in files]
 
 
 def delete_unrecorded(state: SweepState, pack_id: str) -> None:
-    """Delete weights of a pack that the ledger does not name: those of attempts that died."""
+    """Delete weights of a pack that are not in the ledger, left by failed attempts."""
     folder, pack = state.folder / WEIGHTS_FOLDER, state.packs[pack_id]
     named = {file["name"] for file in _list_recorded(pack) if file}
     prefixes = {member_prefix(config_id, seed) for config_id, seed in pack.members}
@@ -102,11 +103,11 @@ def _list_recorded(pack: PackState) -> list[Mapping[str, Any] | None]:
 
 def _explain_missing(state: SweepState, configuration: ConfigurationState, seed: int) -> str:
     member = configuration.members[seed]
-    named = f"configuration {label(configuration.number)}"
+    subject = f"configuration {label(configuration.number)}"
     if member.status == "failed":
-        return f"seed {seed} of {named} failed; its weights were not kept"
+        return f"seed {seed} of {subject} failed; its weights were not kept"
     if configuration.pruned_at is not None:
-        return f"{named} was pruned at step {configuration.pruned_at}; its weights were not kept"
+        return f"{subject} was pruned at step {configuration.pruned_at}; its weights were not kept"
     if member.status != "complete":
-        return f"seed {seed} of {named} has not ended; its weights are kept at the end"
+        return f"seed {seed} of {subject} has not ended; its weights are kept at the end"
     return f"{state.folder}: weights were not kept; resources.keep_weights: true in the sweep file keeps them"

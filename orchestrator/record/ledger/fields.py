@@ -1,7 +1,7 @@
-"""The kinds of record, and the fields that each has at least.
+"""The kinds of records, and the required fields of each kind.
 
-The checksum of a line shows that it is as it was written, so no types are checked. Newer versions add fields. Names and
-paths that lead to files are checked: the folder may be somebody else's.
+Types are not checked, because a checksum protects each line. Newer versions may add fields. Names and paths of files
+are checked, because somebody else may have written the ledger.
 """
 
 import re
@@ -11,53 +11,53 @@ from typing import Any
 from orchestrator.record.ledger.folders import WEIGHTS_FOLDER, is_inside
 
 KINDS: Mapping[str, tuple[str, ...]] = {
-    # The sweep as it was begun; the code and the environment it ran under; a specification that adds to it.
+    # The sweep at its start; the code and the environment of a resume; the specification of an extension.
     "sweep": ("name", "study", "spec", "spec_hash", "provenance"),
     "resume": ("provenance",),
     "extend": ("spec", "spec_hash", "provenance"),
-    # What is trained: a configuration as it was drawn, members that train together, other packs in place of some.
+    # Work: a drawn configuration, a pack of members that train together, packs that replace others.
     "configuration": ("number", "config_id", "values", "resolved", "duplicate_of", "measured"),
     "pack": ("pack_id", "structural_key", "members", "steps"),
     "recut": ("pack_ids", "packs", "workers"),
-    # What a pack reports. `loss` and `failed_at` (-1: never) have an item for each member, in the order of the pack.
+    # Reports of a pack. `loss` and `failed_at` (-1: never) have an item for each member, in the order of the pack.
     # Curves are `curves` in the record or a `file` with its `sha256`.
     "evaluation": ("pack_id", "step", "final", "loss", "failed_at", "seconds", "form", "compiled"),
     "attempt": ("pack_id", "error"),
     "pack_end": ("pack_id", "status", "error", "seconds"),
     "retry": ("pack_ids",),
-    # What is decided from scores: the rounds of a race over seeds, and the rungs of one over steps.
+    # Decisions from scores: the rounds of a race over seeds, and the rungs of a race over steps.
     "score": ("config_id", "number", "score", "seeds_failed"),
     "race": ("round", "seeds", "survivors", "next", "by", "values"),
     "rung": ("rung", "step", "since", "seeds", "survivors", "guarded", "values", "improvements", "spreads"),
-    # The end, and what comes after it.
+    # The end of the sweep, and records that may follow it.
     "end": ("status", "message"),
     "publish": (),
     "later_evaluation": (
         *("config_id", "seeds", "weights", "task", "samples", "step", "averages", "measured", "file", "sha256"),
     ),
 }
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # of a configuration or pack, which is part of file names
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # of a configuration or pack; part of file names
 
 
 def find_problem(kind: str, fields: Mapping[str, Any]) -> str | None:
-    """Return the problem of a record, naming the field; None for a good one."""
+    """Return the problem of a record with the name of the field; None if the record is valid."""
     if kind not in KINDS:
         return f"unknown kind of record {kind!r}"
     if missing := next((name for name in KINDS[kind] if name not in fields), None):
-        return f"a record of kind {kind} without {missing!r}"
+        return f"record of kind {kind} has no field {missing!r}"
 
-    # names that are parts of file names
+    # Names that become parts of file names.
     names = [(field, fields[field]) for field in ("config_id", "pack_id") if field in fields]
     if kind == "recut":
         names += [("pack_id", name) for pack in fields["packs"] for name in (pack["pack_id"], *pack.get("earlier", ()))]
     for field, name in names:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            return f"{field} of a record of kind {kind} is not a name: {name!r:.60}"
+            return f"record of kind {kind}: {field} is not a valid name: {name!r:.60}"
 
-    # files that are read
+    # Paths of files that will be read.
     if kind in ("evaluation", "later_evaluation"):
         weights = [f"{WEIGHTS_FOLDER}/{file['name']}" for file in fields.get("weights", ()) if isinstance(file, dict)]
         for path in [fields.get("file"), *weights]:
             if path is not None and not is_inside(path):
-                return f"a file of a record of kind {kind} is not a plain path inside the sweep folder: {path!r}"
+                return f"record of kind {kind}: file is not a plain path inside the sweep folder: {path!r}"
     return None

@@ -1,4 +1,4 @@
-"""Where sweeps are kept; paths out of a sweep folder are refused, since somebody else may have made it."""
+"""Locate sweep folders; refuse paths that lead out of them, because somebody else may have made the folder."""
 
 import os
 import stat
@@ -23,42 +23,42 @@ LEDGER_FILE = "events.jsonl"
 LOCK_FILE = ".lock"
 OWNER_FILE = ".owner.json"
 PUBLISH_LOCK_FILE = ".publish.lock"
-FILES = (LEDGER_FILE, LOCK_FILE, OWNER_FILE, PUBLISH_LOCK_FILE)  # opened in place; all others are replaced whole
+FILES = (LEDGER_FILE, LOCK_FILE, OWNER_FILE, PUBLISH_LOCK_FILE)  # opened in place; other files are replaced atomically
 WEIGHTS_FOLDER, CHECKPOINTS_FOLDER = "weights", "checkpoints"
 FOLDERS = (CHECKPOINTS_FOLDER, "code", "curves", "figures", WEIGHTS_FOLDER)
 REPORT_HTML = "report.html"
 STOP_FILE = f"{CHECKPOINTS_FOLDER}/stop"  # stops all packs at their next evaluation
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
-_chosen = ""  # the storage that a command was given by --storage
+_chosen_storage = ""  # the value of --storage
 
 
 def is_inside_ray_job() -> bool:
-    """Return whether this process was started by `ray job submit`; its working folder is then a temporary copy."""
+    """Return whether `ray job submit` started this process; its working folder is then a temporary copy."""
     return "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
 
 
 @contextmanager
 def use_storage(storage: str) -> Iterator[None]:
-    """Look for sweeps that are given by their names in this folder or at this address, and nowhere else."""
-    global _chosen
-    _chosen = storage
+    """Within the context, look for sweeps given by name only in this folder or at this address."""
+    global _chosen_storage
+    _chosen_storage = storage
     try:
         yield
     finally:
-        _chosen = ""
+        _chosen_storage = ""
 
 
-def resolve_place(named: str | Path) -> Path:
+def resolve_folder(named: str | Path) -> Path:
     """Return the folder of a storage or sweep, for an address its local copy.
 
-    Raises UserError for an address with a password, which would be in the path of the copy.
+    Raises UserError for an address with a password, because the path of the copy would contain it.
     """
     folder = local_copy(named)
     if is_address(named) and has_password(address := address_or_path(folder)):
         variable = f"FSSPEC_{address.partition(':')[0].upper()}_PASSWORD"
         raise UserError(
-            f"{address} has a password, which would be in paths and messages; leave it out, and give it to fsspec by "
-            f"the variable {variable} or in ~/.config/fsspec"
+            f"{address} has a password, which would appear in paths and messages; remove it and set {variable}, "
+            "or configure it in ~/.config/fsspec"
         )
     return folder
 
@@ -66,11 +66,11 @@ def resolve_place(named: str | Path) -> Path:
 def find_storage(storage: str | Path) -> Path:
     """Return the folder of a storage, for an address its local copy.
 
-    Raises UserError for a relative folder inside a Ray job, and what `resolve_place` raises.
+    Raises UserError for a relative folder inside a Ray job, and what `resolve_folder` raises.
     """
     if is_inside_ray_job() and not is_absolute(str(storage)):
         raise UserError(f"the storage {storage} {IN_TEMPORARY_COPY}; allowed: {LASTING_STORAGES}")
-    return resolve_place(storage)
+    return resolve_folder(storage)
 
 
 def find_default_storage() -> Path:
@@ -78,65 +78,70 @@ def find_default_storage() -> Path:
 
     For an address, its local copy. Raises what `find_storage` raises.
     """
-    chosen = _chosen or os.environ.get(STORAGE_VARIABLE)
+    chosen = _chosen_storage or os.environ.get(STORAGE_VARIABLE)
     if chosen:
         return find_storage(chosen)
     return Path.home() / "lengthwise-sweeps" if is_inside_ray_job() else Path("sweeps")
 
 
 def list_sweep_folders(storage: Path) -> list[Path]:
-    """Return the sweep directories in a storage folder, by name."""
+    """Return the sweep folders in a storage folder, sorted by name."""
     return sorted(ledger.parent for ledger in storage.glob(f"*/{LEDGER_FILE}"))
 
 
 def find_in_storage(named: str | Path) -> Path:
-    """Return a sweep's folder as given; for a bare name that is not a folder here, the one in the storage folder.
+    """Return a sweep's folder as given; for a bare name without such a folder here, the folder in the storage.
 
-    If a storage is chosen, a bare name is the one there.
+    If a storage is chosen, a bare name always refers to it.
     """
-    folder = resolve_place(named)
+    folder = resolve_folder(named)
     if folder.is_absolute():
         return folder
     stored = find_default_storage() / folder
-    if _chosen and is_bare_name(named):
+    if _chosen_storage and is_bare_name(named):
         return stored
-    alone = is_bare_name(str(named).rstrip("/"))  # and not ./NAME, which is a folder here
-    return stored if alone and not has_ledger(folder) and has_ledger(stored) else folder
+    is_bare = is_bare_name(str(named).rstrip("/"))  # ./NAME is a folder here
+    return stored if is_bare and not has_ledger(folder) and has_ledger(stored) else folder
 
 
 def is_bare_name(named: str | Path) -> bool:
-    """Return whether a sweep is given by a bare name, and not by a path or an address."""
+    """Return whether a sweep is given by a bare name, not by a path or an address."""
     return "/" not in str(named) and str(named) not in ("", ".", "..")
 
 
 def has_ledger(folder: Path) -> bool:
     """Return whether the folder has an entry with the name of the ledger, valid or not; False if it cannot be read."""
-    return _file_mode(folder / LEDGER_FILE) != 0
+    return _read_file_mode(folder / LEDGER_FILE) != 0
 
 
 def make_no_sweep_error(folder: Path) -> NotASweep:
-    """Return the error for a folder that holds no ledger, with the nearest name of a sweep beside it.
+    """Return the error for a folder without a ledger, with the sweep of the nearest name.
 
-    Without such a sweep it says where a relative path or a name was looked for: the command may be typed elsewhere.
+    If no name is near, the error lists the searched folders, because the working folder may be wrong.
     """
-    reason = f"holds no sweep: there is no {LEDGER_FILE} in it" if folder.is_dir() else "does not exist"
+    # Describe the problem.
+    reason = f"is not a sweep: no {LEDGER_FILE} in it" if folder.is_dir() else "does not exist"
     if folder.exists() and not folder.is_dir():
         reason = "is a file; a sweep is a folder"
+
+    # Suggest a sweep beside the folder or in the default storage.
     nearby = [
         *list_sweep_folders(folder.parent),
         *(list_sweep_folders(find_default_storage()) if len(folder.parts) == 1 else []),
     ]
     hint = nearest_name(folder.name, [sweep.name for sweep in nearby])
-    meant = next((f"; did you mean {sweep}?" for sweep in nearby if sweep.name == hint), "")
-    if not meant and not folder.exists() and not folder.is_absolute():
+    suggestion = next((f"; did you mean {sweep}?" for sweep in nearby if sweep.name == hint), "")
+
+    # Otherwise list the searched folders.
+    if not suggestion and not folder.exists() and not folder.is_absolute():
         here, storage = folder.resolve().parent, find_default_storage().resolve()
-        default_folder = f" or {storage} ({STORAGE_VARIABLE} names another folder)"
-        meant = f"; it is not in {here}{default_folder if len(folder.parts) == 1 and storage != here else ''}"
-    return NotASweep(f"{folder} {reason}{meant}")
+        default_folder = f" or {storage} (set {STORAGE_VARIABLE} for another folder)"
+        suggestion = f"; searched {here}{default_folder if len(folder.parts) == 1 and storage != here else ''}"
+    return NotASweep(f"{folder} {reason}{suggestion}")
 
 
 def check_storage(storage: Path) -> None:
-    """Raise UserError if `storage` holds no sweeps; creates nothing."""
+    """Raise UserError if `storage` has no sweeps; creates nothing."""
     if list_sweep_folders(storage):
         return
     if has_ledger(storage):
@@ -144,58 +149,58 @@ def check_storage(storage: Path) -> None:
             f"{storage} is itself a sweep; did you mean {command('ui --storage', storage.resolve().parent)}?"
         )
     if not storage.exists():
-        raise UserError(f"{address_or_path(storage)} does not exist; --storage names the folder of the sweeps")
-    raise UserError(f"no sweeps in {address_or_path(storage)}; --storage names the folder of the sweeps")
+        raise UserError(f"{address_or_path(storage)} does not exist; --storage is the folder of the sweeps")
+    raise UserError(f"{address_or_path(storage)} has no sweeps; --storage is the folder of the sweeps")
 
 
 def is_inside(path: str) -> bool:
     """Return whether a recorded path is FOLDER/FILE, a plain path inside the sweep folder."""
     folder, _, name = path.partition("/")
-    plain = path.isprintable() and not {"\\", "/"} & set(name) and name not in ("", ".", "..")
-    return folder in FOLDERS and plain
+    is_plain = path.isprintable() and not {"\\", "/"} & set(name) and name not in ("", ".", "..")
+    return folder in FOLDERS and is_plain
 
 
 def refuse_odd_files(folder: Path) -> None:
-    """Raise UnexpectedEntry where a link, a pipe or a folder has the name of a file that is opened by its name."""
+    """Raise UnexpectedEntry if a link, a pipe or a folder has the name of one of FILES."""
     for path in (folder / name for name in FILES):
-        mode = _file_mode(path)
+        mode = _read_file_mode(path)
         if stat.S_ISLNK(mode):
-            raise UnexpectedEntry(f"{path} is a link; a sweep folder holds its own files: put the file itself there")
+            raise UnexpectedEntry(f"{path} is a link; replace it by the file itself")
         if mode and not stat.S_ISREG(mode):
-            raise UnexpectedEntry(f"{path} is not a regular file; remove it, or put back the file of that name")
+            raise UnexpectedEntry(f"{path} is not a regular file; remove it, or restore the file from a copy")
 
 
 def refuse_odd_folders(folder: Path) -> None:
-    """Raise UnexpectedEntry where a file has the name of a folder, or a link there points out of the sweep folder.
+    """Raise UnexpectedEntry if one of FOLDERS is a file, or if a link in it points out of the sweep folder.
 
     The sweep folder may itself be a link, and so may any folder above it.
     """
     for path in (folder / name for name in FOLDERS):
-        mode = _file_mode(path)
+        mode = _read_file_mode(path)
         if stat.S_ISLNK(mode):
-            _refuse_leading_out(folder, path)
+            _refuse_outside_link(folder, path)
         elif mode and not stat.S_ISDIR(mode):
-            raise UnexpectedEntry(f"{path} is not a folder, as it should be; remove it")
+            raise UnexpectedEntry(f"{path} is not a folder; remove it")
         with suppress(OSError), os.scandir(path) as entries:
             for link in [path / entry.name for entry in entries if entry.is_symlink()]:
-                _refuse_leading_out(folder, link)
+                _refuse_outside_link(folder, link)
 
 
-def _file_mode(path: Path) -> int:
-    """Return the file mode of a path; 0 if it does not exist or cannot be read, which opening it will report."""
+def _read_file_mode(path: Path) -> int:
+    """Return the file mode of a path; 0 if it does not exist or cannot be read: opening it reports the error."""
     try:
         return path.lstat().st_mode
     except OSError:
         return 0
 
 
-def _refuse_leading_out(folder: Path, path: Path) -> None:
+def _refuse_outside_link(folder: Path, path: Path) -> None:
     try:
         inside = path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # a link to itself
         inside = False
     if not inside:
         raise UnexpectedEntry(
-            f"{path} is a link to {path.readlink()}, outside the sweep folder; replace the link by its target, or "
-            "move the whole folder and link to that"
+            f"{path} is a link to {path.readlink()}, outside the sweep folder; replace it by its target, or move the "
+            "sweep folder and link to that"
         )

@@ -1,6 +1,6 @@
 """The ledger: the append-only log of a sweep and its only writer; `records` defines its lines.
 
-Lines are flushed and fsynced before `append` returns. A line without its newline is a write that was cut short, and
+Lines are flushed and fsynced before `append` returns. A last line without a newline is an incomplete write that was
 never acknowledged: `Ledger.open` removes it.
 """
 
@@ -35,15 +35,17 @@ _log = logging.getLogger(__name__)
 
 
 class Ledger:
-    """The one writer of a sweep's ledger; made by `create` or `open`, holds the lock until `close`."""
+    """The only writer of a sweep's ledger, made by `create` or `open`; it holds the lock until `close`."""
 
     def __init__(self, folder: Path, lock: SweepLock) -> None:
-        """Check every line of the ledger in `folder`, whose `lock` is held, and remove a torn last one."""
+        """Check every line of the ledger in `folder`, whose `lock` is held, and remove a torn last line."""
         self.path, self.folder = folder / LEDGER_FILE, folder
-        self.notice: str | None = None  # what had to be dropped, in words; None when the ledger ended cleanly
-        self.problem: str | None = None  # what `close` could not do, in words (orchestrator.mirror)
+        self.notice: str | None = None  # sentence about a dropped line; None if the ledger ended cleanly
+        self.problem: str | None = None  # sentence about a failure in `close` (orchestrator.mirror)
         self._lock, self._writing = lock, threading.Lock()
         self._broken: str | None = None
+
+        # Check all lines before anything is written.
         content = read_ledger_bytes(folder)
         records, self._size = parse_records(self.path, content)
         self._seq = len(records)
@@ -62,7 +64,7 @@ class Ledger:
         The ledger appears with its first record or not at all. Raises SweepExists, SweepLocked, UnexpectedEntry,
         LedgerError, and UserError for a path that leads through a file.
         """
-        # Make the folder, and refuse files and folders in it that no sweep makes.
+        # Make the folder; refuse entries in it that no sweep makes.
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except (NotADirectoryError, FileExistsError) as error:
@@ -72,7 +74,7 @@ class Ledger:
         refuse_odd_files(folder)
         refuse_odd_folders(folder)
 
-        # Lock it and write the first record; the lock stays if all of this succeeds.
+        # Lock it and write the first record; keep the lock only if everything succeeds.
         with ExitStack() as opened:
             lock = opened.enter_context(SweepLock(folder))
             path = folder / LEDGER_FILE
@@ -92,7 +94,7 @@ class Ledger:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Lock the sweep in `folder`, check every line, remove a torn last one (see `notice`), be ready to append.
+        """Lock the sweep in `folder`, check every line and remove a torn last line (see `notice`).
 
         Raises NotASweep, SweepLocked, UnexpectedEntry, DamagedLedger, NewerLedger, LedgerError.
         """
@@ -103,7 +105,7 @@ class Ledger:
             return ledger
 
     def append(self, kind: str, /, **fields: Any) -> Record:
-        """Write one record and wait until it is on disk; returns it as a reader will see it.
+        """Write one record, wait until it is on disk, and return it as a reader will see it.
 
         `fields` are plain values, lists and dictionaries with string keys; numpy numbers and arrays become plain ones,
         and passwords in messages are masked.
@@ -114,9 +116,9 @@ class Ledger:
         return record
 
     def append_all(self, kind: str, entries: Iterable[Mapping[str, Any]]) -> list[Record]:
-        """Write one record of a kind for each of `entries`, as `append` does, and wait for the disk once.
+        """Write a record of one kind for each of `entries`, as `append` does, with a single fsync.
 
-        After a crash the ledger has the first ones, or all.
+        After a crash the ledger has the first few records, or all.
         """
         if kind not in KINDS:
             raise ValueError(f"unknown kind of record {kind!r}; known: {', '.join(sorted(KINDS))}")
@@ -138,7 +140,7 @@ class Ledger:
         return [decode_record(line[:-1]) for line in lines]
 
     def close(self) -> None:
-        """Close the file and free the lock; doing it twice is harmless."""
+        """Close the file and release the lock; does nothing the undo_error time."""
         with self._writing:
             if self._broken != "closed":
                 self._broken = "closed"
@@ -154,7 +156,7 @@ class Ledger:
     def _refuse_other_writers(self) -> None:
         """Raise TakenLedger unless the file ends where the last record of this writer ended.
 
-        Locks on some network file systems exclude nobody. The file is opened anew, because only that shows the
+        Locks of some network file systems do not work. The file is opened anew, because only that shows the
         records of other writers there.
         """
         with refuse_unwritable(self.path, LedgerError):
@@ -166,17 +168,16 @@ class Ledger:
         if (on_disk.st_dev, on_disk.st_ino, on_disk.st_size) != (opened.st_dev, opened.st_ino, self._size):
             self._broken = "another driver writes this ledger"
             raise TakenLedger(
-                f"{self.path}: another driver wrote to it ({self._lock.describe_other_holder()}); this driver "
-                "stops and has written nothing since"
+                f"{self.path}: another driver wrote to it ({self._lock.describe_other_holder()}); this driver stops"
             )
 
     def _undo(self, error: OSError) -> None:
-        """Cut a partly written line off; if even that fails the ledger takes no more records."""
+        """Remove a partly written line; if that fails, too, the ledger accepts no more records."""
         try:
             os.ftruncate(self._descriptor, self._size)
             os.fsync(self._descriptor)
-        except OSError as second:
-            self._broken = f"a failed write ({error.strerror}) could not be undone ({second.strerror})"
+        except OSError as undo_error:
+            self._broken = f"a failed write ({error.strerror}) could not be undone ({undo_error.strerror})"
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -1,8 +1,8 @@
-"""The lock of a sweep directory: only one driver at a time; the error for a second one names the first.
+"""Lock of a sweep folder: one driver at a time. The error for a second driver names the first.
 
 The operating system holds the lock (`flock` on `.lock`), so a killed driver frees it at once. `.owner.json` names the
-holder with a heartbeat, refreshed by a thread. It is for people to read; only `describe_running_driver` also trusts it,
-where the lock cannot show a driver: in a folder that is read-only here, and for a sweep at an address.
+holder with a heartbeat, refreshed by a thread. It is for people to read. Only `describe_running_driver` relies on it,
+where the lock is not visible: in read-only folders and for a sweep at an address.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from orchestrator.addresses import address_of
 from orchestrator.errors import LedgerError, SweepLocked
 from orchestrator.record.ledger.folders import LOCK_FILE, OWNER_FILE, refuse_odd_files
 
-OWNER_BYTES = 512  # more than any owner takes, filled up with blanks, so that the file keeps its length
+OWNER_BYTES = 512  # fixed size of the file, padded with blanks; more than any owner needs
 HEARTBEAT_SECONDS = 5.0
-LAST_TIME = 2.0**40  # Unix seconds: nothing is written after it
-PATIENCE_SECONDS = 0.5  # a driver that starts while `describe_running_driver` probes the lock is not refused
+MAX_TIME = 2.0**40  # Unix seconds; later times, and larger pids, are invalid
+ACQUIRE_SECONDS = 0.5  # timeout; outlasts a probe by `describe_running_driver`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Owner:
 
     @classmethod
     def this_process(cls, started: float) -> Self:
-        """Return this process, alive now."""
+        """Return this process as the owner, with a heartbeat of now."""
         try:
             user = getpass.getuser()
         except (OSError, KeyError):  # a container's user id without a name
@@ -55,12 +55,12 @@ class Owner:
 
     @property
     def is_this_process(self) -> bool:
-        """Whether it is this very process."""
+        """Whether the owner is this process."""
         return (self.host, self.pid) == (socket.gethostname(), os.getpid())
 
     @property
     def is_alive(self) -> bool:
-        """Whether its last heartbeat is not old."""
+        """Whether the last heartbeat is younger than three intervals."""
         return time.time() - self.heartbeat < 3 * HEARTBEAT_SECONDS
 
     def describe(self, now: float) -> str:
@@ -69,8 +69,8 @@ class Owner:
 
 
 def read_owner(folder: Path) -> Owner | None:
-    """Return who holds or last held the sweep in `folder`, None when the file is missing or damaged."""
-    try:  # O_NONBLOCK: a pipe of that name is empty, and no reason to wait
+    """Return the current or last owner of the sweep in `folder`; None if the file is missing or damaged."""
+    try:  # O_NONBLOCK: opening a named pipe must not block
         descriptor = os.open(folder / OWNER_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             return parse_owner(file.read(8 * OWNER_BYTES))
@@ -79,53 +79,57 @@ def read_owner(folder: Path) -> Owner | None:
 
 
 def parse_owner(content: bytes) -> Owner | None:
-    """Return the owner that was written so, None for anything else."""
+    """Return the owner that `Owner.encode` wrote; None for any other content."""
     try:
         owner = Owner(**json.loads(content))
     except (ValueError, TypeError, RecursionError):
         return None
     names, times = (owner.host, owner.user), (owner.started, owner.heartbeat)
-    is_valid = type(owner.pid) is int and 0 < owner.pid < LAST_TIME
+    is_valid = type(owner.pid) is int and 0 < owner.pid < MAX_TIME
     is_valid = is_valid and all(isinstance(name, str) and name.isprintable() for name in names)
-    is_valid = is_valid and all(type(time) in (int, float) and 0 <= time < LAST_TIME for time in times)
+    is_valid = is_valid and all(type(time) in (int, float) and 0 <= time < MAX_TIME for time in times)
     return owner if is_valid else None
 
 
 def describe_running_driver(folder: Path) -> str | None:
-    """Return the description of the driver that runs the sweep right now, None when nobody does."""
+    """Return the description of the driver that is running the sweep; None if there is none."""
     if not (folder / LOCK_FILE).exists():
         return None
+
+    # Try the lock for a moment; a driver of this machine or of a shared folder holds it.
     probe = FileLock(folder / LOCK_FILE, timeout=0)
     try:
         probe.acquire()
     except Timeout:
         return _describe_owner(folder)
     except OSError:  # a folder that we may only read
-        return _owner_with_heartbeat(folder)
+        return _describe_alive_owner(folder)
+
+    # The lock was free: only a driver at the address can be running.
     probe.release()
-    return _owner_with_heartbeat(folder) if address_of(folder) else None
+    return _describe_alive_owner(folder) if address_of(folder) else None
 
 
 def refuse_running(folder: Path) -> None:
-    """Raise SweepLocked if a driver of this machine or of a shared folder runs the sweep right now."""
+    """Raise SweepLocked if a driver on this machine or in a shared folder is running the sweep."""
     if address_of(folder) is None and (owner := describe_running_driver(folder)) is not None:
-        raise SweepLocked(f"the sweep in {folder} is being run by {owner}")
+        raise SweepLocked(f"{folder}: another driver is running: {owner}")
 
 
-def _owner_with_heartbeat(folder: Path) -> str | None:
-    """Return the description of a driver that has no lock we can see, None if its heartbeat is old."""
+def _describe_alive_owner(folder: Path) -> str | None:
+    """Return the description of a driver by its heartbeat alone; None if that is old."""
     owner = read_owner(folder)
     return owner.describe(time.time()) if owner is not None and owner.is_alive else None
 
 
 class SweepLock:
-    """Holds the lock of one sweep directory from `acquire` to `release` and keeps its heartbeat fresh."""
+    """The lock of one sweep folder, held from `acquire` to `release` while a thread refreshes the heartbeat."""
 
     def __init__(self, folder: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
         self.folder = folder
-        self._every = heartbeat_seconds
+        self._heartbeat_seconds = heartbeat_seconds
         # thread_local=False: the driver may close the ledger from another thread than the one that opened it
-        self._lock = FileLock(folder / LOCK_FILE, timeout=PATIENCE_SECONDS, thread_local=False)
+        self._lock = FileLock(folder / LOCK_FILE, timeout=ACQUIRE_SECONDS, thread_local=False)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._started = 0.0
@@ -139,14 +143,16 @@ class SweepLock:
         self.release()
 
     def acquire(self) -> None:
-        """Take the lock; raises SweepLocked naming its owner, UnexpectedEntry, LedgerError if it cannot be written."""
+        """Acquire the lock. Raises SweepLocked with its owner, UnexpectedEntry, LedgerError if it cannot be written."""
         refuse_odd_files(self.folder)
         try:
             self._lock.acquire()
         except Timeout:
-            raise SweepLocked(f"the sweep in {self.folder} is being run by {_describe_owner(self.folder)}") from None
+            raise SweepLocked(f"{self.folder}: another driver is running: {_describe_owner(self.folder)}") from None
         except OSError as error:
             raise LedgerError(f"{self.folder / LOCK_FILE}: cannot take the lock: {error.strerror}") from error
+
+        # Write the heartbeat once, so that an unwritable folder is an error now, then from a thread.
         self._started = time.time()
         try:
             self._beat()
@@ -158,39 +164,41 @@ class SweepLock:
         self._thread.start()
 
     def describe_other_holder(self) -> str:
-        """Describe the other process that writes the sweep although we hold its lock: not every file system locks."""
-        self._look()
+        """Describe another process that writes the sweep despite our lock, on a file system without working locks."""
+        self._detect_other_owner()
         return "another process" if self._other is None else self._other.describe(time.time())
 
-    def _look(self) -> None:
+    def _detect_other_owner(self) -> None:
         """Store an owner that is alive and not this process."""
         owner = read_owner(self.folder)
         if owner is not None and not owner.is_this_process and owner.is_alive:
             self._other = owner
 
     def release(self) -> None:
-        """Stop the heartbeat and free the lock; doing it twice is harmless."""
+        """Stop the heartbeat and release the lock; does nothing the second time."""
         if self._thread is None:
             return
         self._stop.set()
         self._thread.join()
         self._thread = None
-        with contextlib.suppress(OSError):  # the file is a courtesy to readers; the lock itself is what counts
+        with contextlib.suppress(OSError):  # the file is informative only; the lock decides
             owner = read_owner(self.folder)
-            if owner is None or owner.is_this_process:  # otherwise the lock saw nobody, and somebody is there
+            if owner is None or owner.is_this_process:  # not another process, on a file system without working locks
                 (self.folder / OWNER_FILE).unlink()
         self._lock.release()
 
     def _keep_beating(self) -> None:
-        while not self._stop.wait(self._every):
-            with contextlib.suppress(OSError):  # a full disk shows as an old heartbeat and in the ledger's own error
+        while not self._stop.wait(self._heartbeat_seconds):
+            with contextlib.suppress(OSError):  # a full disk also makes the ledger fail, with an error
                 self._beat()
 
     def _beat(self) -> None:
-        self._look()
+        self._detect_other_owner()
+
+        # Overwrite the padded file in a single write, so that a reader never sees it empty.
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(self.folder / OWNER_FILE, flags, 0o644)
-        with os.fdopen(descriptor, "wb") as file:  # over the old text, in one write: a reader never finds it empty
+        with os.fdopen(descriptor, "wb") as file:
             file.write(Owner.this_process(self._started).encode().ljust(OWNER_BYTES))
             file.truncate()
 

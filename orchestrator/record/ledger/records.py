@@ -1,9 +1,9 @@
-"""The records of a sweep: one checksummed JSON line each in `events.jsonl`, written by `ledger`, read by anybody.
+"""The records of a sweep: checksummed JSON lines in `events.jsonl`, written by `ledger` and read without a lock.
 
 A line is `{"seq":N,"time":T,"kind":K,"data":{...},"sha":S}` in ASCII, without spaces, keys in the order they were
 given. S is the first 16 hex digits of the SHA-256 of the same line without its `sha`. JSON has no infinities and no
-NaN, so they are written `{"$float":"inf"}`. A line without its newline is a write that was cut short, and never
-acknowledged: it is left out. Everything else that is not as written, down to a single byte, is DamagedLedger.
+NaN, so they are written `{"$float":"inf"}`. A last line without a newline is an incomplete write that was never
+acknowledged, and is skipped. Any other changed byte raises DamagedLedger.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, OlderLedger
 from orchestrator.record.ledger.folders import LEDGER_FILE as LEDGER_FILE
 from orchestrator.record.ledger.folders import make_no_sweep_error, refuse_odd_files, refuse_odd_folders
-from orchestrator.record.ledger.lock import LAST_TIME
+from orchestrator.record.ledger.lock import MAX_TIME
 
 SCHEMA = 2  # 1: before 1.0.0
 INLINE_SCHEMA = 3  # of sweeps whose small curves are in the ledger itself
@@ -41,19 +41,19 @@ class Record:
 def read_records(folder: Path) -> list[Record]:
     """Return the complete records of the sweep in `folder`, without locking or changing anything.
 
-    A last line without newline is left out: its writer died, or is still writing it. Raises NotASweep, LedgerError,
+    A last line without a newline is skipped: its writer died, or is still writing it. Raises NotASweep, LedgerError,
     DamagedLedger, NewerLedger, OlderLedger.
     """
     return parse_records(folder / LEDGER_FILE, read_ledger_bytes(folder))[0]
 
 
 def read_first_record(folder: Path) -> Record:
-    """Return the record a ledger begins with, the sweep's own, reading no more than that. Raises as `read_records`."""
+    """Return the first record of a ledger, of kind `sweep`; reads only its line. Raises as `read_records` does."""
     return parse_records(folder / LEDGER_FILE, _read_ledger_file(folder, lambda file: file.readline()))[0][0]
 
 
 def encode_record(record: Record) -> bytes:
-    """Return the line of a record, newline included; raises TypeError for a value that JSON cannot represent."""
+    """Return the line of a record with its newline. Raises TypeError for a value that JSON cannot represent."""
     body = json.dumps(
         {
             "seq": record.seq,
@@ -68,14 +68,14 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(line: bytes) -> Record:
-    """Return the record of a line without its newline; raises ValueError with the problem."""
+    """Return the record of a line without its newline. Raises ValueError with the problem."""
+    # Compare the checksum at the end of the line with that of the text before it.
     body, mark, end = line[:-26] + b"}", line[-26:-18], line[-18:]
     if mark != b',"sha":"' or end != _checksum(body) + b'"}':
         raise ValueError("the line does not match its checksum")
     try:
-        value = json.loads(
-            body, object_hook=_restore_float if b'"$float"' in body else None
-        )  # a hook takes most of the time
+        hook = _restore_float if b'"$float"' in body else None  # a hook takes most of the time
+        value = json.loads(body, object_hook=hook)
     except RecursionError:
         raise ValueError("the line is nested too deeply") from None
     try:
@@ -83,7 +83,7 @@ def decode_record(line: bytes) -> Record:
     except (KeyError, TypeError):
         raise ValueError("the line is not a record") from None
     kinds = type(record.seq), type(record.kind), type(record.fields)
-    if kinds != (int, str, dict) or type(record.time) not in (int, float) or not 0 <= record.time < LAST_TIME:
+    if kinds != (int, str, dict) or type(record.time) not in (int, float) or not 0 <= record.time < MAX_TIME:
         raise ValueError("the line is not a record")
     return record
 
@@ -93,7 +93,7 @@ def _checksum(body: bytes) -> bytes:
 
 
 def _to_json_value(value: Any, where: str) -> Any:
-    """Return `value` as strict JSON can hold it and give it back."""
+    """Return `value` as strict JSON; `_restore_float` restores infinities and NaN."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if value is None or isinstance(value, bool | int | str):
@@ -114,7 +114,7 @@ def _restore_float(value: dict[str, Any]) -> Any:
     if value.keys() != {"$float"}:
         return value
     if not isinstance(value["$float"], str):
-        raise ValueError(f"{value} is not a number")
+        raise ValueError(f"{value}: $float is not a string")
     return float(value["$float"])
 
 
@@ -137,10 +137,11 @@ def _read_ledger_file(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
 
 
 def parse_records(path: Path, content: bytes) -> tuple[list[Record], int]:
-    """Return the records of all complete lines of a ledger, and the bytes they take.
+    """Return the records of all complete lines of a ledger, and the total bytes of these lines.
 
     Raises DamagedLedger, NewerLedger, OlderLedger.
     """
+    # Decode line by line, to name the first damaged line.
     *lines, torn = content.split(b"\n")
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
@@ -153,6 +154,8 @@ def parse_records(path: Path, content: bytes) -> tuple[list[Record], int]:
         if number == 1:
             _check_schema(path, record)
         records.append(record)
+
+    # A torn last line is allowed, unless it contains a complete record.
     if not records:
         raise DamagedLedger(path, 1, "the first record is missing")
     if _has_text_after_record(torn):
@@ -161,14 +164,14 @@ def parse_records(path: Path, content: bytes) -> tuple[list[Record], int]:
 
 
 def _has_text_after_record(torn: bytes) -> bool:
-    """Return whether a torn line has text after a complete record: only a lost newline leaves that, not a cut write."""
-    digest, read = hashlib.sha256(), 0  # of all that is read, so that a long line is read once
+    """Return whether a torn line has text after a complete record: a sign of a lost newline, not of a cut write."""
+    digest, read = hashlib.sha256(), 0  # updated part by part, so that a long line is read once
     for end in re.finditer(rb',"sha":"([0-9a-f]{16})"}', torn[:-1]):
         digest.update(torn[read : end.start()])
         read = end.start()
-        of_record = digest.copy()
-        of_record.update(b"}")
-        if of_record.hexdigest()[:16].encode() == end[1]:
+        record_digest = digest.copy()
+        record_digest.update(b"}")
+        if record_digest.hexdigest()[:16].encode() == end[1]:
             return True
     return False
 
@@ -176,9 +179,9 @@ def _has_text_after_record(torn: bytes) -> bool:
 def _check_schema(path: Path, first: Record) -> None:
     schema = first.fields.get("schema")
     if first.kind != "sweep" or not isinstance(schema, int):
-        raise DamagedLedger(path, 1, "the first record is not that of a sweep")
+        raise DamagedLedger(path, 1, "the first record is not of kind sweep")
     if schema < SCHEMA:
-        raise OlderLedger(f"{path}: was written before lengthwise 1.0.0, which is needed to read it")
+        raise OlderLedger(f"{path}: written before lengthwise 1.0.0; read it with that older version")
     if schema > INLINE_SCHEMA:
         message = f"has ledger schema {schema}; this version of lengthwise reads up to {INLINE_SCHEMA}"
         raise NewerLedger(f"{path}: {message}")

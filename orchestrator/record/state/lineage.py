@@ -1,9 +1,9 @@
-"""Where a sweep comes from: the sweep that it confirms or continues, or imported results; and which seeds were used.
+"""The origin of a sweep: the sweep that it confirms or continues, or imported results; and the seeds already used.
 
-A confirmation keeps in its provenance, under `confirms`, the sweep it took its configurations from, by name and
-specification hash, and the root: the sweep at which a chain of confirmations began. A sweep that trains another one's
-members for more steps keeps, under `continues`, the folder of that sweep and the pack of each member there. Imported
-results keep, under `imported`, their source, and of its `program` the SHA-256 of the table.
+The provenance of a confirmation has, under `confirms`, the name and specification hash of the sweep that it confirms,
+and of the root: the first sweep in the chain of confirmations. The provenance of a sweep that trains members of another
+sweep for more steps has, under `continues`, the folder of that sweep and the pack of each member. That of imported
+results has, under `imported`, their source, and in its `program` the SHA-256 of the table.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ CONFIRMS, CONTINUES, IMPORTED = "confirms", "continues", "imported"
 
 @dataclass(frozen=True)
 class SweepIdentity:
-    """A sweep by name and specification hash; the same sweep run again has the same one."""
+    """A sweep by name and specification hash; a rerun of a sweep has the same identity."""
 
     sweep: str
     spec_hash: str
@@ -33,10 +33,10 @@ class SweepIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepLineage:
-    """The sweep that a sweep confirms, None for a search, and the root of its chain of confirmations.
+    """The origin of a sweep: its `parent`, which it confirms, and the root of the chain of confirmations.
 
-    `confirms` is what its first record has of that; a search is its own root. `continues` is the name of the folder of
-    the sweep whose members it trains further, None without one.
+    `confirms` has the fields of its first record about the parent. For a search both are None, and it is its own root.
+    `continues` is the folder name of the sweep whose members are trained further, or None.
     """
 
     folder: Path
@@ -48,10 +48,12 @@ class SweepLineage:
 
 
 def read_lineage(folder: Path) -> SweepLineage:
-    """Return the lineage of the sweep in `folder`; raises what reading its ledger raises."""
+    """Return the lineage of the sweep in `folder`. Raises what `read_first_record` raises, and DamagedLedger."""
     first = read_first_record(folder)
     if problem := find_problem(first.kind, first.fields):
         raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
+
+    # A search is the root of its own chain.
     identity, origin = SweepIdentity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
     confirms, continues = origin.get(CONFIRMS), (origin.get(CONTINUES) or {}).get("folder")
     parent, root = (_read_identity(confirms), _read_identity(confirms["root"])) if confirms else (None, identity)
@@ -65,36 +67,36 @@ def _read_identity(reference: dict[str, Any]) -> SweepIdentity:
 
 
 def read_lineages(storage: Path, *, strict: bool) -> Iterator[SweepLineage]:
-    """Yield the sweeps of a storage folder by name. Unreadable ledgers are an error if `strict`, else left out."""
+    """Yield the lineages in a storage folder, by sweep name. Unreadable ledgers raise if `strict`, else are skipped."""
     for ledger in sorted(storage.glob(f"*/{LEDGER_FILE}")):
         with nullcontext() if strict else suppress(LedgerError):
             yield read_lineage(ledger.parent)
 
 
 def find_confirmations(state: SweepState) -> list[SweepLineage]:
-    """Return the sweeps beside `state` that confirm it, by name."""
+    """Return the lineages of the sweeps in the same folder that confirm `state`, by name."""
     identity = SweepIdentity(state.name, state.spec_hash)
     siblings = read_lineages(state.folder.resolve().parent, strict=False)
     return [sweep for sweep in siblings if sweep.parent == identity]
 
 
 def find_confirmed_sweeps(state: SweepState) -> list[SweepLineage]:
-    """Return the sweep that a confirmation confirms, if it is still beside it."""
+    """Return a list with the sweep that `state` confirms; empty if it is not in the same folder."""
     parent = read_lineage(state.folder).parent
     siblings = read_lineages(state.folder.resolve().parent, strict=False)
     return [sweep for sweep in siblings if sweep.identity == parent]
 
 
 def list_planned_seeds(state: SweepState) -> set[int]:
-    """Return the seeds of a sweep: those of its specification, and further ones of single configurations."""
+    """Return the seeds of a sweep: those of its specification, and additional seeds of single configurations."""
     return {*state.spec.get("seeds", ()), *(seed for name in state.more_seeds for seed in state.planned_seeds(name))}
 
 
 def find_used_seeds(state: SweepState) -> dict[int, str]:
-    """Return the seeds used by the sweep or its chain of confirmations, each with the sweep that used it.
+    """Return the seeds used by the sweep or its chain of confirmations, with the name of the sweep that used each.
 
-    So are those of the sweep that it continues, and of the confirmations of that one.
-    A ledger in the storage folder that cannot be read is an error: whether its seeds are used cannot be known.
+    Includes those of the sweep that it continues, with its confirmations. Raises what `read_lineages` raises for an
+    unreadable ledger in the storage folder, because its seeds are unknown.
     """
     used: dict[int, str] = {}
     for sweep in reversed(_load_continued_sweeps(state)):
@@ -103,21 +105,21 @@ def find_used_seeds(state: SweepState) -> dict[int, str]:
 
 
 def _load_continued_sweeps(state: SweepState) -> list[SweepState]:
-    """Return the sweep, the one that it continues, the one that this continues, and so on."""
+    """Return the sweep, followed by the chain of sweeps that it continues."""
     sweeps, folders = [state], {state.folder.resolve()}
     while (continues := sweeps[-1].provenance.get(CONTINUES)) is not None:
-        before = (sweeps[-1].folder.resolve().parent / continues["folder"]).resolve()
-        if before in folders or not has_ledger(before):
+        folder = (sweeps[-1].folder.resolve().parent / continues["folder"]).resolve()
+        if folder in folders or not has_ledger(folder):
             break
-        sweeps.append(SweepState.load(before))
-        folders.add(before)
+        sweeps.append(SweepState.load(folder))
+        folders.add(folder)
     return sweeps
 
 
 def find_seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
-    """Return the seeds used by other sweeps of its chain of confirmations, each with the sweep that used it.
+    """Return the seeds used by other sweeps of the chain of confirmations, with the name of the sweep that used each.
 
-    Ledgers in the storage folder that cannot be read are an error if `strict`, else left out.
+    Unreadable ledgers in the storage folder raise if `strict`, else are skipped.
     """
     used: dict[int, str] = {}
     this_sweep, here = read_lineage(state.folder), state.folder.resolve()
@@ -126,15 +128,15 @@ def find_seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
             with nullcontext() if strict else suppress(LedgerError):
                 seeds = sorted(list_planned_seeds(SweepState.load(sweep.folder)))
                 used |= {seed: sweep.identity.sweep for seed in seeds if seed not in used}
-    earlier = (this_sweep.confirms or {}).get("used_seeds", ())  # also of sweeps that are no longer there
+    earlier = (this_sweep.confirms or {}).get("used_seeds", ())  # also of deleted sweeps
     return used | {seed: this_sweep.root.sweep for seed in earlier if seed not in used}
 
 
 def list_earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
-    """Return where members of a pack may have checkpoints, as lists of (folder, config_id there, seed), one per member.
+    """Return lists of (folder, config_id there, seed), one per member, of possible checkpoints of a pack's members.
 
-    The first list whose folders all have checkpoints is used. First come the packs that this one replaces, the newest
-    first, then the packs of the sweep that this one continues.
+    Use the first list whose folders all have checkpoints. The replaced packs come first, newest first, then the packs
+    of the sweep that this sweep continues.
     """
     folder = state.folder.resolve() / "checkpoints"
     states = [[(str(folder / name), config_id, seed) for config_id, seed in pack.members] for name in pack.earlier]
@@ -143,7 +145,7 @@ def list_earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[s
 
 
 def has_checkpoint(state: SweepState, pack: PackState) -> bool:
-    """Return whether a pack, or an earlier pack for each of its members, has a checkpoint on this machine."""
+    """Return whether a pack, or an earlier pack of each of its members, has a checkpoint on this machine."""
     current = [(str(state.folder / "checkpoints" / pack.pack_id), *member) for member in pack.members]
     return any(
         all(any(Path(folder).glob("step-*.ckpt")) for folder, _, _ in members)
@@ -152,31 +154,31 @@ def has_checkpoint(state: SweepState, pack: PackState) -> bool:
 
 
 def continues_member(state: SweepState, config_id: str, seed: int) -> bool:
-    """Return whether the sweep that this one continues, if it continues one, has trained this member."""
+    """Return whether this sweep continues another sweep that has trained this member."""
     return _list_continued_states(state, [(config_id, seed)]) is not None
 
 
 def _list_continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]] | None:
     """Return the checkpoints of members in the sweep that this sweep continues.
 
-    None if it continues none, or if a member was in none of its packs.
+    None if it does not continue a sweep, or if a member was in none of that sweep's packs.
     """
     if (continues := state.provenance.get(CONTINUES)) is None:
         return None
     folder, states = state.folder.resolve().parent / continues["folder"] / "checkpoints", []
     for config_id, seed in ids:
-        before = continues["configurations"].get(config_id)
-        pack_id = before["packs"].get(str(seed)) if before else None
+        configuration = continues["configurations"].get(config_id)
+        pack_id = configuration["packs"].get(str(seed)) if configuration else None
         if pack_id is None:
             return None
-        states.append((str(folder / pack_id), before["config_id"], seed))
+        states.append((str(folder / pack_id), configuration["config_id"], seed))
     return states
 
 
 def refuse_imported(state: SweepState) -> None:
-    """Raise UserError for a sweep of imported results, whose members cannot be trained or evaluated."""
+    """Raise UserError if the sweep has imported results, because its members cannot be trained or evaluated."""
     if (imported := state.provenance.get(IMPORTED)) is not None:
         raise UserError(
-            f"{state.folder}: was imported from {imported['source']}, so its members cannot be trained or evaluated "
-            f"here; allowed: what reads results, such as {command('report', state.folder)}"
+            f"{state.folder}: imported from {imported['source']}, so its members cannot be trained or evaluated; "
+            f"allowed: commands that read results, such as {command('report', state.folder)}"
         )

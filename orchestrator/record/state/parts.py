@@ -1,4 +1,4 @@
-"""The parts of a sweep as its ledger records them: configurations, their members, draws, packs, conflicts."""
+"""Recorded state of configurations, members, draws and packs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 from orchestrator.record.ledger.records import Record
 
-STOPPED = "stopped by its budget"  # how a sweep may end, beside complete, failed and interrupted
+STOPPED = "stopped by its budget"  # status of an ended sweep; the others are complete, failed and interrupted
 
 Status = Literal["planned", "running", "complete", "failed"]
 
 
 @dataclass
 class MemberState:
-    """One seed of one configuration; `failed_at` is the training step at which it became non-finite.
+    """State of one seed of a configuration; `failed_at` is the training step at which its loss became non-finite.
 
-    `stopped_at`: the step at which it stopped early, because it was good enough.
+    `stopped_at` is the step at which it stopped early, because its score was good enough.
     """
 
     seed: int
@@ -34,10 +34,10 @@ class MemberState:
 
 @dataclass
 class ConfigurationState:
-    """One configuration with its members by seed; `score` is None until `finished`, and stays None if it failed.
+    """State of a configuration with its members by seed; `score` is None until `finished`, and also if it failed.
 
     `measured` names its metrics and lengths in `SweepState.measured`.
-    `seeds_failed` counts the seeds that the score takes for failed. `pruned_at` is the step of the rung of a race at
+    `seeds_failed` lengths the seeds that the score counted as failed. `pruned_at` is the step of the rung of a race at
     which its members ended; it never has a score then.
     """
 
@@ -54,12 +54,12 @@ class ConfigurationState:
 
     @property
     def is_done(self) -> bool:
-        """Whether it trains no further: it has its score, or was pruned."""
+        """Whether no member will be trained again: scored or pruned."""
         return self.finished or self.pruned_at is not None
 
     @property
     def succeeded(self) -> bool:
-        """Whether its score is a result: finite, or infinite although fewer than half of its seeds failed.
+        """Whether the score is valid: finite, or infinite with fewer than half of the seeds failed.
 
         An infinite score then means a step that was never reached, not a failure.
         """
@@ -67,22 +67,21 @@ class ConfigurationState:
             return False
         return math.isfinite(self.score) or 2 * self.seeds_failed < len(self.members)
 
-    def take_score(self, score: float | None, seeds_failed: int) -> None:
-        """Set its score, unless it has one."""
+    def set_score(self, score: float | None, seeds_failed: int) -> None:
+        """Set the score if there is none yet."""
         if not self.finished:
             self.finished, self.score, self.seeds_failed = True, score, seeds_failed
 
     def drop_score(self) -> None:
-        """Drop its score: it is scored again."""
+        """Remove the score, so that the configuration is scored again."""
         self.finished, self.score = False, None
 
 
 @dataclass
 class RecordedDraw:
-    """One numbered draw of the search; draws that resolve alike share a configuration, `duplicate_of` names it.
+    """A numbered draw of the search. Draws with equal resolved values share the configuration `duplicate_of`.
 
-    `draw` counts the draws of the random domains, each of which is tried at every grid point; None in ledgers that do
-    not say it, where it follows from the number.
+    `draw` is the index of the random draw, shared by all grid points; None in old ledgers (see `draws_by_number`).
     """
 
     number: int
@@ -94,12 +93,12 @@ class RecordedDraw:
 
 @dataclass
 class PackState:
-    """One pack: its members as (config_id, seed), their states, its evaluations by step, how often and why it died.
+    """A pack: its members as (config_id, seed), their states, evaluations by step, and errors of failed attempts.
 
-    `traces` has the traceback of every attempt, None if none was kept. `ran_under` has (code, environment) pairs: the
-    name of a code record, None without one, and the digest of an environment. `pruned_at` is the step at which members
-    of a configuration were pruned, by config_id. `earlier` are the packs that this one replaces, newest first: its
-    members continue from the checkpoints of the first that has any.
+    `traces` has the traceback of every attempt, None if it was not recorded. `ran_under` has (code, environment) pairs:
+    the name of a code record, or None, and the digest of an environment. `pruned_at` is the step at which members of a
+    configuration were pruned, by config_id. `earlier` are the packs that this pack replaces, newest first: its members
+    continue from the checkpoints of the first of them with any.
     """
 
     pack_id: str
@@ -125,37 +124,40 @@ class PackState:
 
     @property
     def is_pruned(self) -> bool:
-        """Whether all of its members are pruned, at steps up to which it has been evaluated."""
+        """Whether all members are pruned, and the pack was evaluated up to the last of these steps."""
         return all(self.step >= self.pruned_at.get(name, math.inf) for name, _ in self.members)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is complete, or was given up."""
+        """Whether the pack is complete or failed."""
         return self.status in ("complete", "failed")
 
-    def wrong_count(self, fields: Mapping[str, Any]) -> int | None:
-        """Return how many members an evaluation reports, if these are not as many as the pack has."""
-        reported = [fields["failed_at"], fields.get("stopped_at"), fields.get("stages")]
-        reported.append(fields.get("curves", {}).get("values"))
-        reported += [scores["values"] for scores in fields.get("validation", ())]
-        counts = [len(values) for values in reported if values is not None]
-        return next((count for count in counts if count != len(self.members)), None)
+    def find_wrong_count(self, fields: Mapping[str, Any]) -> int | None:
+        """Return the number of members in an evaluation if it differs from the pack's, else None."""
+        rows_by_member = [fields["failed_at"], fields.get("stopped_at"), fields.get("stages")]
+        rows_by_member.append(fields.get("curves", {}).get("values"))
+        rows_by_member += [scores["values"] for scores in fields.get("validation", ())]
+        lengths = [len(values) for values in rows_by_member if values is not None]
+        return next((count for count in lengths if count != len(self.members)), None)
 
-    def member_steps(self, step: int) -> int:
-        """Return how many steps its members have trained in all when it is at a step."""
+    def sum_member_steps(self, step: int) -> int:
+        """Return the steps of all members together, with the pack at `step`."""
         total = 0
         for (name, _), member in zip(self.members, self.states, strict=True):
             total += min(step, self.pruned_at.get(name, step), member.stopped_at or step)
         return total
 
-    def take_evaluation(self, step: int, fields: dict[str, Any]) -> None:
+    def apply_evaluation(self, step: int, fields: dict[str, Any]) -> None:
         """Apply an `evaluation` record."""
+        # The pack itself.
         self.evaluations[step] = fields
         self.seconds = max(self.seconds, fields["seconds"])
         self.step = max(self.step, step)
         running = self.status in ("planned", "running")
         if running:
             self.status = "running"
+
+        # Its members; those that were pruned keep their state.
         stopped = fields.get("stopped_at", [-1] * len(self.members))
         rows = zip(self.members, self.states, fields["failed_at"], stopped, strict=True)
         for (name, _), member, failed_at, stopped_at in rows:
@@ -169,21 +171,21 @@ class PackState:
             elif running and member.status == "planned":
                 member.status = "running"
 
-    def end(self, status: Status, error: str | None, seconds: float) -> None:
+    def apply_end(self, status: Status, error: str | None, seconds: float) -> None:
         """Apply a `pack_end` record: complete, or failed with an error."""
         self.status, self.error = status, error
         self.seconds = max(self.seconds, seconds)
-        for member in self._unpruned():
+        for member in self._list_unpruned_members():
             member.error = error
             member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
 
     def reopen(self) -> None:
-        """Undo that the pack was given up; members that were pruned since do not count as failed."""
+        """Reset a failed pack, so that it is tried again; pruned members stay complete."""
         self.status, self.error = "running" if self.evaluations else "planned", None
         self.attempts, self.traces = [], []
         for (name, _), member in zip(self.members, self.states, strict=True):
-            going_on: Status = "complete" if name in self.pruned_at else self.status
-            member.error, member.status = None, going_on if member.failed_at is None else "failed"
+            reset_status: Status = "complete" if name in self.pruned_at else self.status
+            member.error, member.status = None, reset_status if member.failed_at is None else "failed"
 
     def prune(self, config_ids: Collection[str], step: int) -> None:
         """End the members of these configurations at a step."""
@@ -192,37 +194,37 @@ class PackState:
                 self.pruned_at[name] = step
                 member.status = "failed" if member.status == "failed" else "complete"
 
-    def _unpruned(self) -> list[MemberState]:
+    def _list_unpruned_members(self) -> list[MemberState]:
         pairs = zip(self.members, self.states, strict=True)
         return [member for (name, _), member in pairs if name not in self.pruned_at]
 
 
 @dataclass(frozen=True)
-class Trained:
-    """How much has been trained: the seconds of packs, and the steps of members."""
+class TrainedAmount:
+    """The amount of training: the seconds of packs and the steps of members."""
 
     seconds: float
     member_steps: int
 
     @classmethod
-    def by(cls, pack: PackState) -> Trained:
-        """Return how much a pack has trained."""
-        return cls(pack.seconds, pack.member_steps(pack.step))
+    def of_pack(cls, pack: PackState) -> TrainedAmount:
+        """Return the training of a pack so far."""
+        return cls(pack.seconds, pack.sum_member_steps(pack.step))
 
-    def replaced(self, before: Trained, after: Trained) -> Trained:
-        """Return the total after one of its packs has changed."""
+    def replace_part(self, before: TrainedAmount, after: TrainedAmount) -> TrainedAmount:
+        """Return the total with the amount of one pack replaced."""
         seconds, steps = after.seconds - before.seconds, after.member_steps - before.member_steps
-        return Trained(self.seconds + seconds, self.member_steps + steps)
+        return TrainedAmount(self.seconds + seconds, self.member_steps + steps)
 
 
 @dataclass
-class Sessions:
-    """The times of the first and the last record of every driver, in Unix seconds."""
+class DriverSessions:
+    """Spans of time during which drivers ran the sweep, in Unix seconds."""
 
     spans: list[list[float]] = field(default_factory=list)
 
-    def take(self, record: Record) -> None:
-        """Count the time of a driver: from the record that begins a command to the last that its training writes."""
+    def add_record(self, record: Record) -> None:
+        """Extend the session of a driver by a record; the first record of a command starts a session."""
         if record.kind in ("sweep", "resume", "extend"):
             self.spans.append([record.time, record.time])
         elif record.kind in ("evaluation", "attempt", "pack_end", "score", "rung", "race", "end") and self.spans:
@@ -230,5 +232,5 @@ class Sessions:
 
     @property
     def seconds(self) -> float:
-        """For how long drivers have run the sweep, as far as they have left records of it."""
+        """Total seconds of all driver sessions, from their first to their last record."""
         return sum(last - first for first, last in self.spans)

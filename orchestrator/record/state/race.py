@@ -1,9 +1,9 @@
-"""A race over seeds as its ledger records it: the decisions of its rounds and rungs, and who is still in it.
+"""A race over seeds as recorded: the decisions of its rounds and rungs, and the remaining configurations.
 
-The first round gives the first `search.racing.first` seeds to every configuration. With `search.racing.steps` all of
-its packs pause at a rung; the record `rung` prunes configurations, and the others train on. The record `race` ends a
-round: its survivors get the next seeds. A race is over when its survivors have all seeds of the sweep, or when there
-are none.
+In the first round every configuration gets the first `search.racing.first` seeds. With `search.racing.steps` all packs
+of this round pause at a rung; a `rung` record prunes configurations, and the others train on. A `race` record ends a
+round: its survivors get the next seeds. A race is over when its survivors have all seeds of the sweep, or when no
+configuration survives.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ from search_spaces import Rung, Rungs
 
 @dataclass(frozen=True, kw_only=True)
 class RoundOutcome:
-    """The survivors of a round and the `values` that decided, by config_id: None for a failed configuration.
+    """The survivors of a round and the deciding `values` by config_id, None for failed configurations.
 
-    Values are median scores or rank sums, as `by` says. `p` is that of the test, None without one.
+    Values are median scores or rank sums, according to `by`. `p` is the p-value of the test, None without a test.
     """
 
     survivors: tuple[str, ...]
@@ -30,7 +30,7 @@ class RoundOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundDecision(RoundOutcome):
-    """The end of a round: its outcome, over which seeds it was decided, and which seeds the survivors get next."""
+    """The end of a round: its outcome, the seeds it was decided over, and the next seeds of the survivors."""
 
     seeds: tuple[int, ...]
     next: tuple[int, ...]
@@ -38,11 +38,10 @@ class RoundDecision(RoundOutcome):
 
 @dataclass(frozen=True, kw_only=True)
 class RungOutcome:
-    """Which configurations continue after a rung. `guarded` are the survivors that only the guard has kept.
+    """The configurations that continue after a rung; `guarded` are the survivors that only the guard has saved.
 
-    By config_id of every configuration of the rung, None for one that failed: `values` are median scores at the rung,
-    `improvements` the median over seeds of the improvement since an earlier step, `spreads` the interquartile range of
-    the scores at the rung.
+    By config_id, with None for failed configurations: `values` are median scores at the rung, `improvements` the median
+    over seeds of the improvement since an earlier step, `spreads` the interquartile range of the scores at the rung.
     """
 
     survivors: tuple[str, ...]
@@ -54,7 +53,7 @@ class RungOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class RungDecision(RungOutcome):
-    """The decision at a rung: its outcome, its step, the step `since` which improvements count, and the seeds."""
+    """The decision at a rung: its outcome and step, the start `since` of the improvements, and the seeds."""
 
     step: int
     since: int
@@ -62,16 +61,16 @@ class RungDecision(RungOutcome):
 
     @property
     def pruned(self) -> tuple[str, ...]:
-        """The configurations that end at this rung."""
+        """The config_ids that are pruned at this rung."""
         return tuple(name for name in self.values if name not in self.survivors)
 
 
-_Kind = TypeVar("_Kind", RoundDecision, RungDecision)
+_Decision = TypeVar("_Decision", RoundDecision, RungDecision)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """A round: the configurations in it, the seeds that are new to them, and its decision, None while it is open."""
+    """A round: its configurations, their new seeds, and its decision, None while the round is open."""
 
     contenders: tuple[str, ...]
     new_seeds: tuple[int, ...]
@@ -79,7 +78,7 @@ class Round:
 
     @property
     def members(self) -> int:
-        """How many members are trained in it."""
+        """Number of members of the round."""
         return len(self.contenders) * len(self.new_seeds)
 
 
@@ -89,7 +88,7 @@ def is_race(specs: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def read_common_seeds(specs: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """Return the seeds that every configuration gets: all of the specification, in a race those of the first round."""
+    """Return the seeds of every configuration: all of the specification, in a race those of the first round."""
     if not is_race(specs):
         return tuple(specs[-1].get("seeds", ())) if specs else ()
     return tuple(specs[0].get("seeds", ())[: specs[-1]["search"]["racing"]["first"]])
@@ -104,13 +103,13 @@ def add_decision(
     """
     decision, index = _read_decision(RoundDecision, fields), fields["round"]
     if not is_race(specs) or index > len(decisions):
-        raise ValueError(f"decision of round {index + 1}, which the race does not have")
+        raise ValueError(f"decision of round {index + 1}, but only {len(decisions)} rounds were decided")
     _add_or_compare(decisions, index, decision, f"round {index + 1} of the race")
     return decision
 
 
 def read_rungs(specs: Sequence[Mapping[str, Any]]) -> tuple[Rung, ...]:
-    """Return the rungs of the first round; none if every configuration trains to the end."""
+    """Return the rungs of the first round; empty if every configuration trains to the end."""
     steps = specs[-1]["search"]["racing"].get("steps") if is_race(specs) else None
     every, last = specs[-1].get("evaluation", {}).get("every"), specs[-1].get("training", {}).get("steps")
     if steps is None or not isinstance(every, int) or not isinstance(last, int):
@@ -130,22 +129,22 @@ def add_rung(
     """
     decision, index, planned = _read_decision(RungDecision, fields), fields["rung"], read_rungs(specs)
     if index > len(rungs) or index >= len(planned) or (decision.step, decision.since) != planned[index]:
-        raise ValueError(f"decision at step {decision.step}, which is not the next rung of the race")
+        raise ValueError(f"decision at step {decision.step} is not at the next rung of the race")
     if unknown := sorted({*decision.values, *decision.survivors}.difference(configurations)):
         raise ValueError(f"decision about unknown configuration {unknown[0]}")
     _add_or_compare(rungs, index, decision, f"the rung at step {decision.step}")
     return decision
 
 
-def _read_decision(kind: type[_Kind], fields: Mapping[str, Any]) -> _Kind:
-    """Return the decision in the fields of a record, of which it has those with its names, and tuples for lists."""
+def _read_decision(decision_class: type[_Decision], fields: Mapping[str, Any]) -> _Decision:
+    """Return the decision from the fields of a record that have its names, with tuples for lists."""
     values: dict[str, Any] = {
-        field.name: fields[field.name] for field in dataclass_fields(kind) if field.name in fields
+        field.name: fields[field.name] for field in dataclass_fields(decision_class) if field.name in fields
     }
-    return kind(**values | {name: tuple(value) for name, value in values.items() if isinstance(value, list)})
+    return decision_class(**values | {name: tuple(value) for name, value in values.items() if isinstance(value, list)})
 
 
-def _add_or_compare(decisions: list[_Kind], index: int, decision: _Kind, name: str) -> None:
+def _add_or_compare(decisions: list[_Decision], index: int, decision: _Decision, name: str) -> None:
     if index == len(decisions):
         decisions.append(decision)
     if decisions[index] != decision:
@@ -158,9 +157,9 @@ def retract_empty_decision(
     configurations: Mapping[str, ConfigurationState],
     packs: Iterable[PackState],
 ) -> None:
-    """Undo the last decision if no configuration survived it because packs had died; it is decided again.
+    """Undo the last decision if no configuration survived because packs failed; it is decided again.
 
-    Packs that a rung had ended go on.
+    Packs that ended at a rung are reopened.
     """
     if decisions and not decisions[-1].survivors:
         decisions.pop()
@@ -175,9 +174,9 @@ def retract_empty_decision(
 
 
 class Race:
-    """The rounds of a race. `configurations` are the config_ids of the sweep in the order of their numbers.
+    """The rounds and rungs of a race; `configurations` are config_ids in the order of their numbers.
 
-    `rungs` are those of the first round that are decided; at `next_rung` its packs pause, None if no rung is left.
+    `rungs` are the decided rungs of the first round; its packs pause at `next_rung`, None after the last rung.
     """
 
     def __init__(
@@ -190,8 +189,12 @@ class Race:
         self._all_seeds = tuple(specs[-1].get("seeds", ()))
         self._steps = specs[-1].get("training", {}).get("steps", 0)
         self.rungs = tuple(rungs)
+
+        # The undecided rungs; none once no configuration is left.
         remaining = read_rungs(specs)[len(rungs) :] if not rungs or rungs[-1].survivors else ()
         self.next_rung: Rung | None = next(iter(remaining), None)
+
+        # The decided rounds, then the open round.
         self.rounds: list[Round] = []
         contenders, seeds = tuple(configurations), read_common_seeds(specs)
         for decision in decisions:
@@ -201,20 +204,20 @@ class Race:
 
     @property
     def contenders(self) -> tuple[str, ...]:
-        """The configurations of the last round that are not pruned."""
-        first = self.rungs and len(self.rounds) == 1
-        return self.rungs[-1].survivors if first else self.rounds[-1].contenders
+        """The config_ids of the last round that are not pruned."""
+        after_rung = self.rungs and len(self.rounds) == 1
+        return self.rungs[-1].survivors if after_rung else self.rounds[-1].contenders
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds that the configurations of the last round have."""
+        """The seeds of the configurations in the last round."""
         return tuple(seed for round_ in self.rounds for seed in round_.new_seeds)
 
     @property
     def seeds_left(self) -> tuple[int, ...]:
-        """The seeds of the sweep that no round has given yet; none if the race is over."""
-        nobody_left = (len(self.rounds) > 1 or self.rungs) and not self.contenders
-        return () if nobody_left else tuple(seed for seed in self._all_seeds if seed not in self.seeds)
+        """The seeds of the sweep that no round has used yet; empty if the race is over."""
+        all_eliminated = (len(self.rounds) > 1 or self.rungs) and not self.contenders
+        return () if all_eliminated else tuple(seed for seed in self._all_seeds if seed not in self.seeds)
 
     @property
     def is_over(self) -> bool:
@@ -227,21 +230,21 @@ class Race:
 
     @property
     def members(self) -> int:
-        """Return the number of members in all rounds so far."""
+        """Number of members of all rounds so far."""
         return sum(round_.members for round_ in self.rounds)
 
     @property
     def members_without(self) -> int:
-        """Return the number of members that the sweep would have without a race."""
+        """Number of members of the same sweep without a race."""
         return len(self.rounds[0].contenders) * len(self._all_seeds)
 
     @property
     def member_steps_of_first_round(self) -> int:
-        """Return the member-steps of the first round if it had no rungs."""
+        """Member-steps of the first round without rungs."""
         return self.rounds[0].members * self._steps
 
     @property
     def member_steps_saved(self) -> int:
-        """The member-steps that its pruned configurations were not trained."""
+        """Member-steps that pruning has saved."""
         seeds = len(self.rounds[0].new_seeds)
         return sum(seeds * len(rung.pruned) * (self._steps - rung.step) for rung in self.rungs)

@@ -1,6 +1,6 @@
-"""Packs that were cut again: the workers changed before any worker had begun them, or a pack ran out of memory.
+"""Recuts: packs that were cut again because the number of workers changed, or because a pack ran out of memory.
 
-Packs that replace one that had begun continue from its newest checkpoint and report its evaluations again.
+Packs that replace a begun pack continue from its newest checkpoint and report its evaluations again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ from orchestrator.text.wording import counted
 
 @dataclass(frozen=True, kw_only=True)
 class Recut:
-    """The packs that were cut again, those in their place, and how many workers there were.
+    """The packs that were cut again, the packs that replace them, and the number of workers.
 
-    `short` is the pack that ran out of memory, with its `shortage` on a `device` after `seconds`, if that was the
-    reason; with `continues` the new packs continue from its newest checkpoint.
+    After a shortage of memory, `short` is the pack that ran out, with its `shortage` on a `device` after `seconds`. If
+    `continues`, the new packs continue from its newest checkpoint.
     """
 
     old: tuple[str, ...]
@@ -48,35 +48,38 @@ class Recut:
 
 
 def describe_recut(recut: Recut) -> str:
-    """Return a recut as a sentence: "1 pack that no worker had begun was cut again into 2, for 3 workers"."""
+    """Return a sentence about a recut: "1 pack that no worker had begun was cut again into 2, for 3 workers"."""
+    # After a shortage: the pack that ran out of memory, and waiting packs that are cut with it.
     if recut.shortage is not None:
         waiting = len(recut.old) - 1
         rest = f" and {counted(waiting, 'pack')} that no worker had begun" if waiting else ""
         return (
-            f"a pack of {counted(recut.shortage.members, 'member')} ran out of memory ({recut.device}); it{rest} "
+            f"out of memory on {recut.device}: a pack of {counted(recut.shortage.members, 'member')}{rest} "
             f"{'were' if waiting else 'was'} cut again into {len(recut.new)}"
             f"{', which continue from its newest checkpoint' if recut.continues else ''}"
         )
+
+    # Otherwise the number of workers changed.
     were = "was" if len(recut.old) == 1 else "were"
     packs = f"{counted(len(recut.old), 'pack')} that no worker had begun {were} cut again into {len(recut.new)}"
     return f"{packs}, for {counted(recut.workers, 'worker')}"
 
 
 def describe_recuts(recuts: Sequence[Recut]) -> list[str]:
-    """Return one sentence about all recuts of a sweep; none without any."""
+    """Return a list with a sentence about all recuts of a sweep; empty without recuts."""
     earlier = f"packs were cut again {len(recuts)} times, the last time: " if len(recuts) > 1 else ""
     return [f"{earlier}{describe_recut(recuts[-1])}"] if recuts else []
 
 
 def has_begun(pack: PackState) -> bool:
-    """Return whether the ledger says that a worker has begun a pack."""
+    """Return whether a worker has begun a pack, according to the ledger."""
     return bool(pack.evaluations or pack.attempts or pack.has_ended or pack.earlier)
 
 
 def apply_recut(
     packs: dict[str, PackState], recuts: list[Recut], fields: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], PackState | None]:
-    """Remove the packs that were cut again; return the fields of their replacements, an empty list if already applied.
+    """Remove the packs that were cut again; return their replacements' fields, none if already applied.
 
     Also returns the pack that ran out of memory, or None. Raises ValueError for packs that are unknown or have begun,
     and if the replacements have other members.
@@ -85,16 +88,17 @@ def apply_recut(
     if recut in recuts and not packs.keys() >= set(recut.old):
         return [], None
 
-    # only packs that no worker has begun, or the one that ran out of memory, with the same members
+    # Refuse begun packs, except the one that ran out of memory, and replacements with other members.
     for name in recut.old:
         if name not in packs:
-            raise ValueError(f"unknown pack {name} is cut again")
+            raise ValueError(f"recut: unknown pack {name}")
         if has_begun(packs[name]) and name != recut.short:
-            raise ValueError(f"pack {name} is cut again after a worker has begun it")
-    before = sorted(member for name in recut.old for member in packs[name].members)
-    if before != sorted((name, seed) for pack in new for name, seed in pack["members"]):
-        raise ValueError("packs that are cut again do not have the members of their replacements")
+            raise ValueError(f"recut: a worker has already begun pack {name}")
+    members = sorted(member for name in recut.old for member in packs[name].members)
+    if members != sorted((name, seed) for pack in new for name, seed in pack["members"]):
+        raise ValueError("recut: the new packs do not have the members of the old ones")
 
+    # Take the old packs out.
     short = packs.get(recut.short or "")
     for name in recut.old:
         del packs[name]
@@ -105,8 +109,8 @@ def apply_recut(
 def continue_pack(
     pack: PackState, earlier: Sequence[str] | None, short: PackState | None, rungs: Sequence[RungDecision]
 ) -> None:
-    """Make a new pack continue as `short` would have, from the checkpoints of `earlier`, if any."""
-    for rung in rungs:  # also packs that died before their first evaluation, and are tried again
+    """Apply the decided rungs to a new pack, and let it continue from the checkpoints of `earlier`, if any."""
+    for rung in rungs:  # also for packs that failed before their first evaluation and are retried
         pack.prune(rung.pruned, rung.step)
     if earlier and short is not None:
         pack.earlier, pack.ran_under = list(earlier), list(short.ran_under)

@@ -1,8 +1,8 @@
-"""The state of a sweep, replayed from its ledger alone.
+"""The state of a sweep, replayed from its ledger.
 
 Replaying is idempotent: a repeated record changes nothing, so a resumed sweep counts nothing twice. Some records revoke
-earlier ones: `retry` reopens packs that were given up, and a decision that nobody survived, `extend` and `race` reopen
-configurations that get more seeds, `rung` prunes some; their scores no longer count. `recut` replaces packs.
+earlier ones: `retry` reopens failed packs and a decision without survivors; `extend` and `race` reopen configurations
+that get more seeds, and `rung` prunes configurations, whose scores are removed. `recut` replaces packs.
 """
 
 from __future__ import annotations
@@ -17,61 +17,68 @@ from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.records import INLINE_SCHEMA, LEDGER_FILE, SCHEMA, Record, encode_record, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
-from orchestrator.record.state.parts import ConfigurationState, MemberState, PackState, RecordedDraw, Sessions, Trained
+from orchestrator.record.state.parts import (
+    ConfigurationState,
+    DriverSessions,
+    MemberState,
+    PackState,
+    RecordedDraw,
+    TrainedAmount,
+)
 
-# Records that later ones refer to are replayed first, whatever order they were written in.
-_FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
+# Kinds of records that others refer to are replayed first, in any order of writing.
+_REPLAY_ORDER = {"sweep": 0, "configuration": 1, "pack": 2}
 
 
 class SweepState:
-    """A sweep as its ledger records it; `load` and `replay` make it, `apply` adds records as they are written."""
+    """The recorded state of a sweep; made by `load` or `replay`, updated by `apply` with each new record."""
 
     def __init__(self, folder: Path) -> None:
-        # What was begun, extended and decided.
+        # The sweep itself, its extensions and decisions.
         self.folder = folder
         self.name = self.study = self.spec_hash = ""
         self.checksum = ""  # of the first record: the same in copies of the folder
-        self.specs: list[dict[str, Any]] = []  # the one it was begun with, then that of every extension
+        self.specs: list[dict[str, Any]] = []  # of the start, then of every extension
         self.more_seeds: dict[str, frozenset[int]] = {}  # by config_id, beside the seeds that every configuration has
-        self.decisions: list[races.RoundDecision] = []  # those of a race over seeds, one for each round that has ended
-        self.rungs: list[races.RungDecision] = []  # those of its first round, in the course of training
+        self.decisions: list[races.RoundDecision] = []  # of a race over seeds, for each finished round
+        self.rungs: list[races.RungDecision] = []  # decided rungs of the first round
         self.provenance: dict[str, Any] = {}
         self.inline_curves = False  # whether small curves are in the ledger itself
-        self.small_weights = False  # whether `keep_weights: auto` keeps them; sweeps of 1.0.0 did not have it
-        self.claims: dict[str, str] = {}  # digests of the claims that were registered before the sweep ran, by id
+        self.small_weights = False  # whether `keep_weights: auto` keeps weights; not in sweeps of 1.0.0
+        self.claims: dict[str, str] = {}  # digests of claims registered before the sweep ran, by id
 
-        # What computed it, when, and how it ended.
-        self.codes: list[dict[str, Any]] = []  # every record of the code once, the latest last
-        self.environments: dict[str, dict[str, Any]] = {}  # what workers computed with, by its digest
+        # Code and environments, times, and the end.
+        self.codes: list[dict[str, Any]] = []  # distinct records of the code, the latest last
+        self.environments: dict[str, dict[str, Any]] = {}  # environments of workers, by digest
         self.resumes: list[dict[str, Any]] = []
         self.started: float | None = None
         self.updated: float | None = None
-        self.sessions = Sessions()
-        self.asked: dict[str, Any] | None = None  # the options of the last `extend`, until what it added has ended
+        self.sessions = DriverSessions()
+        self.asked: dict[str, Any] | None = None  # options of the last `extend`, until its additions are finished
         self.ended: str | None = None
         self.message: str | None = None
 
-        # Configurations, draws and packs, and what was done with their results.
+        # Configurations, draws and packs, and later uses of their results.
         self.configurations: dict[str, ConfigurationState] = {}
         self.measured: dict[str, dict[str, Any]] = {}
         self.draws: dict[int, RecordedDraw] = {}
         self.packs: dict[str, PackState] = {}
         self.recuts: list[recuts.Recut] = []
-        self._trained: Trained | None = None  # by all packs, kept up to date once it was asked for
-        self.conflicts: list[str] = []  # packs that reported a step again with other curves; the first ones count
+        self._trained: TrainedAmount | None = None  # by all packs; updated once `trained` was read
+        self.conflicts: list[str] = []  # steps reported twice with different curves; the first report counts
         self.published_at: list[str] = []  # addresses without their passwords
         self.later_evaluations: list[dict[str, Any]] = []  # of kept weights, after training
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """Read the ledger in `folder` without locking it; raises what `read_records` raises."""
+        """Return the state from the ledger in `folder`, without a lock. Raises what `read_records` raises."""
         return cls.replay(Path(folder), read_records(Path(folder)))
 
     @classmethod
     def replay(cls, folder: Path, records: Iterable[Record]) -> Self:
-        """Build the view from records in any order; raises DamagedLedger when they contradict each other."""
+        """Return the state from records in any order. Raises DamagedLedger if they contradict each other."""
         state = cls(folder)
-        for record in sorted(records, key=lambda record: (_FIRST.get(record.kind, 3), record.seq)):
+        for record in sorted(records, key=lambda record: (_REPLAY_ORDER.get(record.kind, 3), record.seq)):
             state.apply(record)
         state.configurations = dict(sorted(state.configurations.items(), key=lambda item: item[1].number))
         return state
@@ -79,34 +86,38 @@ class SweepState:
     def apply(self, record: Record) -> None:
         """Update the state with the next record.
 
-        Raises DamagedLedger when its kind is unknown, a field is missing, a path points out of the sweep
-        folder, or it contradicts earlier ones.
+        Raises DamagedLedger if the kind is unknown, a field is missing, a path points out of the sweep folder, or the
+        record contradicts earlier records.
         """
         if problem := find_problem(record.kind, record.fields):
-            raise self._damage(record, problem)
+            raise self._make_damage_error(record, problem)
+
+        # Apply the record by the method of its kind; update the training total only by the change of its pack.
         pack = self.packs.get(record.fields["pack_id"]) if record.kind in ("evaluation", "pack_end") else None
-        before = Trained.by(pack) if self._trained and pack else None
+        before = TrainedAmount.of_pack(pack) if self._trained and pack else None
         getattr(self, f"_{record.kind}")(record)
         if self._trained and pack and before:
-            self._trained = self._trained.replaced(before, Trained.by(pack))
+            self._trained = self._trained.replace_part(before, TrainedAmount.of_pack(pack))
         elif record.kind in ("rung", "recut", "retry"):
             self._trained = None
-        self.sessions.take(record)
+
+        # Times.
+        self.sessions.add_record(record)
         self.updated = record.time if self.updated is None else max(self.updated, record.time)
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The specification as it was last extended."""
+        """The latest specification."""
         return self.specs[-1] if self.specs else {}
 
     @property
     def deaths(self) -> list[tuple[str, str]]:
-        """(pack_id, error) of every pack that was given up, in the order they were planned."""
+        """(pack_id, error) of every failed pack, in the order of planning."""
         return [(pack.pack_id, pack.error or "") for pack in self.packs.values() if pack.status == "failed"]
 
     @property
     def modules(self) -> list[dict[str, Any]]:
-        """The recorded modules of `imports` that the sweep was last trained with."""
+        """The recorded modules of `imports` of the last training."""
         return self.codes[-1]["modules"] if self.codes else []
 
     @property
@@ -119,11 +130,11 @@ class SweepState:
         return {name: tuple(sorted(configuration.members)) for name, configuration in self.configurations.items()}
 
     @property
-    def trained(self) -> Trained:
-        """How much all packs have trained, those included that ran out of memory and were replaced."""
+    def trained(self) -> TrainedAmount:
+        """The training of all packs, including those that ran out of memory and were replaced."""
         if self._trained is None:
-            steps = sum(pack.member_steps(pack.step) for pack in self.packs.values())
-            self._trained = Trained(recuts.sum_seconds(self.packs, self.recuts), steps)
+            steps = sum(pack.sum_member_steps(pack.step) for pack in self.packs.values())
+            self._trained = TrainedAmount(recuts.sum_seconds(self.packs, self.recuts), steps)
         return self._trained
 
     @property
@@ -143,9 +154,9 @@ class SweepState:
         A seed may fail long before its pack ends.
         """
         packs = {member.pack_id for member in configuration.members.values()}
-        planned = set(self.planned_seeds(configuration.config_id)) <= configuration.members.keys()
+        is_complete = set(self.planned_seeds(configuration.config_id)) <= configuration.members.keys()
         ended = bool(packs) and all(self.packs[pack_id].has_ended for pack_id in packs)
-        return planned and ended and configuration.pruned_at is None
+        return is_complete and ended and configuration.pruned_at is None
 
     # A method for every kind of record --------------------------------------------------------------------------------
 
@@ -157,20 +168,20 @@ class SweepState:
         self.provenance, self.started = fields["provenance"], record.time
         self.inline_curves = fields.get("schema", SCHEMA) >= INLINE_SCHEMA
         self.small_weights, self.claims = fields.get("small_weights", False), fields.get("claims", {})
-        self._code(record)
+        self._add_code(record)
 
-    def _code(self, record: Record) -> None:
-        """Make the code of this record, if it has any, the latest."""
+    def _add_code(self, record: Record) -> None:
+        """Append the code of this record, if any; a repeated one moves to the end."""
         if (code := record.fields.get("code")) is not None:
             self.codes = [*(known for known in self.codes if known["name"] != code["name"]), code]
 
-    def _ran_under(self, pack: PackState, record: Record) -> None:
-        """Add the code and the environment that the pack of this record ran under."""
+    def _add_environment(self, pack: PackState, record: Record) -> None:
+        """Add the code and environment of this record's pack."""
         self.environments |= record.fields.get("environment_in_full", {})
         name = record.fields.get("environment")
         if name is not None:
             if name not in self.environments:
-                raise self._damage(record, f"pack {pack.pack_id} refers to the unknown environment {name}")
+                raise self._make_damage_error(record, f"pack {pack.pack_id} refers to unknown environment {name}")
             under = (self.codes[-1]["name"] if self.codes else None, name)
             pack.ran_under += [under] if under not in pack.ran_under else []
 
@@ -179,12 +190,14 @@ class SweepState:
         number, name, measured = fields["number"], fields["config_id"], fields["measured"]
         self.measured |= fields.get("measured_in_full", {})
         if measured not in self.measured:
-            raise self._damage(record, f"configuration {number} refers to unknown metrics, {measured}")
+            raise self._make_damage_error(record, f"configuration {number} refers to unknown metrics {measured}")
         if (known := self.draws.get(number)) is not None:
             if known.config_id != name:
-                raise self._damage(record, f"configuration {number} is {known.config_id} and {name}")
+                raise self._make_damage_error(record, f"configuration {number} is both {known.config_id} and {name}")
             return
         self.draws[number] = RecordedDraw(number, name, fields["values"], fields["duplicate_of"], fields.get("draw"))
+
+        # A repeated draw belongs to the first configuration; its number is the lowest of its draws.
         first = self.configurations.get(name)
         if first is None:
             self.configurations[name] = ConfigurationState(name, number, fields["values"], fields["resolved"], measured)
@@ -196,16 +209,18 @@ class SweepState:
         members = [(name, seed) for name, seed in fields["members"]]
         if (known := self.packs.get(pack_id)) is not None:
             if known.members != members or known.steps != fields["steps"]:
-                raise self._damage(record, f"two records plan pack {known.pack_id} differently")
+                raise self._make_damage_error(record, f"two different records plan pack {known.pack_id}")
             return
+
+        # Link each member to its configuration; no seed may be in two packs.
         states = [MemberState(seed, pack_id) for _, seed in members]
         for (name, seed), member in zip(members, states, strict=True):
             configuration = self.configurations.get(name)
             if configuration is None:
-                raise self._damage(record, f"pack {pack_id} has a member of unknown configuration {name}")
+                raise self._make_damage_error(record, f"pack {pack_id} has a member of unknown configuration {name}")
             other = configuration.members[seed].pack_id if seed in configuration.members else None
             if other in self.packs:
-                raise self._damage(record, f"seed {seed} of {name} is in pack {other} and in {pack_id}")
+                raise self._make_damage_error(record, f"seed {seed} of {name} is in two packs: {other} and {pack_id}")
             configuration.members[seed] = member
         self.packs[pack_id] = PackState(pack_id, members, states, fields["steps"], fields["structural_key"])
 
@@ -214,40 +229,42 @@ class SweepState:
         try:
             new, short = recuts.apply_recut(self.packs, self.recuts, record.fields)
         except ValueError as error:
-            raise self._damage(record, str(error)) from None
+            raise self._make_damage_error(record, str(error)) from None
         for fields in new:
             self._pack(Record(record.seq, record.time, "pack", fields))
             recuts.continue_pack(self.packs[fields["pack_id"]], fields.get("earlier"), short, self.rungs)
 
     def _evaluation(self, record: Record) -> None:
         fields = record.fields
-        pack, step = self._pack_of(record, fields["pack_id"]), fields["step"]
-        self._ran_under(pack, record)
+        pack, step = self._get_pack(record, fields["pack_id"]), fields["step"]
+        self._add_environment(pack, record)
         if (known := pack.evaluations.get(step)) is not None:
             if any(known.get(name) != fields.get(name) for name in ("sha256", "curves")):
                 where = f"{LEDGER_FILE}:{record.seq + 1}: pack {pack.pack_id}"
-                self.conflicts.append(f"{where} reported step {step} again with other curves; the first ones count")
+                self.conflicts.append(f"{where} reported step {step} again with other curves; the first report counts")
             return
-        if (count := pack.wrong_count(fields)) is not None:
-            raise self._damage(record, f"{count} members reported for the {len(pack.members)} of {pack.pack_id}")
-        pack.take_evaluation(step, fields)
+        if (count := pack.find_wrong_count(fields)) is not None:
+            raise self._make_damage_error(
+                record, f"{pack.pack_id} has {len(pack.members)} members; {count} were reported"
+            )
+        pack.apply_evaluation(step, fields)
 
     def _attempt(self, record: Record) -> None:
-        pack = self._pack_of(record, record.fields["pack_id"])
+        pack = self._get_pack(record, record.fields["pack_id"])
         pack.attempts.append(record.fields["error"])
         pack.traces.append(record.fields.get("trace"))
-        self._ran_under(pack, record)
+        self._add_environment(pack, record)
 
     def _pack_end(self, record: Record) -> None:
-        fields, pack = record.fields, self._pack_of(record, record.fields["pack_id"])
-        if pack.status != "complete":  # the first good end counts
-            pack.end(fields["status"], fields["error"], fields["seconds"])
+        fields, pack = record.fields, self._get_pack(record, record.fields["pack_id"])
+        if pack.status != "complete":  # the first complete end counts
+            pack.apply_end(fields["status"], fields["error"], fields["seconds"])
 
     def _retry(self, record: Record) -> None:
-        """Reopen packs that were given up; their configurations are scored again."""
+        """Reopen failed packs; their configurations are scored again."""
         races.retract_empty_decision(self.decisions, self.rungs, self.configurations, self.packs.values())
         for pack_id in record.fields["pack_ids"]:
-            pack = self._pack_of(record, pack_id)
+            pack = self._get_pack(record, pack_id)
             if pack.status == "failed":
                 pack.reopen()
                 for name, _ in pack.members:
@@ -262,7 +279,7 @@ class SweepState:
     def _resume(self, record: Record) -> None:
         self.ended = self.message = None
         self.resumes.append(record.fields["provenance"])
-        self._code(record)
+        self._add_code(record)
 
     def _later_evaluation(self, record: Record) -> None:
         self.later_evaluations.append(record.fields)
@@ -283,7 +300,7 @@ class SweepState:
         try:
             decision = races.add_decision(self.decisions, self.specs, record.fields)
         except ValueError as error:
-            raise self._damage(record, str(error)) from None
+            raise self._make_damage_error(record, str(error)) from None
         self._add_seeds(record, dict.fromkeys(decision.survivors, decision.next))
 
     def _rung(self, record: Record) -> None:
@@ -291,7 +308,7 @@ class SweepState:
         try:
             decision = races.add_rung(self.rungs, self.specs, self.configurations, record.fields)
         except ValueError as error:
-            raise self._damage(record, str(error)) from None
+            raise self._make_damage_error(record, str(error)) from None
         for name in decision.pruned:
             self.configurations[name].pruned_at = decision.step
             self.configurations[name].drop_score()
@@ -299,14 +316,16 @@ class SweepState:
             pack.prune(decision.pruned, decision.step)
 
     def _add_seeds(self, record: Record, added: Mapping[str, Iterable[int]], *specs: dict[str, Any]) -> None:
-        """Add seeds to single configurations, and those of new specifications to all; drop incomplete scores."""
-        before = {name: set(self.planned_seeds(name)) for name in self.configurations}
+        """Add seeds to single configurations, and those of new specifications to all; drop scores that lack seeds."""
+        seeds_before = {name: set(self.planned_seeds(name)) for name in self.configurations}
         self.specs.extend(specs)
         for name, seeds in added.items():
             if name not in self.configurations:
-                raise self._damage(record, f"more seeds of unknown configuration {name}")
+                raise self._make_damage_error(record, f"seeds added to unknown configuration {name}")
             self.more_seeds[name] = self.more_seeds.get(name, frozenset()).union(seeds)
-        for name, seeds in before.items():
+
+        # Drop scores that lack some of the new seeds.
+        for name, seeds in seeds_before.items():
             if set(self.planned_seeds(name)) > seeds:
                 self.configurations[name].drop_score()
 
@@ -314,14 +333,14 @@ class SweepState:
         number, name = record.fields["number"], record.fields["config_id"]
         draw = self.draws.get(number)
         if draw is None or draw.config_id != name:
-            raise self._damage(record, f"score of unknown configuration {number} ({name})")
-        self.configurations[name].take_score(record.fields["score"], record.fields["seeds_failed"])
+            raise self._make_damage_error(record, f"score of unknown configuration {number} ({name})")
+        self.configurations[name].set_score(record.fields["score"], record.fields["seeds_failed"])
 
-    def _pack_of(self, record: Record, pack_id: str) -> PackState:
+    def _get_pack(self, record: Record, pack_id: str) -> PackState:
         pack = self.packs.get(pack_id)
         if pack is None:
-            raise self._damage(record, f"{record.kind} of unknown pack {pack_id}")
+            raise self._make_damage_error(record, f"{record.kind} of unknown pack {pack_id}")
         return pack
 
-    def _damage(self, record: Record, problem: str) -> DamagedLedger:
+    def _make_damage_error(self, record: Record, problem: str) -> DamagedLedger:
         return DamagedLedger(self.folder / LEDGER_FILE, record.seq + 1, problem)

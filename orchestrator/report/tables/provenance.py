@@ -2,7 +2,7 @@
 
 import json
 
-from orchestrator.code.code_record import copy_folder
+from orchestrator.code.code_record import name_copy_folder
 from orchestrator.report.tables.columns import Section
 from orchestrator.results.pack_environments import PackEnvironments, PackGroup, code_sentence
 from orchestrator.results.summary import Summary
@@ -21,8 +21,8 @@ def provenance_section(result: Summary) -> Section:
     texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
     texts |= {f"code {name}": code_sentence(code) for name, code in environments.codes.items()}
     for fields in result.state.modules:
-        location = "installed" if fields["installed"] else copy_folder(fields["sha256"])
-        texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), maximum=8)} ({location})"
+        where = "installed" if fields["installed"] else name_copy_folder(fields["sha256"])
+        texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), maximum=8)} ({where})"
 
     # The largest groups of packs, beginning with the keys in which groups differ.
     groups, differing = environments.groups, environments.differing

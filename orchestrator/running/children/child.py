@@ -15,13 +15,13 @@ from multiprocessing.connection import Connection
 
 import psutil
 
-from orchestrator.code.packages import module_command
+from orchestrator.code.packages import make_module_command
 from orchestrator.running.pack.protocol import describe_exception
 
 
 def start_child(module: str, descriptor: int, *arguments: str) -> psutil.Popen:
     """Start a child that serves this file descriptor, in a new session, so that Ctrl-C reaches only the driver."""
-    command = module_command("orchestrator.running.children.child", module, str(descriptor), *arguments)
+    command = make_module_command("orchestrator.running.children.child", module, str(descriptor), *arguments)
     return psutil.Popen(command, pass_fds=[descriptor], start_new_session=True)
 
 

@@ -120,7 +120,7 @@ class SweepBudget:
         for pack in self._state.packs.values():
             for sums in (all_packs, by_structure.setdefault(pack.structural_key, [0.0, 0])) if pack.step else ():
                 sums[0] += pack.seconds
-                sums[1] += pack.member_steps(pack.step)
+                sums[1] += pack.sum_member_steps(pack.step)
 
         def rate(pack: PackState) -> float:
             seconds, steps = by_structure.get(pack.structural_key, all_packs)
@@ -137,4 +137,4 @@ def _make_option(key: str, used: float, allowed: float) -> str:
 def _count_steps_left(pause_at: int | None, pack: PackState) -> int:
     """Return the member-steps of a pack until it ends or pauses at a rung; 0 if it has ended."""
     until = pack.steps if pause_at is None else max(pause_at, pack.step)
-    return 0 if pack.has_ended else pack.member_steps(until) - pack.member_steps(pack.step)
+    return 0 if pack.has_ended else pack.sum_member_steps(until) - pack.sum_member_steps(pack.step)

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.packs import Packer
+from orchestrator.plan.packing.packs import Packer, WorkerCapacity
 from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
 from orchestrator.record.ledger.folders import STOP_FILE
@@ -40,7 +40,7 @@ from orchestrator.running.driving.racing import (
     make_race_fields,
     make_rung_fields,
 )
-from orchestrator.running.driving.recutting import WorkerCapacity, make_recut_fields, make_shortage_fields
+from orchestrator.running.driving.recutting import make_recut_fields, make_shortage_fields
 from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
 from orchestrator.running.driving.scores import RecordedScores
 from orchestrator.running.driving.work import RunningPack, make_pack_work

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
-from orchestrator.plan.packing.packs import Packer, PlannedPack
+from orchestrator.plan.packing.packs import Packer, PlannedPack, WorkerCapacity
 from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
@@ -13,13 +13,6 @@ from orchestrator.running.driving.racing import is_paused
 from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.driving.work import RunningPack
 from orchestrator.running.pack.train_pack import checkpoint_folder
-
-
-class WorkerCapacity(NamedTuple):
-    """How many workers there are, and the bytes of each; None while it is the amount packs were first planned for."""
-
-    workers: int
-    memory: float | None = None
 
 
 def make_recut_fields(
@@ -89,7 +82,7 @@ def make_shortage_fields(
     """
     if device is None or len(pack.members) == 1 or pack.is_final:
         return None
-    shortage = asdict(packer.halve(as_pack(pack)))
+    shortage = asdict(packer.record_shortage(as_pack(pack)))
     return {"pack_id": pack.pack_id, **shortage, "device": device, "error": error, "seconds": seconds}
 
 

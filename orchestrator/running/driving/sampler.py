@@ -5,9 +5,9 @@ from typing import Any
 
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.plan import search
-from orchestrator.plan.configurations import Configuration, configure
+from orchestrator.plan.configurations import Configuration, make_configurations
 from orchestrator.plan.packing.packs import Waiting
-from orchestrator.plan.recorded import map_config_ids, refuse_changed, with_recorded_defaults
+from orchestrator.plan.recorded import map_config_ids, refuse_changed, set_recorded_defaults
 from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
@@ -87,11 +87,11 @@ class ConfigurationSampler:
         if self._as_recorded is None:
             recorded = list(self._state.configurations.values())
             self._as_recorded, self._recorded_ids = (
-                with_recorded_defaults(self._spec, recorded),
+                set_recorded_defaults(self._spec, recorded),
                 map_config_ids(recorded),
             )
             refuse_changed(self._as_recorded, recorded, f"{self._state.folder} cannot draw more configurations")
-        return configure(self._as_recorded, new, self._recorded_ids)
+        return make_configurations(self._as_recorded, new, self._recorded_ids)
 
 
 def find_missing_members(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.code.code_record import digest
+from orchestrator.code.code_record import compute_digest
 from orchestrator.engine.environment import ENGINE, compute_trainers_digest
 
 
@@ -34,5 +34,5 @@ class Environments:
         table = self._tables.get(pack_id)
         if table is None:
             return {}
-        name = digest(table)
+        name = compute_digest(table)
         return {"environment": name} | ({} if name in known else {"environment_in_full": {name: table}})

@@ -133,7 +133,7 @@ def _count_steps(state: SweepState) -> int:
 
     In a race, configurations that are not pruned yet count as trained to the end.
     """
-    known = sum(pack.member_steps(pack.steps) for pack in state.packs.values())
+    known = sum(pack.sum_member_steps(pack.steps) for pack in state.packs.values())
     packed = sum(len(pack.members) for pack in state.packs.values())
     return round(known * max(_count_seeds(state), packed) / packed) if packed else 0
 
@@ -209,7 +209,7 @@ def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = Map
         step = pack.steps if pack.has_ended else pack.step
         if pack.pack_id in running:
             step = max(step, running[pack.pack_id].step)
-        steps[pack.pack_id] = pack.member_steps(step)
+        steps[pack.pack_id] = pack.sum_member_steps(step)
     return steps
 
 

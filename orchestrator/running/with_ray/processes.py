@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.code.packages import module_command
+from orchestrator.code.packages import make_module_command
 
 MARK = "LENGTHWISE_RAY"  # the folder of a Ray, in the environment of all its processes
 MAX_PASSES = 50  # then a process that cannot be killed is left
@@ -42,7 +42,7 @@ def guard_processes(folder: Path) -> Iterator[int]:
     Yields the process id of the guardian, which does so.
     """
     guardian = subprocess.Popen(
-        module_command("orchestrator.running.with_ray.processes", str(folder)),
+        make_module_command("orchestrator.running.with_ray.processes", str(folder)),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

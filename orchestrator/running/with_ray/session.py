@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orchestrator.errors import UserError
-from orchestrator.machine.gpus import ASK_SECONDS, UNKNOWN, compute_smallest_share, read_gpu_memories
+from orchestrator.machine.gpus import ASSUMED_BYTES, QUERY_TIMEOUT_SECONDS, compute_smallest_share, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.with_ray.start import QUIET, get_local_ray, make_job_config, set_environment
 
@@ -47,9 +47,11 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
         share = resources.get("memory", 4 * 2**30) / max(1, workers)
         notes = "" if workers else f"; no node has {describe_amounts(need)} yet, so the sweep waits for one"
         if gpus:
-            memory = NodeMemory(need).read(ASK_SECONDS) if address else read_gpu_memories()
+            memory = NodeMemory(need).read(QUERY_TIMEOUT_SECONDS) if address else read_gpu_memories()
             share = compute_smallest_share(memory, gpus)
-            notes += "" if memory else f"; no GPU says how much memory it has, {UNKNOWN / 2**30:.0f} GiB are assumed"
+            notes += (
+                "" if memory else f"; no GPU says how much memory it has, {ASSUMED_BYTES / 2**30:.0f} GiB are assumed"
+            )
         yield Cluster(
             workers=max(1, workers),
             bytes_per_worker=share,

@@ -89,7 +89,7 @@ def test_effects_and_comparisons_have_the_columns_of_their_csv_files(small):
         assert list(table.columns) == list(read.columns) and len(table) == len(read)
     compared = small.compare(0, "#2")
     assert compared["group"].tolist() == ["test", "selection", "trained"] and set(compared["n"]) == {3}
-    with pytest.raises(UserError, match="there is no configuration 17"):
+    with pytest.raises(UserError, match="no configuration 17"):
         small.compare(0, 17)
 
 

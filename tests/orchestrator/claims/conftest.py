@@ -12,7 +12,7 @@ import yaml
 from orchestrator.claims.verdicts import Judgement, judge, read_sweeps
 from orchestrator.engine.engine import list_measurements
 from orchestrator.interface.measurements import make_measurement_fields
-from orchestrator.plan.configurations import configure
+from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.curves import write_part
 from orchestrator.record.ledger.ledger import Ledger
@@ -39,7 +39,7 @@ def pretended_sweep(
     """
     spec = load_sweep(file, overrides=[f"seeds={seeds}"] if seeds else [])
     drawn = draw_sample(spec, spec.search.configurations or 1)
-    every_one = configure(spec, [(draw.number, draw.values) for draw in drawn])
+    every_one = make_configurations(spec, [(draw.number, draw.values) for draw in drawn])
     configurations = {one.config_id: one for one in reversed(every_one)}  # the first of equal ones
     numbers = {one.config_id: one.number for one in configurations.values()}
     folder, known = storage / spec.name, set[str]()

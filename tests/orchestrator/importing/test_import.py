@@ -279,7 +279,7 @@ def test_verbs_that_train_or_evaluate_refuse(folder: Path, tmp_path: Path, lengt
         ["replay", folder, "0", "0"],
         ["export", folder, "--best", tmp_path / "best.yaml"],
     ):
-        refused = lengthwise.refuses(*verb, said=f"{folder}: was imported from {tmp_path / 'results.csv'}")
+        refused = lengthwise.refuses(*verb, said=f"{folder}: imported from {tmp_path / 'results.csv'}")
         assert "\n" not in refused.stderr.strip(), verb
     assert (folder / "events.jsonl").read_bytes() == ledger
     for verb in ("run", "validate"):

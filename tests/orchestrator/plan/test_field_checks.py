@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.plan.checks.field_checks import list_cases
 from orchestrator.plan.checks.soundness import build_configurations
-from orchestrator.plan.configurations import configure
+from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepFileError, SweepSpec, parse_sweep
 from trainers.settings import registry
@@ -119,7 +119,7 @@ def test_a_list_of_wrong_values_is_counted(said: Said) -> None:
 
 def test_a_fixed_value_that_is_always_drawn_is_looked_at(said: Said) -> None:
     assert said("model.width: {choice: [4, 8]}", change=("width: 8", "width: -8")) == [
-        "a.yaml:6: model.width: -8 is out of bounds; the space draws model.width, so this value is never used; "
+        "a.yaml:6: model.width: -8 is out of bounds; never used, because the space draws model.width; "
         "correct or remove it; allowed: an integer >= 1"
     ]
     assert said("model.width: {choice: [4, 8]}", change=("  width: 8\n", "")) == []
@@ -127,12 +127,12 @@ def test_a_fixed_value_that_is_always_drawn_is_looked_at(said: Said) -> None:
 
 def test_a_fixed_value_inside_what_is_drawn_as_a_whole_is_looked_at(said: Said) -> None:
     [only] = said("training.averages: {choice: [{raw: {}, ema: {decay: 0.5}}]}", change=("decay: 0.9", "decay: 9"))
-    assert only.startswith("a.yaml:11: training.averages.ema.decay: 9 is out of bounds; the space draws training.aver")
+    assert only.startswith("a.yaml:11: training.averages.ema.decay: 9 is out of bounds; never used, because the space")
 
 
 def test_a_fixed_name_that_is_always_drawn_is_looked_at(said: Said) -> None:
     [only] = said("model.name: {choice: [attention_only]}", change=("name: attention_only", "name: attention_olny"))
-    assert only.startswith("a.yaml:5: model.name: no model is called 'attention_olny'; the space draws model.name, so")
+    assert only.startswith("a.yaml:5: model.name: no model is called 'attention_olny'; never used, because the space")
     assert only.endswith("did you mean attention_only?")
 
 
@@ -187,8 +187,9 @@ def test_a_condition_may_lie_further_off(said: Said) -> None:
 def test_a_fixed_key_that_one_class_lacks_is_said_with_its_name(said: Said) -> None:
     [only] = said(ARMS, change=("width: 8", "width: 8\n  value_width: 8"))
     assert only.startswith(
-        "a.yaml:7: model.value_width: unknown key (with model.name: 'decoder'); values that only one class has belong "
-        "in its own section: space: {model: {grid: [{name: ..., value_width: ...}, {name: ...}]}}; given 8; allowed: "
+        "a.yaml:7: model.value_width: unknown key (with model.name: 'decoder'); draw the whole section to search "
+        "a key that only one class has: space: {model: {grid: [{name: ..., value_width: ...}, {name: ...}]}}; given 8; "
+        "allowed: "
     )
 
 
@@ -275,7 +276,7 @@ def test_a_fixed_value_that_every_listed_configuration_gives_may_be_anything(sai
 
 def test_one_good_draw_does_not_hide_what_could_be_drawn() -> None:
     spec = spec_of("model.dropout: {uniform: [0.0, 1.5]}")
-    assert len(configure(spec, [(0, {"model.dropout": 0.5})])) == 1
+    assert len(make_configurations(spec, [(0, {"model.dropout": 0.5})])) == 1
     with pytest.raises(SweepFileError, match="is out of bounds"):
         build_configurations(spec, [(0, {"model.dropout": 0.5})])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan.configurations import configure
+from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from search_spaces import load_sweep
 
@@ -23,7 +23,7 @@ def names_of(file: Path) -> list[list[str]]:
     """(config_id, structural key) of the first configurations of a sweep file."""
     spec = load_sweep(file)
     draws = draw_sample(spec, FIRST)[:FIRST]
-    configurations = configure(spec, [(draw.number, draw.values) for draw in draws])
+    configurations = make_configurations(spec, [(draw.number, draw.values) for draw in draws])
     return [[one.config_id, one.member(0).structural_key] for one in configurations]
 
 

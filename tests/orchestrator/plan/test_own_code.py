@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.code import own_code, time_limit
 from orchestrator.code.code_record import record_code
-from orchestrator.code.own_code import OwnCodeError, Source, find_module, import_for, load_module
+from orchestrator.code.own_code import CodeSource, OwnCodeError, find_module, import_spec_modules, load_module
 from orchestrator.code.trust import trust_sweep
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.state.state import SweepState
@@ -50,16 +50,16 @@ def test_the_copy_that_a_sweep_has_kept_is_found_beside_its_specification(
     """`run DIR/sweep.yaml --name other` from another folder; a module there comes first."""
     written(sweep__in__code__in__abc__in__own_kept=AVERAGE.format(name="kept"))
     monkeypatch.chdir(tmp_path)
-    source = own_code._choose(
-        "own_kept", [tmp_path / "sweep", tmp_path, *own_code._copies("own_kept", tmp_path / "sweep")]
+    source = own_code._find_source(
+        "own_kept", [tmp_path / "sweep", tmp_path, *own_code._find_copy_folder("own_kept", tmp_path / "sweep")]
     )
     assert source.root == tmp_path / "sweep" / "code" / "abc" and not source.installed
     written(sweep__in__code__in__def__in__own_kept=AVERAGE.format(name="kept2"))
-    with pytest.raises(OwnCodeError, match="has kept several versions"):
-        own_code._copies("own_kept", tmp_path / "sweep")
+    with pytest.raises(OwnCodeError, match="several copies in the sweep"):
+        own_code._find_copy_folder("own_kept", tmp_path / "sweep")
     written(own_kept=AVERAGE.format(name="mine"))
-    found = [tmp_path / "sweep", tmp_path, *own_code._copies("own_kept", tmp_path / "sweep")]
-    assert own_code._choose("own_kept", found).root == tmp_path
+    found = [tmp_path / "sweep", tmp_path, *own_code._find_copy_folder("own_kept", tmp_path / "sweep")]
+    assert own_code._find_source("own_kept", found).root == tmp_path
 
 
 def test_a_module_is_its_files_and_those_beside_it_that_it_imports(written) -> None:
@@ -138,7 +138,7 @@ def test_a_slow_import_is_noted_once(written, monkeypatch, capsys) -> None:
 
 @pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep.sweep", "typing", "__main__"])
 def test_names_of_python_and_of_ours_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(OwnCodeError, match="belongs to a module of"):
+    with pytest.raises(OwnCodeError, match="has a module of this name"):
         find_module(name, [tmp_path])
 
 
@@ -163,7 +163,7 @@ def test_the_sweep_file_names_modules_beside_it(written) -> None:
     file.write_text(QUICKSTART.read_text() + "imports: [own_averages]\n")
     spec = load_sweep(file)
     assert spec.imports == ("own_averages",) and spec.folder == folder
-    (source,) = import_for(spec)
+    (source,) = import_spec_modules(spec)
     assert source.root == folder and "own_average" in registry.names("average")
     assert spec.resolved()["imports"] == ["own_averages"]
 
@@ -173,7 +173,7 @@ def test_a_missing_module_is_a_problem_of_its_line(tmp_path: Path) -> None:
     text = QUICKSTART.read_text() + "imports: [own_nowhere]\n"
     file.write_text(text)
     with pytest.raises(SweepFileError) as caught:
-        import_for(load_sweep(file))
+        import_spec_modules(load_sweep(file))
     (problem,) = caught.value.problems
     assert problem.where == f"{file}:{len(text.splitlines())}" and problem.key == "imports[0]"
 
@@ -185,7 +185,7 @@ def test_import_options_are_added_to_those_of_the_file(written) -> None:
     spec = load_sweep(file, imports=["own_a", "own_b", "own_nowhere"])
     assert spec.imports == ("own_a", "own_b", "own_nowhere")
     with pytest.raises(SweepFileError) as caught:
-        import_for(spec)
+        import_spec_modules(spec)
     assert [problem.where for problem in caught.value.problems] == ["--import own_nowhere"]
 
 
@@ -223,7 +223,7 @@ def test_a_helper_of_the_same_name_in_another_folder_is_refused(written, tmp_pat
     folder = written(own_a="import own_helper\n", own_helper="V = 1\n")
     load_module(find_module("own_a", [folder]))
     other = written(other__in__own_b="import own_helper\n", other__in__own_helper="V = 2\n") / "other"
-    with pytest.raises(OwnCodeError, match=r"another own_helper\.py, of .* use a new process"):
+    with pytest.raises(OwnCodeError, match=r"another own_helper\.py is already imported, from .* use a new process"):
         load_module(find_module("own_b", [other]))
     (other / "own_helper.py").write_text("V = 1\n")
     load_module(find_module("own_b", [other]))
@@ -240,7 +240,7 @@ def test_folders_without_init_and_linked_ones_count_and_broken_links_do_not(writ
     assert set(find_module("own_a", [folder]).files) == expected
 
 
-def record(state: SweepState, sources: Sequence[Source]) -> None:
+def record(state: SweepState, sources: Sequence[CodeSource]) -> None:
     code = record_code([], sources)
     code.write_copies(state.folder)
     state.codes = [code.fields]
@@ -257,7 +257,7 @@ def test_the_copy_that_was_accepted_moves_with_its_sweep_and_no_namesake_counts(
     (folder / "own_a.py").unlink()
     written(other__in__own_a="V = 2\n")
     monkeypatch.syspath_prepend(tmp_path / "other")
-    with pytest.raises(OwnCodeError, match="differs from it"):
+    with pytest.raises(OwnCodeError, match="and differs in"):
         import_to_resume(state, accept_change=False)
     sources, notes = import_to_resume(state, accept_change=True)
     assert sys.modules["own_a"].V == 1 and "the copy in" in notes[0]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.plan.configurations import configure, list_warnings
+from orchestrator.plan.configurations import list_warnings, make_configurations
 from orchestrator.plan.packing.cutting import balance_sizes, compute_makespan, cut_members, split_evenly
-from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, make_packs
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerCapacity, make_packs
 from search_spaces import SweepFileError, load_sweep
 from trainers.settings import registry
 
@@ -57,7 +57,7 @@ def values(dropout: float = 0.1, batch: int = 8) -> dict:
 
 
 def test_values_reach_the_configuration(spec):
-    (one,) = configure(spec(), [(0, values(0.25, 16))])
+    (one,) = make_configurations(spec(), [(0, values(0.25, 16))])
     assert one.resolved["model"]["dropout"] == 0.25 and one.resolved["training"]["batch_size"] == 16
     assert one.resolved["training"]["averages"]["ema"]["decay"] == 0.9
     assert one.member(7).seed == 7 and one.member(7).config_id == one.config_id
@@ -65,15 +65,15 @@ def test_values_reach_the_configuration(spec):
 
 def test_nested_keys_are_made_where_the_file_has_none(spec):
     one = spec(("{raw: {}, ema: {decay: 0.9}}", "{raw: {}}"), ("model.dropout:", "training.averages.ema.decay:"))
-    (found,) = configure(one, [(0, {"training.averages.ema.decay": 0.5})])
+    (found,) = make_configurations(one, [(0, {"training.averages.ema.decay": 0.5})])
     assert found.resolved["training"]["averages"]["ema"]["decay"] == 0.5
 
 
 def test_the_same_values_twice_are_one_configuration(spec):
-    first, second, third = configure(spec(), [(0, values(0.1)), (1, values(0.2)), (2, values(0.1))])
+    first, second, third = make_configurations(spec(), [(0, values(0.1)), (1, values(0.2)), (2, values(0.1))])
     assert first.duplicate_of is None and second.duplicate_of is None
     assert third.duplicate_of == first.config_id == third.config_id
-    (fourth,) = configure(spec(), [(3, values(0.1))], known={first.config_id: "recorded"})
+    (fourth,) = make_configurations(spec(), [(3, values(0.1))], known={first.config_id: "recorded"})
     assert fourth.duplicate_of == fourth.config_id == "recorded", "a ledger has another name for it"
 
 
@@ -87,7 +87,7 @@ def test_configurations_built_together_are_those_built_alone(spec):
     ]
     draws = list(enumerate(drawn))
     planned = spec()
-    assert configure(planned, draws) == [configure(planned, [draw])[0] for draw in draws]
+    assert make_configurations(planned, draws) == [make_configurations(planned, [draw])[0] for draw in draws]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_configurations_built_together_are_those_built_alone(spec):
 )
 def test_what_trainers_refuse_is_reported_at_its_line(spec, old, new, key, line, nearest):
     with pytest.raises(SweepFileError) as caught:
-        configure(spec((old, new)), [(0, values()), (1, values(0.2))])
+        make_configurations(spec((old, new)), [(0, values()), (1, values(0.2))])
     (problem,) = caught.value.problems
     assert problem.where.endswith(f"planned.yaml:{line}") and problem.key == key
     assert problem.nearest == nearest and problem.allowed
@@ -112,7 +112,7 @@ def test_what_trainers_refuse_is_reported_at_its_line(spec, old, new, key, line,
 
 def test_a_value_out_of_bounds_names_its_domain(spec):
     with pytest.raises(SweepFileError) as caught:
-        configure(spec(("uniform: [0.0, 0.5]", "uniform: [0.5, 1.5]")), [(0, values(1.2)), (1, values(1.4))])
+        make_configurations(spec(("uniform: [0.0, 0.5]", "uniform: [0.5, 1.5]")), [(0, values(1.2)), (1, values(1.4))])
     (problem,) = caught.value.problems  # one problem, though two draws met it
     assert problem.where.endswith("planned.yaml:14") and problem.given == 1.2
     assert "space.model.dropout" in problem.message
@@ -120,29 +120,29 @@ def test_a_value_out_of_bounds_names_its_domain(spec):
 
 def test_all_problems_come_at_once(spec):
     with pytest.raises(SweepFileError) as caught:
-        configure(spec(("steps: 60", "steps: 0"), ("width: 8", "width: 0")), [(0, values())])
+        make_configurations(spec(("steps: 60", "steps: 0"), ("width: 8", "width: 0")), [(0, values())])
     assert {problem.key for problem in caught.value.problems} == {"training.steps", "model.width"}
 
 
-@pytest.mark.parametrize(("every", "given"), [(None, "is not given"), (60, "is 60"), (90, "is 90")])
+@pytest.mark.parametrize(("every", "given"), [(None, "is not set"), (60, "is 60"), (90, "is 90")])
 def test_the_best_of_one_evaluation_is_refused(spec, every, given):
     def best(every):
         evaluation = f"evaluation: {{every: {every}}}\n" if every else ""
         return spec(("direction: minimize\n", f"direction: minimize\n  evaluation: best\n{evaluation}"))
 
     with pytest.raises(SweepFileError) as caught:
-        configure(best(every), [(0, values())])
+        make_configurations(best(every), [(0, values())])
     (problem,) = caught.value.problems
     assert problem.key == "objective.evaluation" and problem.where.endswith("planned.yaml:23")
-    assert problem.message == f"there is one evaluation to choose from, at step 60, because evaluation.every {given}"
+    assert problem.message == f"there is only one evaluation, at step 60, because evaluation.every {given}"
     assert problem.allowed == "last, or an evaluation.every below training.steps (60)"
     for enough in (20, 59):
-        assert len(configure(best(enough), [(0, values())])) == 1
+        assert len(make_configurations(best(enough), [(0, values())])) == 1
 
 
 def test_scoring_at_trained_lengths_is_warned_about(spec):
     one = spec(("lengths: [4]", "lengths: [3, 4]"), ("direction: minimize", "direction: maximize"))
-    (configuration,) = configure(one, [(0, values())])
+    (configuration,) = make_configurations(one, [(0, values())])
     found = list_warnings(one, [configuration.member(0)])
     assert len(found) == 2 and "planned.yaml:21" in found[0] and "trained lengths (3)" in found[0]
     assert "total_variation is better when it is minimized" in found[1]
@@ -150,7 +150,7 @@ def test_scoring_at_trained_lengths_is_warned_about(spec):
 
 def test_a_model_whose_members_are_trained_one_after_another_is_warned_about(spec, monkeypatch):
     one = spec()
-    (configuration,) = configure(one, [(0, values())])
+    (configuration,) = make_configurations(one, [(0, values())])
     members = [configuration.member(0), configuration.member(1)]
     monkeypatch.setattr(type(members[0].model), "explain_loop", lambda self, task: "no vmap rule for aten::gru")
     (found,) = list_warnings(one, members)
@@ -159,7 +159,7 @@ def test_a_model_whose_members_are_trained_one_after_another_is_warned_about(spe
 
 def test_a_setting_of_adamw_that_no_optimizer_uses_is_warned_about(spec):
     def found(*optimizers):
-        (configuration,) = configure(spec(), [(0, values())])
+        (configuration,) = make_configurations(spec(), [(0, values())])
         plain = configuration.member(0)
         built = [registry.build("optimizer", {"name": name}) for name in optimizers]
         training = [replace(plain.training, betas=(0.8, 0.9), optimizer=optimizer) for optimizer in built]
@@ -171,7 +171,7 @@ def test_a_setting_of_adamw_that_no_optimizer_uses_is_warned_about(spec):
 
 
 def test_r_drop_is_warned_about_if_no_member_has_dropout(spec):
-    (configuration,) = configure(spec(), [(0, values())])
+    (configuration,) = make_configurations(spec(), [(0, values())])
     plain = configuration.member(0)
 
     def warnings_of(*rates):
@@ -187,7 +187,7 @@ def test_r_drop_is_warned_about_if_no_member_has_dropout(spec):
 def test_members_trained_one_after_another_are_spread_over_the_workers(spec, monkeypatch):
     """Their steps take as much longer as there are members, however small the model."""
     cluster = Cluster(workers=4, bytes_per_worker=2**34, description="")
-    waiting = [(configure(spec(), [(0, values())])[0], range(8))]
+    waiting = [(make_configurations(spec(), [(0, values())])[0], range(8))]
     model = type(waiting[0][0].member(0).model)
     assert len(Packer(spec(), cluster)(waiting)) < 4
     monkeypatch.setattr(model, "explain_loop", lambda self, task: "no vmap rule for aten::gru")
@@ -195,16 +195,16 @@ def test_members_trained_one_after_another_are_spread_over_the_workers(spec, mon
 
 
 def test_later_packs_are_cut_for_the_workers_that_are_there_then(spec, monkeypatch):
-    waiting = [(configure(spec(), [(0, values())])[0], range(8))]
+    waiting = [(make_configurations(spec(), [(0, values())])[0], range(8))]
     monkeypatch.setattr(type(waiting[0][0].member(0).model), "explain_loop", lambda self, task: "no vmap rule")
     packer = Packer(spec(), Cluster(workers=1, bytes_per_worker=2**34, description=""))
     assert [len(pack.members) for pack in packer(waiting)] == [8]
-    assert packer.recut([], [], {}, (4, None)) == []  # nothing waits
+    assert packer.recut([], [], {}, WorkerCapacity(4)) == []  # nothing waits
     assert [len(pack.members) for pack in packer(waiting)] == [2, 2, 2, 2]
 
 
 def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, even=True, done=()):
-    configurations = configure(spec, list(enumerate(drawn)))
+    configurations = make_configurations(spec, list(enumerate(drawn)))
     return make_packs(
         [(one, [seed for seed in spec.seeds if (one.config_id, seed) not in done]) for one in configurations],
         workers=workers,

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.plan.configurations import Configuration, configure
+from orchestrator.plan.configurations import Configuration, make_configurations
 from orchestrator.plan.recorded import (
     find_changed_defaults,
     list_recorded_values,
     map_config_ids,
     refuse_changed,
-    with_recorded_defaults,
+    set_recorded_defaults,
 )
 from orchestrator.plan.recorded import refuse_corrected as refuse_corrected_configurations
 from orchestrator.plan.search import draw_configurations
@@ -42,7 +42,7 @@ def recorded(spec: SweepSpec, *more: dict) -> list[Configuration]:
     """Two configurations as a ledger of older code has them: under its own names, without what is newer."""
     rates = zip((0.01, 0.05), more or ({}, {}), strict=True)
     draws = [(number, {"training.learning_rate": rate, **one}) for number, (rate, one) in enumerate(rates)]
-    return [replace(one, config_id=f"older{one.number}") for one in configure(spec, draws)]
+    return [replace(one, config_id=f"older{one.number}") for one in make_configurations(spec, draws)]
 
 
 def changed_to(one: Configuration, section: str, **values) -> Configuration:
@@ -51,7 +51,7 @@ def changed_to(one: Configuration, section: str, **values) -> Configuration:
 
 def test_a_draw_that_is_recorded_has_the_name_it_has_there(spec) -> None:
     old = recorded(spec)
-    again, new = configure(
+    again, new = make_configurations(
         spec, [(2, {"training.learning_rate": 0.05}), (3, {"training.learning_rate": 0.06})], map_config_ids(old)
     )
     assert again.config_id == again.duplicate_of == "older1"
@@ -63,11 +63,11 @@ def test_settings_without_effect_are_refused_in_files_and_accepted_in_sweeps_tha
     stop = ("training.stop={metric: total_variation, threshold: 0.1}", "evaluation.every=5")
     draws = [(0, {"training.learning_rate": 0.01})]
     with pytest.raises(SweepFileError, match=r"evaluation\.every: training\.stop needs evaluations during training"):
-        configure(parse_sweep(TEXT, "small.yaml", stop), draws)
-    assert configure(parse_sweep(TEXT, "small.yaml", [*stop, "evaluation.every=4"]), draws)
+        make_configurations(parse_sweep(TEXT, "small.yaml", stop), draws)
+    assert make_configurations(parse_sweep(TEXT, "small.yaml", [*stop, "evaluation.every=4"]), draws)
     begun = parse_recorded(parse_sweep(TEXT, "small.yaml", stop).resolved(), "the specification")
     assert begun.is_recorded and begun.with_direction("minimize").is_recorded
-    (found,) = configure(begun, draws)
+    (found,) = make_configurations(begun, draws)
     assert found.member(1).evaluation.every == 5
     state = SweepState(folder=tmp_path)
     state.specs.append(begun.resolved())
@@ -105,17 +105,17 @@ def test_a_default_that_changed_since_is_written_out(spec) -> None:
         "training.weight_decay",
         "training.schedule",
     }
-    then = with_recorded_defaults(spec, old)
+    then = set_recorded_defaults(spec, old)
     assert then.model["norm"] == "post" and then.training["schedule"]["name"] == "linear"
     assert spec.model.get("norm") is None, "the specification itself stays as it is"
     assert all(find_changed_defaults(then, one) == {} for one in old)
     refuse_changed(then, old, "it")
-    built = configure(then, [(one.number, one.values) for one in old], map_config_ids(old))
+    built = make_configurations(then, [(one.number, one.values) for one in old], map_config_ids(old))
     assert [one.config_id for one in built] == ["older0", "older1"]
 
 
 def test_nothing_is_written_out_where_nothing_changed(spec) -> None:
-    assert with_recorded_defaults(spec, recorded(spec)) is spec
+    assert set_recorded_defaults(spec, recorded(spec)) is spec
     assert list_recorded_values(spec, recorded(spec)) == [
         {"training.learning_rate": 0.01},
         {"training.learning_rate": 0.05},
@@ -125,8 +125,8 @@ def test_nothing_is_written_out_where_nothing_changed(spec) -> None:
 def test_values_that_differ_are_listed_with_each_or_refused(spec) -> None:
     one, other = recorded(spec)
     old = [changed_to(one, "model", norm="post"), changed_to(other, "model", norm="none")]
-    assert with_recorded_defaults(spec, old) is spec
-    with pytest.raises(UserError, match=r"^it: the default of model.norm has changed since"):
+    assert set_recorded_defaults(spec, old) is spec
+    with pytest.raises(UserError, match=r"^it: the default of model.norm has changed"):
         refuse_changed(spec, old, "it")
     listed = list_recorded_values(spec, old)
     assert [values["model.norm"] for values in listed] == ["post", "none"]
@@ -161,6 +161,6 @@ def test_a_bug_fixed_since_is_refused(spec, monkeypatch, cls, said) -> None:
     monkeypatch.setattr(cls, "revision", 2)
     with pytest.raises(UserError) as caught:
         refuse_corrected_configurations(old, "it cannot be resumed")
-    assert str(caught.value).startswith("it cannot be resumed: a bug that was fixed since would change its results")
+    assert str(caught.value).startswith("it cannot be resumed: a bug fixed since then would change its results")
     assert str(caught.value).count(said) == 1, "once for all configurations"
     refuse_corrected_configurations(recorded(spec), "it")  # recorded by the code that has the revision

@@ -16,7 +16,7 @@ from orchestrator.plan.checks.soundness import (
     build_first_generation,
     build_sample,
 )
-from orchestrator.plan.configurations import configure
+from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
 from search_spaces.grammar.load import UNCHECKED_REST
@@ -287,7 +287,7 @@ def test_what_is_let_pass_is_built_whatever_is_drawn(space: dict[str, Any]) -> N
         return  # equal numbers in a choice
     draws = [(one.number, one.values) for one in draw_sample(spec, 30)]
     try:
-        configure(spec, draws)
+        make_configurations(spec, draws)
         drawn_well = True
     except SweepFileError:
         drawn_well = False

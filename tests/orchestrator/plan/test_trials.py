@@ -235,7 +235,7 @@ def test_what_fails_is_said_before_a_folder_is_there(own, tmp_path, old, new, sa
 
 def test_what_takes_long_is_a_note_at_its_line_and_no_refusal(own, monkeypatch, capsys) -> None:
     code = "while True: pass; picked = "
-    monkeypatch.setattr(trials, "SECONDS", 0.3)
+    monkeypatch.setattr(trials, "MAX_SECONDS", 0.3)
     monkeypatch.setattr(time_limit, "NOTICE_SECONDS", 0.1)  # and how soon it rings again
     path = own(("picked = ", code))
     assert build_sample(load_checked(path)).built == 1

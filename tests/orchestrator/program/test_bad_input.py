@@ -47,7 +47,7 @@ def problems(study: Study) -> list[tuple[str, str, str]]:
         ({"program__files": ["train.py", "modle.py"]}, "program.files", "files:", ["modle.py"]),
         ({"program": {"function": "mine.missing"}}, "program.function", "function: mine.missing", ["no function"]),
         ({"program": {"function": "mine.trian"}}, "program.function", "function: mine.trian", ["train?"]),
-        ({"program": {"function": "nomod.train"}}, "program.function", "function: nomod.train", ["no such module"]),
+        ({"program": {"function": "nomod.train"}}, "program.function", "function: nomod.train", ["module not found"]),
         ({"task": {"name": "reverse"}}, "task", "task:", ["program"]),
         ({"objective__metric": "ac"}, "objective.metric", "metric: ac", ["acc?"]),
         ({"objective__lengths": [11]}, "objective.lengths", "lengths:", ["11", "5, 10"]),

@@ -37,7 +37,7 @@ LocalStudy = Callable[..., Study]
 def children() -> Iterator[Any]:
     """Yield the children of a driver without a publisher."""
     host = WorkerHost()
-    yield SimpleNamespace(workers=host, publisher=None, end_unneeded=lambda scheduler: None)
+    yield SimpleNamespace(workers=host, publisher=None, close_unneeded_host=lambda scheduler: None)
     host.close()
 
 

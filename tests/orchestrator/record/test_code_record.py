@@ -14,7 +14,7 @@ from rich.console import Console
 
 from orchestrator.code import code_record
 from orchestrator.code import repository as repositories
-from orchestrator.code.code_record import CodeRecord, begin_reading, changed_code, record_code, version_change
+from orchestrator.code.code_record import CodeRecord, begin_reading, find_changed_code, find_version_change, record_code
 from orchestrator.errors import UserError
 from orchestrator.results.pack_environments import code_sentence
 from orchestrator.sweep import sweep
@@ -139,16 +139,16 @@ def test_files_with_credentials_are_named_and_not_copied(plain, recorded, tmp_pa
 def test_changes_of_the_engine_and_of_imported_files_are_found(repository, recorded, lengthwise_copy) -> None:
     (repository.root / "mine.py").write_text("A = 1\n")
     record = recorded(repository.root, "task", "mine").fields
-    assert changed_code(record) == []
+    assert find_changed_code(record) == []
     (repository.root / "notes.md").write_text("other notes\n")
     (repository.root / "new.py").write_text("")
     (lengthwise_copy / "orchestrator/figures/curves.py").write_text("# other colours\n")
     repository.commit()
-    assert changed_code(record) == []
+    assert find_changed_code(record) == []
     (lengthwise_copy / "trainers/tasks/sums.py").write_text("# other sums\n")
     (repository.root / "mine.py").write_text("A = 2\n")
     (repository.root / "task.py").unlink()
-    assert changed_code(record) == [
+    assert find_changed_code(record) == [
         f"{lengthwise_copy}/trainers has changed",
         f"{repository.root}/mine.py has changed",
         f"{repository.root}/task.py is gone",
@@ -158,15 +158,15 @@ def test_changes_of_the_engine_and_of_imported_files_are_found(repository, recor
 def test_another_version_of_lengthwise_is_not_a_change(repository, recorded, lengthwise_copy) -> None:
     record = recorded(repository.root, "task").fields
     (lengthwise_copy / "trainers/tasks/sums.py").write_text("# other sums\n")
-    assert changed_code(record)
+    assert find_changed_code(record)
     older = {**record, "version": "0.0.9"}
-    assert changed_code(older) == [] and version_change([older]) == ("0.0.9", record["version"])
+    assert find_changed_code(older) == [] and find_version_change([older]) == ("0.0.9", record["version"])
 
 
 def test_a_folder_that_is_gone_is_not_a_change(repository, recorded) -> None:
     record = recorded(repository.root, "task").fields
     repository.root.rename(repository.root.with_name("moved"))
-    assert changed_code(record) == []
+    assert find_changed_code(record) == []
 
 
 def test_tests_and_lengthwise_itself_are_not_imported_files() -> None:

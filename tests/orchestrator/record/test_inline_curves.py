@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.interface.measurements import Measurements, make_measurement_fields
-from orchestrator.record.kept.curves import INLINE_VALUES, read_curves, record_curves, write_curves
+from orchestrator.record.kept.curves import MAX_INLINE_VALUES, read_curves, record_curves, write_curves
 from orchestrator.record.kept.inline_curves import make_inline_fields
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import INLINE_SCHEMA, SCHEMA, Record, encode_record
@@ -110,7 +110,7 @@ def test_inline_curves_are_read_as_the_same_table_as_files(tmp_path: Path) -> No
 
 def test_large_curves_go_to_a_file_of_the_same_sweep(tmp_path: Path) -> None:
     build(tmp_path, INLINE_SCHEMA)
-    lengths = tuple(range(1, INLINE_VALUES // 4 + 2))
+    lengths = tuple(range(1, MAX_INLINE_VALUES // 4 + 2))
     large, step = make_evaluation("p1", 75, lengths=lengths), 75
     with Ledger.open(tmp_path) as ledger:
         append(ledger, "p1", large)
@@ -154,7 +154,7 @@ def test_curves_of_too_few_members_are_damage_of_their_line(tmp_path: Path) -> N
         fields = json.loads(json.dumps(SweepState.load(tmp_path).packs["p0"].evaluations[100]))
         fields["curves"]["values"].pop()
         number = ledger.append("evaluation", **fields | {"step": 99}).seq + 1
-    with pytest.raises(DamagedLedger, match=f":{number}: 1 members"):
+    with pytest.raises(DamagedLedger, match=f":{number}: p0 has 2 members; 1 were"):
         SweepState.load(tmp_path)
 
 

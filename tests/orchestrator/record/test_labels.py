@@ -35,5 +35,5 @@ def test_a_name_of_none_or_of_several_is_refused(state):
     with pytest.raises(UserError, match="no configuration"):
         find_configuration(state, one[:3] + "x")
     state.configurations[one[:8] + "zzzz"] = state.configurations[one]
-    with pytest.raises(UserError, match=f"{one[:8]} is the start of several configurations: #0"):
+    with pytest.raises(UserError, match=f"{one[:8]} is the start of several config_ids: #0"):
         find_configuration(state, one[:8])

@@ -165,8 +165,8 @@ def test_every_flipped_bit_of_a_line_breaks_its_checksum() -> None:
         (lambda a: [], 1, "the first record is missing"),
         (lambda a: [b"\0" * 64], 1, "the first record is missing"),
         (lambda a: [b"\xff\xfe\n", *a[1:]], 1, "does not match its checksum"),
-        (lambda a: [encode_record(Record(0, 1.0, "end", {"schema": 1})), *a[1:]], 1, "not that of a sweep"),
-        (lambda a: [encode_record(Record(0, 1.0, "sweep", {"schema": "1"})), *a[1:]], 1, "not that of a sweep"),
+        (lambda a: [encode_record(Record(0, 1.0, "end", {"schema": 1})), *a[1:]], 1, "not of kind sweep"),
+        (lambda a: [encode_record(Record(0, 1.0, "sweep", {"schema": "1"})), *a[1:]], 1, "not of kind sweep"),
     ],
 )
 def test_damage_names_the_line(folder: Path, damage, line: int, problem: str) -> None:
@@ -201,7 +201,7 @@ def test_reading_leaves_a_torn_line_to_its_writer(folder: Path) -> None:
     ("schema", "error", "said"),
     [
         (4, NewerLedger, "has ledger schema 4; this version of lengthwise reads up to 3"),
-        (SCHEMA - 1, OlderLedger, "was written before lengthwise 1.0.0, which is needed to read it"),
+        (SCHEMA - 1, OlderLedger, "written before lengthwise 1.0.0; read it with that older version"),
     ],
 )
 def test_another_schema_is_refused_in_one_sentence(folder: Path, schema: int, error: type, said: str) -> None:
@@ -222,7 +222,7 @@ def test_a_folder_without_ledger_is_no_sweep(tmp_path: Path) -> None:
     (tmp_path / "sweeps" / "quickstart").mkdir(parents=True)
     (tmp_path / "sweeps" / "quickstart" / LEDGER_FILE).touch()
     said = {
-        tmp_path: "holds no sweep: there is no events.jsonl in it",
+        tmp_path: "is not a sweep: no events.jsonl in it",
         tmp_path / "missing": "does not exist",
         tmp_path / "sweeps" / "quikstart": f"does not exist; did you mean {tmp_path / 'sweeps' / 'quickstart'}?",
         tmp_path / "file": "is a file; a sweep is a folder",

@@ -103,13 +103,13 @@ def test_a_second_driver_is_refused_with_the_name_of_the_first(tmp_path: Path, h
     with pytest.raises(SweepLocked) as caught:
         SweepLock(tmp_path).acquire()
     message = str(caught.value)
-    assert message.startswith(f"the sweep in {tmp_path} is being run by ")
+    assert message.startswith(f"{tmp_path}: another driver is running: ")
     assert f"@{socket.gethostname()} pid {holder.pid}, last heartbeat " in message
     assert isinstance(caught.value, UserError)
     assert caught.value.exit_code == 2
-    assert (describe_running_driver(tmp_path) or "").split(", last")[0] == message.split(" is being run by ")[1].split(
-        ", last"
-    )[0]
+    assert (describe_running_driver(tmp_path) or "").split(", last")[0] == message.split(
+        " another driver is running: "
+    )[1].split(", last")[0]
 
 
 def test_a_killed_owner_leaves_the_lock_free_at_once(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
@@ -249,7 +249,7 @@ def test_an_unreadable_owner_is_an_unknown_process(tmp_path: Path, content: byte
     assert read_owner(tmp_path) == Owner(**GOOD)
     with SweepLock(tmp_path):
         (tmp_path / OWNER_FILE).write_bytes(content)
-        with pytest.raises(SweepLocked, match="is being run by an unknown process"):
+        with pytest.raises(SweepLocked, match="another driver is running: an unknown process"):
             SweepLock(tmp_path).acquire()
 
 

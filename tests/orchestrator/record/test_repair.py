@@ -50,8 +50,8 @@ def test_what_two_drivers_have_left(folder: Path) -> None:
     said = "\n".join(repair(folder))
     assert (folder / LEDGER_FILE).read_bytes() == b"".join(LINES[:-3])
     kept = folder / f"{LEDGER_FILE}.damaged-1"
-    assert f"kept as {kept}; " in said and kept.read_bytes() == damaged
-    assert "1 record of kind pack_end" in said and "1 line that cannot be read" in said
+    assert f"saved as {kept}; " in said and kept.read_bytes() == damaged
+    assert "1 record of kind pack_end" in said and "1 unreadable line" in said
     assert pack_end.fields["pack_id"] in said and f"lengthwise resume {folder}" in said
     (again,) = repair(folder)
     assert "is sound" in again
@@ -77,7 +77,7 @@ def test_records_that_rest_on_damaged_curves_are_taken_out(folder: Path, damage:
         read_curves(SweepState.load(folder))
     again = f"train again what it held: {command('repair', folder)}, then {command('resume', folder)}"
     assert str(found.value).endswith(f"\nput a copy of the file back, or {again}")
-    assert repair(folder)[0].endswith(f":{record.seq + 1}: the curves that it names are missing or damaged: {part}")
+    assert repair(folder)[0].endswith(f":{record.seq + 1}: curves missing or damaged: {part}")
     state = SweepState.load(folder)
     pack = state.packs[record.fields["pack_id"]]
     others = [one.evaluations for one in state.packs.values() if one is not pack]

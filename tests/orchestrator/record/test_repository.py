@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.code import repository as repositories
-from orchestrator.code.repository import VARIABLE, Repository, RepositoryReader, job_environment
+from orchestrator.code.repository import VARIABLE, Repository, RepositoryReader, make_job_environment
 
 
 @pytest.fixture(autouse=True)
@@ -100,11 +100,14 @@ def test_git_that_warns_much_is_not_waited_for(repository, monkeypatch) -> None:
 def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     found = read(repository.root)
-    assert found.commit is None and found.source is None and "git cannot be run" in (found.problem or "")
+    assert found.commit is None and found.source is None and "cannot run git" in (found.problem or "")
     said: list[str] = []
-    assert json.loads(json.loads(job_environment(repository.root, said.append))["env_vars"][VARIABLE])["commit"] is None
-    assert len(said) == 1 and "will record no commit: git cannot be run" in said[0]
-    job_environment(tmp_path, said.append)
+    assert (
+        json.loads(json.loads(make_job_environment(repository.root, said.append))["env_vars"][VARIABLE])["commit"]
+        is None
+    )
+    assert len(said) == 1 and "will record no commit: cannot run git" in said[0]
+    make_job_environment(tmp_path, said.append)
     assert said[1].endswith(f"{tmp_path.resolve()} is in no repository")
 
 
@@ -150,7 +153,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_job_knows_commit_and_changes_of_where_it_was_submitted(repository, job) -> None:
     (repository.root / "task.py").write_text("SIZE = 2\n")
     there = read(repository.root)
-    found = job(json.loads(job_environment(repository.root))["env_vars"][VARIABLE])
+    found = job(json.loads(make_job_environment(repository.root))["env_vars"][VARIABLE])
     assert (found.commit, found.dirty, found.diff, found.source) == (there.commit, True, there.diff, "job")
 
 
@@ -158,12 +161,12 @@ def test_a_job_is_sent_hash_and_size_of_a_diff_that_is_too_large(repository, job
     monkeypatch.setattr(repositories, "MAX_JOB_DIFF_BYTES", 50)
     (repository.root / "task.py").write_text("SIZE = 2\n")
     there = read(repository.root)
-    found = job(json.loads(job_environment(repository.root))["env_vars"][VARIABLE])
+    found = job(json.loads(make_job_environment(repository.root))["env_vars"][VARIABLE])
     assert (found.diff, found.diff_sha256, found.diff_bytes) == (None, there.diff_sha256, there.diff_bytes)
 
 
 def test_what_a_job_was_sent_with_counts_in_its_own_folder_only(repository, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv(VARIABLE, json.loads(job_environment(repository.root))["env_vars"][VARIABLE])
+    monkeypatch.setenv(VARIABLE, json.loads(make_job_environment(repository.root))["env_vars"][VARIABLE])
     assert read(tmp_path.resolve()).commit is None
 
 
@@ -177,5 +180,5 @@ KEYS = ("commit", "dirty", "diff", "diff_sha256", "diff_bytes")
 
 @given(sent=st.text() | st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, json_values)).map(json.dumps))
 def test_nonsense_sent_with_a_job_is_said_and_no_error(sent: str) -> None:
-    found = repositories._parse_sent(Path("/job"), sent)
+    found = repositories._parse_description(Path("/job"), sent)
     assert found.commit is None and found.diff is None and found.problem

@@ -139,7 +139,7 @@ def test_a_different_second_report_is_kept_out_and_shown() -> None:
     assert state.packs["p0"].evaluations[100]["sha256"] == "a" * 64
     assert statuses(state, "c0") == ["complete", "failed"]
     assert state.conflicts == [
-        "events.jsonl:14: pack p0 reported step 100 again with other curves; the first ones count"
+        "events.jsonl:14: pack p0 reported step 100 again with other curves; the first report counts"
     ]
     assert replay(*STORY).conflicts == []
 
@@ -214,7 +214,7 @@ def test_what_is_trained_is_kept_up_to_date(story: list[tuple[str, dict[str, Any
     state = SweepState(Path("sweeps/n"))
     for record in records(*story, ("retry", {"pack_ids": ["p1"]})):
         state.apply(record)
-        steps = sum(pack.member_steps(pack.step) for pack in state.packs.values())
+        steps = sum(pack.sum_member_steps(pack.step) for pack in state.packs.values())
         assert state.trained.member_steps == steps
         assert state.trained.seconds == pytest.approx(sum_seconds(state.packs, state.recuts))
     assert steps > 0
@@ -241,13 +241,13 @@ def test_a_pack_that_ran_out_of_memory_gives_way_also_after_another_death() -> N
     }
     state = replay(*STORY[:5], died, (kind, short))
     assert list(state.packs) == ["p1", "p2", "p3"] and state.recuts[0].shortage == Shortage(**shortage)
-    said = "a pack of 2 members ran out of memory (NVIDIA H100); it was cut again into 2"
+    said = "out of memory on NVIDIA H100: a pack of 2 members was cut again into 2"
     assert describe_recuts(state.recuts) == [said]
-    with pytest.raises(DamagedLedger, match="pack p0 is cut again after a worker has begun it"):
+    with pytest.raises(DamagedLedger, match="recut: a worker has already begun pack p0"):
         replay(*STORY[:5], died, (kind, fields))
     evaluated = evaluation("p0", 50, [-1, -1])
     assert list(replay(*STORY[:5], evaluated, (kind, short)).packs) == ["p1", "p2", "p3"]
-    with pytest.raises(DamagedLedger, match="pack p0 is cut again after a worker has begun it"):
+    with pytest.raises(DamagedLedger, match="recut: a worker has already begun pack p0"):
         replay(*STORY[:5], evaluated, (kind, fields))
 
 
@@ -285,16 +285,16 @@ def test_publishing_is_remembered() -> None:
         (pack_end("p9"), "pack_end of unknown pack p9"),
         (("attempt", {"pack_id": "p9", "attempt": 1, "error": ""}), "attempt of unknown pack p9"),
         (("retry", {"pack_ids": ["p9"]}), "retry of unknown pack p9"),
-        (evaluation("p1", 100, [-1]), "1 members reported for the 2 of p1"),
+        (evaluation("p1", 100, [-1]), "p1 has 2 members; 1 were reported"),
         (pack("p2", ("c9", 0)), "pack p2 has a member of unknown configuration c9"),
-        (pack("p2", ("c0", 1)), "seed 1 of c0 is in pack p0 and in p2"),
-        (pack("p0", ("c0", 0)), "two records plan pack p0 differently"),
-        (recut(["p0"], *HALVES), "pack p0 is cut again after a worker has begun it"),
-        (recut(["p9"], *HALVES), "unknown pack p9 is cut again"),
-        (configuration(1, "c7"), "configuration 1 is c1 and c7"),
+        (pack("p2", ("c0", 1)), "seed 1 of c0 is in two packs: p0 and p2"),
+        (pack("p0", ("c0", 0)), "two different records plan pack p0"),
+        (recut(["p0"], *HALVES), "recut: a worker has already begun pack p0"),
+        (recut(["p9"], *HALVES), "recut: unknown pack p9"),
+        (configuration(1, "c7"), "configuration 1 is both c1 and c7"),
         (score(7, "c0", 0.5), "score of unknown configuration 7 (c0)"),
         (score(1, "c0", 0.5), "score of unknown configuration 1 (c0)"),
-        (("score", {"number": 0}), "a record of kind score without 'config_id'"),
+        (("score", {"number": 0}), "record of kind score has no field 'config_id'"),
     ],
 )
 def test_contradictions_name_their_line(record: tuple[str, dict[str, Any]], problem: str) -> None:
@@ -305,7 +305,7 @@ def test_contradictions_name_their_line(record: tuple[str, dict[str, Any]], prob
 
 
 def test_a_cut_that_loses_a_member_is_damage() -> None:
-    with pytest.raises(DamagedLedger, match="packs that are cut again do not have the members of their replacements"):
+    with pytest.raises(DamagedLedger, match="recut: the new packs do not have the members of the old ones"):
         replay(*STORY[:5], recut(["p0"], HALVES[0]))
 
 

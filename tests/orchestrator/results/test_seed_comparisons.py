@@ -347,7 +347,7 @@ def test_of_a_metric_without_a_better_direction_neither_is_better(three):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"second": "7"}, "there is no configuration 7; allowed: #0 to #2"),
+        ({"second": "7"}, "no configuration 7; allowed: #0 to #2"),
         ({"second": "0"}, "are the same configuration"),
         ({"metric": "margni"}, "; did you mean margin?"),
         ({"average": "emma"}, "; did you mean ema?"),

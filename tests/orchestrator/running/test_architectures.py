@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.plan.checks.soundness import build_sample
-from orchestrator.plan.configurations import configure
+from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.recorded import list_recorded_values
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.state.state import SweepState
@@ -39,7 +39,8 @@ def sweep(space: str, model: str = "") -> SweepSpec:
 
 def built(spec: SweepSpec) -> list[dict]:
     return [
-        one.resolved["model"] for one in configure(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
+        one.resolved["model"]
+        for one in make_configurations(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
     ]
 
 
@@ -91,7 +92,7 @@ def test_names_alone_and_keys_of_one_of_them() -> None:
         (
             NAMES,
             "model: {value_width: 8}\n",
-            "with model.name: 'lstm'); values that only one class has belong in its own",
+            "with model.name: 'lstm'); draw the whole section to search a key",
         ),
         (
             "space: {}",
@@ -119,6 +120,6 @@ def test_what_is_wrong_is_said_at_its_place(space: str, model: str, said: str, t
 
 def test_a_changed_default_is_written_into_a_listed_section(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = sweep(SECTIONS)
-    recorded = configure(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
+    recorded = make_configurations(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
     monkeypatch.setattr("orchestrator.plan.recorded.find_changed_defaults", lambda spec, one: {"model.norm": "pre"})
     assert list_recorded_values(spec, recorded)[0]["model"]["norm"] == "pre"

@@ -60,7 +60,7 @@ def test_members_that_stopped_early_use_no_more_steps(tiny, tmp_path):
         one._state.apply(Record(4, 0.0, "evaluation", pack.evaluations[50] | {"step": step, **fields}))
 
     evaluate(60, seconds=12.0, stopped_at=[20, -1])
-    assert (pack.member_steps(60), pack.member_steps(100)) == (20 + 60, 20 + 100)
+    assert (pack.sum_member_steps(60), pack.sum_member_steps(100)) == (20 + 60, 20 + 100)
     assert one.first_fitting(["pack1"], {"pack0"})[0] is None
     evaluate(100, seconds=13.0, stopped_at=[20, 60])
     assert one.first_fitting(["pack1"], {"pack0"})[0] == "pack1"

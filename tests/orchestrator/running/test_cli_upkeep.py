@@ -37,7 +37,7 @@ def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, m
     folder, asked = shutil.copytree(RELEASED / "grid", tmp_path / "grid"), []
     monkeypatch.setattr("orchestrator.tracking.publish.delete_runs", lambda *given: asked.append(given) or {"a": 1})
     with SweepLock(folder):
-        lengthwise.refuses("delete", folder, "--yes", "--mlflow", said="is being run by")
+        lengthwise.refuses("delete", folder, "--yes", "--mlflow", said="another driver is running")
         assert not asked
     assert lengthwise("delete", folder, "--yes").returncode == 0 and not asked
     folder = shutil.copytree(RELEASED / "grid", tmp_path / "grid")
@@ -94,7 +94,7 @@ def test_after_a_repair_damaged_curves_are_trained_again_and_extensions_stay(len
     pack = next(iter(state.packs.values()))
     (folder / pack.evaluations[min(pack.evaluations)]["file"]).unlink()
     repaired = lengthwise("repair", folder)
-    assert repaired.returncode == 0 and "the curves that it names are missing" in repaired.stdout, repaired.stderr
+    assert repaired.returncode == 0 and "curves missing or damaged" in repaired.stdout, repaired.stderr
     assert SweepState.load(folder).more_seeds == state.more_seeds
     resumed = lengthwise("resume", folder)
     assert resumed.returncode == 0 and "4 of 4 configurations succeeded" in resumed.stdout, resumed.stderr

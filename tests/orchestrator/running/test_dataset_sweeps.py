@@ -112,7 +112,7 @@ def test_large_data_are_read_where_they_are(
     assert SweepState.load(folder).modules[0]["installed"] is True
     write_rows(study / "data", shift=1)
     dataset._read.cache_clear()
-    lengthwise.refuses("extend", folder, "--seeds", 4, said="is not the one recorded by this sweep")
+    lengthwise.refuses("extend", folder, "--seeds", 4, said="differs from the recorded files")
 
 
 def test_data_may_be_in_the_data_folder(study: Path, tmp_path: Path, lengthwise, anew, monkeypatch) -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.engine import MIN_MEMBER_BYTES_GPU
 from orchestrator.errors import UserError
-from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, make_packs, recut_packs
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerCapacity, make_packs, recut_packs
 from orchestrator.record.ledger.records import Record, decode_record, encode_record
 from orchestrator.record.state.parts import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
@@ -31,7 +31,6 @@ from orchestrator.results.summarise import summarise
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import recutting, scores
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.driving.recutting import WorkerCapacity
 from orchestrator.running.pack.train_pack import checkpoint_folder
 from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.running.with_ray import nodes

@@ -7,7 +7,13 @@ import torch
 
 from orchestrator.engine.engine import LARGEST_PACK_CPU, LARGEST_PACK_GPU, estimate_cost
 from orchestrator.machine import gpus as gpu_memory
-from orchestrator.machine.gpus import ALLOCATED, UNKNOWN, compute_smallest_share, count_gpu_packs, read_gpu_memories
+from orchestrator.machine.gpus import (
+    ALLOCATOR_SHARE,
+    ASSUMED_BYTES,
+    compute_smallest_share,
+    count_gpu_packs,
+    read_gpu_memories,
+)
 from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.packing.packs import MEMORY_SHARE, Cluster, Packer
 from orchestrator.preview import forecast as forecast_module
@@ -50,7 +56,7 @@ def test_every_gpu_is_asked_and_the_smallest_counts(says):
 def test_where_it_cannot_say_torch_is_asked(says, monkeypatch, text, status):
     says(text, status)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert read_gpu_memories() == [] and compute_smallest_share([], 0.5) == UNKNOWN / 2
+    assert read_gpu_memories() == [] and compute_smallest_share([], 0.5) == ASSUMED_BYTES / 2
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(gpu_memory, "_BY_TORCH", "print(7, 9)")
     assert read_gpu_memories() == [7.0, 9.0]
@@ -109,7 +115,7 @@ def test_a_part_of_a_card_is_not_the_card(says, monkeypatch):
 def test_a_command_that_hangs_is_given_up(says, tmp_path, monkeypatch):
     says(TWO)
     (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(gpu_memory, "ASK_SECONDS", 0.2)
+    monkeypatch.setattr(gpu_memory, "QUERY_TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert read_gpu_memories() == []
 
@@ -157,7 +163,7 @@ def test_a_large_model_has_few_members_in_a_pack(tiny):
 
 def test_a_recorded_step_has_room_beside_the_eager_one():
     """It is recorded up to the share MAX_MEMORY_SHARE of what the process may use, and then needs as much again."""
-    assert 2 * MAX_MEMORY_SHARE <= MEMORY_SHARE < ALLOCATED
+    assert 2 * MAX_MEMORY_SHARE <= MEMORY_SHARE < ALLOCATOR_SHARE
 
 
 def test_torch_is_held_to_the_part_of_a_gpu_that_a_pack_has(monkeypatch):
@@ -165,7 +171,7 @@ def test_torch_is_held_to_the_part_of_a_gpu_that_a_pack_has(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", held.append)
     for gpus in (0.5, 0.25, 1.0, 2.0):
         gpu_memory.limit_gpu_memory(gpus)
-    assert held == [ALLOCATED / 2, ALLOCATED / 4, 1.0, 1.0]
+    assert held == [ALLOCATOR_SHARE / 2, ALLOCATOR_SHARE / 4, 1.0, 1.0]
 
 
 def test_the_plan_is_for_the_gpus_of_this_machine(says, tiny, tmp_path):

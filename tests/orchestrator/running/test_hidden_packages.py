@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from ray.exceptions import RayActorError
 
-from orchestrator.code.packages import HERE, IMPORTED, claim_names, module_command
+from orchestrator.code.packages import HERE, IMPORTED, claim_names, make_module_command
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers import local
 from orchestrator.running.with_ray.tune import make_ray_death
@@ -20,7 +20,7 @@ AS_IN_A_NOTEBOOK = f"import sys; sys.path[:1] = ['']; sys.path.append({str(HERE)
 
 
 def test_a_child_imports_nothing_from_the_current_folder(crowded):
-    command = module_command("orchestrator.running.children.child", "trainers.settings.registry", "0")
+    command = make_module_command("orchestrator.running.children.child", "trainers.settings.registry", "0")
     ended = subprocess.run(command, cwd=crowded, capture_output=True, text=True, check=False)
     assert "has no attribute 'serve'" in ended.stderr and "absent_package" not in ended.stderr
 

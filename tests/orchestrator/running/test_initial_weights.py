@@ -211,7 +211,7 @@ def test_seeds_without_weights_are_refused(lengthwise, storage: Path, tmp_path: 
     ("initial", "said"),
     [
         ({"sweep": "pretrian"}, "did you mean"),
-        ({"sweep": "pretrain", "configuration": "#7"}, "there is no configuration #7"),
+        ({"sweep": "pretrain", "configuration": "#7"}, "no configuration #7"),
         ({"sweep": "pretrain", "configuration": "bset"}, "did you mean best?"),
         ({"sweep": "pretrain", "average": "emma"}, "did you mean ema?"),
         ({"sweep": "pretrain", "seeds": 9}, "has no seed 9"),

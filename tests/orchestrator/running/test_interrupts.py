@@ -44,7 +44,10 @@ sweep.write_spec = ending._interrupted = lambda *given, **named: raise_signal(SI
 from orchestrator.__main__ import command
 command()
 """
-WHEN_CREATED, WHEN_CHECKED = ("orchestrator.sweep.sweep", "write_spec"), ("orchestrator.sweep.sweep", "import_for")
+WHEN_CREATED, WHEN_CHECKED = (
+    ("orchestrator.sweep.sweep", "write_spec"),
+    ("orchestrator.sweep.sweep", "import_spec_modules"),
+)
 WHEN_TRAINED = ("orchestrator.report.files", "write_curves")
 Run = Callable[..., tuple[Any, Path]]
 

@@ -225,7 +225,7 @@ def test_a_driver_starts_the_children_that_its_scheduler_may_need(scheduler, tra
         assert (begun.publisher is not None, begun.workers is not None) == (publisher, workers)
         processes = [one._process for one in (begun.publisher, begun.workers) if one is not None]
         host = begun.workers
-        begun.end_unneeded("ray")
+        begun.close_unneeded_host("ray")
         assert begun.workers is None and (host is None or not host._process.is_running())
     assert not any(process.is_running() for process in processes)
 

@@ -17,9 +17,7 @@ from tests.orchestrator.running.test_out_of_memory import play
 from trainers.training import earlier, loop
 
 ALIKE = ("space.training.batch_size=null", "search.configurations=6")  # 12 members of one structure
-SAID = (
-    "a pack of 12 members ran out of memory (cpu); it was cut again into 2, which continue from its newest checkpoint"
-)
+SAID = "out of memory on cpu: a pack of 12 members was cut again into 2, which continue from its newest checkpoint"
 
 
 @pytest.fixture

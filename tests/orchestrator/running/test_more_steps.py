@@ -185,7 +185,7 @@ def test_members_that_a_race_left_out_start_from_step_0_in_packs_of_their_own(
     lost = [one for one in SweepState.load(folder).configurations.values() if 2 not in one.members]
     assert not [line for line in plan(top=1)(SweepState.load(folder)).lines if line.startswith("note:")]
     assert extend_steps(folder, said := Console(file=io.StringIO(), record=True, width=300), plan()).exit_code == 0
-    note = f"note: 1 of 6 members start from step 0: #{lost[0].number} left the race before it had all seeds"
+    note = f"note: 1 of 6 members start from step 0: #{lost[0].number} were eliminated before the race had all seeds"
     assert len(lost) == 1 and note in said.export_text()
     state = SweepState.load(tmp_path / "few-steps-11")
     packs = [sorted({seed for _, seed in pack.members}) for pack in state.packs.values()]
@@ -213,12 +213,12 @@ def test_a_schedule_that_depends_on_the_steps_is_refused(tmp_path: Path) -> None
 def test_configurations_that_differ_in_their_steps_alone_are_refused_together(tmp_path: Path) -> None:
     folder = run(tmp_path, "space={training.steps: {grid: [5, 6]}}", "search={sampler: grid}", "seeds=1")
     state = SweepState.load(folder)
-    with pytest.raises(UserError, match=r"#[01] and #[01] differ in training.steps alone.*by --configuration"):
+    with pytest.raises(UserError, match=r"#[01] and #[01] differ only in training.steps.*--configuration"):
         plan_more_steps(state, 11)
     assert plan_more_steps(state, 11, only=["1"]).spec.search.listed == ({"training.steps": 11},)
     listed = "search={sampler: listed, listed: [{training.batch_size: 3}, {training.batch_size: 3, training.steps: 5}]}"
     folder = run(tmp_path, "space={}", listed, "seeds=1", name="listed")
-    with pytest.raises(UserError, match=r"differ in training.steps alone"):
+    with pytest.raises(UserError, match=r"differ only in training.steps"):
         plan_more_steps(SweepState.load(folder), 11)
 
 

@@ -71,8 +71,8 @@ def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, play
     first, second = state.recuts
     assert (len(first.old), len(first.new), len(second.old), len(second.new)) == (1, 2, 2, 4)
     assert halved.said == [
-        "a pack of 12 members ran out of memory (cpu); it was cut again into 2",
-        "a pack of 6 members ran out of memory (cpu); it and 1 pack that no worker had begun were cut again into 4",
+        "out of memory on cpu: a pack of 12 members was cut again into 2",
+        "out of memory on cpu: a pack of 6 members and 1 pack that no worker had begun were cut again into 4",
     ]
     assert f"packs were cut again 2 times, the last time: {halved.said[1]}" in summarise(state).notes
     assert SweepState.load(halved.folder).recuts == state.recuts
@@ -101,7 +101,7 @@ def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, t
     tried = room(1)
     done = lengthwise("run", tiny, "--storage", tmp_path, *words)
     assert done.returncode == 0 and tried == [2, 1, 1], done.stdout
-    said = "a pack of 2 members ran out of memory (cpu); it was cut again into 2"
+    said = "out of memory on cpu: a pack of 2 members was cut again into 2"
     assert said in done.stdout and said in lengthwise("status", tmp_path / "tiny").stdout
     tried = room(1)
     done = lengthwise("extend", tmp_path / "tiny", "--seeds", "5")
@@ -117,7 +117,7 @@ def test_a_single_member_is_only_retried(stage, room) -> None:
 
 def test_the_most_members_follow_the_memory_of_a_worker() -> None:
     short = Shortage(structural_key="k", members=25, bytes=1000)
-    assert [short.most_members(memory) for memory in (1000, 950, 1090, 2000, 500, 10)] == [13, 13, 13, 26, 6, 1]
+    assert [short.find_max_members(memory) for memory in (1000, 950, 1090, 2000, 500, 10)] == [13, 13, 13, 26, 6, 1]
 
 
 def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:

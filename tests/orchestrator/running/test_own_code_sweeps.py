@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.code.code_record import record_code
-from orchestrator.code.own_code import import_for
+from orchestrator.code.own_code import import_spec_modules
 from orchestrator.code.trust import trust_sweep
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.named_comparison import compare_named
@@ -55,7 +55,7 @@ def test_a_task_of_ones_own_is_run_and_reported_long_after(anew, study: Path, tm
 def begun(study: Path, folder: Path) -> None:
     """A sweep whose driver was killed before it drew anything."""
     spec = load_sweep(study / "own.yaml", ["search.configurations=1"])
-    sources = import_for(spec)
+    sources = import_spec_modules(spec)
     code = record_code([], sources)
     with begin_ledger(folder, spec, code=code.fields):
         code.write_copies(folder)
@@ -75,11 +75,11 @@ def test_changed_code_is_refused_at_resume_and_recorded_when_accepted(anew, stud
     assert (folder / "events.jsonl").read_bytes() == before
     (study / "my_tasks.py").rename(study / "elsewhere.py")
     missing = anew("resume", folder, cwd=tmp_path)
-    assert missing.returncode == 2 and "there is no such module" in missing.stderr
+    assert missing.returncode == 2 and "module not found" in missing.stderr
     (study / "elsewhere.py").rename(study / "my_tasks.py")
     accepted = anew("resume", folder, "--accept-code-change", cwd=tmp_path)
     assert accepted.returncode == 0, accepted.stdout + accepted.stderr
-    assert "has changed since this sweep was last trained (my_numbers.py); training continues" in accepted.stdout
+    assert "has changed since the last training (my_numbers.py); training continues" in accepted.stdout
     state = SweepState.load(folder)
     assert state.ended == "complete" and state.modules[0]["sha256"] != records_code(folder)["sha256"]
 
@@ -127,7 +127,7 @@ def test_the_copy_serves_where_the_module_is_gone_and_that_is_accepted(
     accepted = lengthwise.succeeds(
         "resume", folder, "--accept-code-change", "--set", "resources.scheduler=local", cwd=tmp_path
     )
-    assert "is no longer in" in accepted.stdout and SweepState.load(folder).ended == "complete"
+    assert "is missing in" in accepted.stdout and SweepState.load(folder).ended == "complete"
 
 
 def test_a_wrong_setting_of_ones_own_task_is_named_as_that_of_a_shipped_one(

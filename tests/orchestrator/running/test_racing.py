@@ -164,9 +164,9 @@ def test_the_command_line_runs_extends_confirms_and_reports_a_race(lengthwise, t
     status = lengthwise("status", folder).stdout
     assert "seeds 0-1 of 4 configurations: 2 stay, by median" in status
     assert "seeds 2-3 of 2 configurations: the last round" in status
-    lengthwise.refuses("extend", folder, "--configurations", "6", said="only seeds can be added")
+    lengthwise.refuses("extend", folder, "--configurations", "6", said="allowed: more seeds")
     more = lengthwise.succeeds("extend", folder, "--seeds", "8")
-    assert "added: seeds 4-7 of the configurations that stay in the race" in more.stdout
+    assert "added: seeds 4-7 of the remaining configurations of the race" in more.stdout
     assert "the race continues after round 2 with its 4 seeds" in more.stdout
     state = SweepState.load(folder)
     assert [len(one.new_seeds) for one in state.race.rounds] == [2, 2, 4] and members(state) == 16

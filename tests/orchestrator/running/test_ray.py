@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.code.packages import module_command
+from orchestrator.code.packages import make_module_command
 from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.ledger.records import read_records
@@ -50,7 +50,7 @@ def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, ti
         (folder / "checkpoints" / dying).touch()  # a file where its folder of checkpoints should be
     run = ("run", str(tiny), *TWO_PACKS, "--import", "mine", "--storage")
     here = lengthwise.process(*run, tmp_path / "inline", cwd=crowded)
-    command = module_command("orchestrator", *run, "ray", "--set", "resources.scheduler=ray")
+    command = make_module_command("orchestrator", *run, "ray", "--set", "resources.scheduler=ray")
     there = subprocess.run(command, cwd=crowded, env=lengthwise.environment, capture_output=True, text=True)
     assert (here.returncode, there.returncode) == (1, 1), here.stdout + there.stdout + there.stderr
     assert "this process: up to 1 pack at once" in here.stdout and "a local Ray with " in there.stdout

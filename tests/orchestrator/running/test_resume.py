@@ -88,7 +88,7 @@ def test_signals_leave_a_resumable_sweep(lengthwise, long_sweep):
         wait_for(lambda known=before: len(records(folder, "evaluation")) > len(known), driver)
         second = lengthwise("resume", folder)
         assert second.returncode == 2 and "Traceback" not in second.stderr
-        assert "is being run by" in second.stderr and f"pid {driver.pid}" in second.stderr
+        assert "another driver is running" in second.stderr and f"pid {driver.pid}" in second.stderr
         again = lengthwise(*long_sweep.words(folder.name))
         assert again.returncode == 2 and "Traceback" not in again.stderr and "lengthwise resume" in again.stderr
         os.kill(driver.pid, number)
@@ -110,7 +110,7 @@ def test_a_changed_spec_is_refused_with_the_difference(lengthwise, long_sweep):
     folder = long_sweep.uninterrupted
     before = (folder / LEDGER_FILE).read_bytes()
     run = long_sweep.words("uninterrupted")
-    lengthwise.refuses(*run, said=f"it is complete, so show it with: lengthwise report {folder}")
+    lengthwise.refuses(*run, said=f"it is complete; show it with: lengthwise report {folder}")
     for changed in (
         lengthwise(*run, "--set", "training.batch_size=32", "--set", "space.training.batch_size=null"),
         lengthwise("resume", folder, "--set", "seeds=3"),

@@ -63,6 +63,6 @@ def test_members_of_a_pack_that_was_retried_have_not_failed_though_they_were_pru
 @pytest.mark.slow
 def test_a_race_of_one_round_gives_more_seeds_to_those_that_are_named(lengthwise, tiny):
     lengthwise.succeeds("run", tiny, "--storage", tiny.parent, *sets(*RATES, HALVING))
-    said = "has neither keep nor test in its race; give --top, too"
+    said = "has neither keep nor test; give --top, too"
     lengthwise.refuses("extend", tiny.parent / "tiny", "--seeds", "+2", said=said)
     lengthwise.succeeds("extend", tiny.parent / "tiny", "--seeds", "+1", "--top", "1")

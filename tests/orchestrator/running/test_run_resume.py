@@ -46,7 +46,7 @@ def test_settings_are_those_of_the_command_and_its_file(lengthwise, tiny, tmp_pa
     tiny.write_text(text.replace("{enabled: false}", "{enabled: false, uri: 'http://host:1'}"))
     tiny.write_text(tiny.read_text() + "budget: {hours: 9}\nnotify: http://127.0.0.1:1/se-cret\n")
     again = lengthwise.succeeds(*words)
-    note = "note: budget, tracking, notify: as in this command and its file, not as in sweep.yaml"
+    note = "note: budget, tracking, notify: taken from this command and its file, not from sweep.yaml"
     assert note in again.stdout and "se-cret" not in again.stdout
     spec = driven[-1]
     assert (spec.tracking.uri, spec.budget.hours) == ("http://host:1", 9)

@@ -146,7 +146,7 @@ def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(machines, 
     wait_for(lambda: records(folder_of(first, "two"), "evaluation"), running)
     wait_for(lambda: second("status", f"{STORAGE}/two").returncode == 0, running)
     refused = second("resume", f"{STORAGE}/two")
-    assert refused.returncode == 2 and f"is being run by {os.environ.get('USER', 'root')}@" in refused.stderr
+    assert refused.returncode == 2 and f"another driver is running: {os.environ.get('USER', 'root')}@" in refused.stderr
     assert f"pid {running.pid}" in refused.stderr
     assert "running" in second("list", "sweeps", "--storage", STORAGE).stdout
 
@@ -189,7 +189,7 @@ def test_what_could_not_be_copied_is_said_at_the_end_and_copied_by_resume(machin
     assert f"nothing has been copied to {STORAGE}/late yet" in failed.stdout
     assert " is incomplete: " in failed.stdout and f"lengthwise resume {STORAGE}/late" in failed.stdout
     s3.fault = lambda method, path: None
-    other.refuses("resume", f"{STORAGE}/late", said="holds no sweep")
+    other.refuses("resume", f"{STORAGE}/late", said="is not a sweep")
     assert machine("resume", f"{STORAGE}/late").returncode == 0
     assert other("report", f"{STORAGE}/late").returncode == 0
     long_sweep.ended_as_if_left_alone(folder_of(machine, "late"))

@@ -63,7 +63,7 @@ def test_what_is_not_there_is_said(kept, played):
     name = next(iter(kept.configurations))
     for arguments, said in {
         (name[:-1] + "?", 0, "raw"): f"did you mean {name}",
-        (99, 0, "raw"): "there is no configuration 99; allowed: #0 to #3",
+        (99, 0, "raw"): "no configuration 99; allowed: #0 to #3",
         (name, 7, "raw"): "no seed 7; allowed: 0-1",
         (name, 0, "emu"): "no average 'emu'; allowed: raw, ema",
     }.items():
@@ -169,9 +169,9 @@ def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path, monkeypatch):
     assert weights("resources.keep_weights=false") == (size, False)
     drawn_later = weights("search.sampler=tpe", "search.generation=2", "seeds=4")
     assert drawn_later == (pytest.approx(2 * arrays / 2**20, rel=0.01), True)
-    monkeypatch.setattr(forecasts, "SMALL_WEIGHTS", arrays)
+    monkeypatch.setattr(forecasts, "MAX_AUTO_WEIGHTS_BYTES", arrays)
     assert weights() == (size, True)
-    monkeypatch.setattr(forecasts, "SMALL_WEIGHTS", arrays - 1)
+    monkeypatch.setattr(forecasts, "MAX_AUTO_WEIGHTS_BYTES", arrays - 1)
     assert weights() == (size, False)
 
 
@@ -181,11 +181,11 @@ def test_by_default_a_sweep_keeps_small_weights_also_when_it_is_extended(
     lengthwise, tiny, tmp_path, monkeypatch, small
 ):
     """What was decided at its beginning is recorded: a larger or smaller sweep later does not change it."""
-    monkeypatch.setattr(sweeps, "SMALL_WEIGHTS", 2**20 if small else 0)
+    monkeypatch.setattr(sweeps, "MAX_AUTO_WEIGHTS_BYTES", 2**20 if small else 0)
     folder = tmp_path / "tiny"
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
     assert len(list_kept_weights(SweepState.load(folder))) == (8 if small else 0)
-    monkeypatch.setattr(sweeps, "SMALL_WEIGHTS", 0 if small else 2**20)
+    monkeypatch.setattr(sweeps, "MAX_AUTO_WEIGHTS_BYTES", 0 if small else 2**20)
     lengthwise.succeeds("extend", folder, "--seeds", "3")
     assert len(list_kept_weights(SweepState.load(folder))) == (12 if small else 0)
 

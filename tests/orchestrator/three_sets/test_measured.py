@@ -76,7 +76,7 @@ def test_it_is_written_once_whatever_the_number_of_configurations(ran):
 
 def load_and_build(folder: Path) -> MemberConfig:
     spec = load_sweep(folder.parent / "study" / "sets.yaml")
-    own_code.import_for(spec)
+    own_code.import_spec_modules(spec)
     found = next(iter(SweepState.load(folder).configurations.values()))
     return MemberConfig.from_dict({**found.resolved, "seed": spec.seeds[0]})
 

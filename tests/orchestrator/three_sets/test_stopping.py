@@ -122,7 +122,7 @@ def test_what_a_ledger_cannot_say_is_damage(ran):
     broken = [
         Record(r.seq, r.time, r.kind, {**r.fields, "stopped_at": [1]}) if r.kind == "evaluation" else r for r in records
     ]
-    with pytest.raises(DamagedLedger, match="1 members reported"):
+    with pytest.raises(DamagedLedger, match="1 were reported"):
         SweepState.replay(folder, broken)
 
 

@@ -225,7 +225,7 @@ def test_failed_seeds_count_as_in_the_sweep(trained_sweep):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["9"], "there is no configuration 9"),
+        (["9"], "no configuration 9"),
         (["0", "--lengths", "x"], "--lengths 'x': allowed: different whole numbers"),
         (["0", "--lengths", "99"], "--lengths: the task has no length 99; allowed: 1 to 5"),
         (["0", "--task", "vocabulry=7"], "--task vocabulry: unknown key"),
@@ -255,7 +255,7 @@ def test_curves_of_other_weights_are_computed_again(trained_sweep):
 
 def test_a_running_sweep_is_refused(trained_sweep):
     evaluate_later(trained_sweep, [0])
-    with Ledger.open(trained_sweep), pytest.raises(SweepLocked, match="is being run by"):
+    with Ledger.open(trained_sweep), pytest.raises(SweepLocked, match="another driver is running"):
         evaluate_later(trained_sweep, [0])
 
 
