@@ -152,7 +152,7 @@ def test_seeds_to_confirm_on_may_be_a_range():
 @pytest.mark.parametrize("asked", ["100001", "0-99999,100000-100000"])
 def test_more_seeds_than_a_sweep_file_may_ask_for_are_refused(asked):
     assert len(choose_fresh_seeds("100000", {0: "a"})) == 100_000
-    with pytest.raises(UserError, match=f"--seeds {asked}: too many seeds; allowed: 100000 in all"):
+    with pytest.raises(UserError, match=f"--seeds {asked}: too many seeds; allowed: up to 100000"):
         choose_fresh_seeds(asked, {})
 
 
@@ -215,7 +215,7 @@ def test_refusals(searched, tmp_path):
     assert "--set seeds: cannot be changed" in said(overrides=["seeds=[1, 2]"])
     with pytest.raises(SweepFileError, match="must not start with"):
         plan_confirmation(state, name="../up")
-    with pytest.raises(SweepExists, match="holds a sweep already"):
+    with pytest.raises(SweepExists, match="already has a sweep"):
         plan_confirmation(state, name="searched")
     assert plan_confirmation(state, overrides=["resources.cpus=2"]).spec.resources.cpus == 2
 

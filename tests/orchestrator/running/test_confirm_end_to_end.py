@@ -38,4 +38,4 @@ def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):
     lengthwise.succeeds("resume", confirmation.folder)
     pd.testing.assert_frame_equal(pd.read_parquet(confirmation.folder / "curves.parquet"), whole)
 
-    lengthwise.refuses("confirm", search.folder, said="holds a sweep already")
+    lengthwise.refuses("confirm", search.folder, said="already has a sweep")

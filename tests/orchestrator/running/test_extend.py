@@ -119,7 +119,7 @@ LISTED = sets("space={}", "search={sampler: listed, listed: [{model.norm: pre}, 
     [
         ([], "", "4 configurations with seeds 0-1"),
         ([], "--seeds 2", "4 configurations with seeds 0-1"),
-        ([], "--seeds 1", "2 or more"),
+        ([], "--seeds 1", "allowed: >= 2"),
         ([], "--seeds 9-5", "--seeds '9-5'"),
         ([], "--seeds 3 --set ' seeds=4'", "--seeds and --set seeds"),
         ([], "--configurations 5 --set 'search={configurations: 6}'", "--configurations and --set search"),
@@ -133,8 +133,8 @@ LISTED = sets("space={}", "search={sampler: listed, listed: [{model.norm: pre}, 
         ([], "--set model.widht=3", "model.widht"),
         (GRID, "--set 'space.model.norm={grid: [none, before]}'", "space.model.norm.grid: was [none, pre]"),
         (GRID, "--set 'space.model.norm={grid: [none, pre, before]}'", "space.model.norm.grid[2]"),
-        (sets("search.sampler=tpe", "search.generation=3"), "--configurations 6", "only 1 of 3"),
-        (LISTED, "--configurations 6", "list of 2 configurations"),
+        (sets("search.sampler=tpe", "search.generation=3"), "--configurations 6", "incomplete (1 of 3)"),
+        (LISTED, "--configurations 6", "lists its configurations"),
         (sets("space={model.norm: {grid: [none, pre]}}", "search={}"), "--configurations 6", "--configurations 6"),
     ],
 )
@@ -157,7 +157,7 @@ def test_name_description_and_claims_stay_as_they_are(lengthwise, run, verb):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "said"), [("100001", "too many seeds; allowed: 100000 in all"), ("+99999", "too"), ("9" * 5000, "not")]
+    ("seeds", "said"), [("100001", "too many seeds; allowed: up to 100000"), ("+99999", "too"), ("9" * 5000, "not")]
 )
 def test_more_seeds_than_a_sweep_file_may_ask_for_are_refused(run, seeds, said):
     with pytest.raises(UserError, match=f"--seeds .*: {said}"):
@@ -189,7 +189,7 @@ def test_run_and_resume_say_how_a_changed_file_is_added(lengthwise, run, tmp_pat
     lengthwise.succeeds(*command.split()[1:])
     lengthwise.refuses("run", file, "--storage", folder.parent, said="has this sweep already")
     file.write_text(tiny_text)
-    lengthwise.refuses("run", file, "--storage", folder.parent, said="which was extended since")
+    lengthwise.refuses("run", file, "--storage", folder.parent, said="which was extended later")
     file.write_text(tiny_text.replace("steps: 60", "steps: 61").replace("seeds: 2", "seeds: 4"))
     other = lengthwise("run", file, "--storage", folder.parent)
     assert other.returncode == 2 and "extend" not in other.stderr
@@ -251,7 +251,7 @@ def test_what_was_edited_in_sweep_yaml_is_kept(lengthwise, run):
 def test_an_unfinished_sweep_is_extended(lengthwise, run):
     folder = run()
     cut_ledger(folder, ledger_kinds(folder).index("pack_end") + 1)
-    lengthwise.refuses("extend", folder, "--top", "1", "--seeds", "4", said="is not finished")
+    lengthwise.refuses("extend", folder, "--top", "1", "--seeds", "4", said="not finished")
     lengthwise.succeeds("extend", folder, "--seeds", "3", "--configurations", "5")
     assert same(folder, run("--set", "seeds=3", "--set", "search.configurations=5"))
 

@@ -214,7 +214,7 @@ def test_seeds_without_weights_are_refused(lengthwise, storage: Path, tmp_path: 
         ({"sweep": "pretrain", "configuration": "#7"}, "no configuration #7"),
         ({"sweep": "pretrain", "configuration": "bset"}, "did you mean best?"),
         ({"sweep": "pretrain", "average": "emma"}, "did you mean ema?"),
-        ({"sweep": "pretrain", "seeds": 9}, "has no seed 9"),
+        ({"sweep": "pretrain", "seeds": 9}, "no seed 9"),
         ({"sweep": "pretrain", "seeds": "all"}, "allowed: same"),
         ({"sweep": "pretrain", "configuraton": 0}, "did you mean configuration?"),
         ({"sweep": "pretrain", "strict": 1}, "training.initial.strict"),
@@ -281,6 +281,6 @@ def test_the_shipped_studies_of_two_phases_run(
 def test_the_best_of_an_unfinished_sweep_is_not_known(lengthwise, storage: Path, tmp_path: Path) -> None:
     cut_ledger(storage / "pretrain", ledger_kinds(storage / "pretrain").index("score"))
     path = fine(tmp_path, {"sweep": "pretrain"})
-    lengthwise.refuses("run", path, "--storage", storage, said="is not finished")
+    lengthwise.refuses("run", path, "--storage", storage, said="not finished")
     named = fine(tmp_path, {"sweep": "pretrain", "configuration": "#1"})
     lengthwise.succeeds("run", named, "--storage", storage)

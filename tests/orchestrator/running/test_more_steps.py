@@ -195,7 +195,7 @@ def test_members_that_a_race_left_out_start_from_step_0_in_packs_of_their_own(
 
 
 @pytest.mark.parametrize(
-    ("lost", "steps", "said"), [(True, 11, "has no checkpoints"), (False, 6, "has 6 steps already")]
+    ("lost", "steps", "said"), [(True, 11, "no checkpoints: not written"), (False, 6, "already has 6 steps")]
 )
 def test_what_cannot_be_continued_is_refused(tmp_path: Path, done: Path, lost: bool, steps: int, said: str) -> None:
     shutil.copytree(done, tmp_path / "few", ignore=shutil.ignore_patterns("*.ckpt") if lost else None)
@@ -242,7 +242,7 @@ def test_a_sweep_in_which_nothing_succeeded_is_refused(done: Path) -> None:
 
 def test_an_unfinished_sweep_and_unequal_asks_are_refused(tmp_path: Path) -> None:
     begin_ledger(tmp_path / "few", sweep()).close()
-    with pytest.raises(UserError, match="is not finished"):
+    with pytest.raises(UserError, match="not finished"):
         plan_more_steps(SweepState.load(tmp_path / "few"), 11)
 
 

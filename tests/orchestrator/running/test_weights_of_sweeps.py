@@ -65,7 +65,7 @@ def test_what_is_not_there_is_said(kept, played):
         (name[:-1] + "?", 0, "raw"): f"did you mean {name}",
         (99, 0, "raw"): "no configuration 99; allowed: #0 to #3",
         (name, 7, "raw"): "no seed 7; allowed: 0-1",
-        (name, 0, "emu"): "no average 'emu'; allowed: raw, ema",
+        (name, 0, "emu"): "unknown average 'emu'; allowed: raw, ema",
     }.items():
         with pytest.raises(UserError) as caught:
             load(kept.folder, *arguments)

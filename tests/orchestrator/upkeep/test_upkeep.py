@@ -157,7 +157,7 @@ def test_checkpoints_alone_are_deleted(trained_sweep, tmp_path):
     gone = before - {path.relative_to(folder) for path in folder.rglob("*")}
     assert gone == {path for path in before if path.parts[0] == "checkpoints"} != set()
     assert replay_member(folder, "#1", 3).difference is None
-    with pytest.raises(UserError, match="has no checkpoints"):
+    with pytest.raises(UserError, match="no checkpoints to delete"):
         plan_deletion(folder, checkpoints_only=True)
 
 
@@ -228,7 +228,7 @@ def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
 
 
 def test_members_that_cannot_be_replayed_are_refused(trained_sweep, tmp_path, synthetic_sweep, simple_curve):
-    with pytest.raises(UserError, match="has no seed 1; allowed: 0, 3"):
+    with pytest.raises(UserError, match="no seed 1; allowed: 0, 3"):
         replay_member(trained_sweep, "0", 1)
     with pytest.raises(UserError, match="no configuration 9"):
         replay_member(trained_sweep, "9", 0)
