@@ -64,7 +64,7 @@ def replay(
 
     with make_console(stderr=True).status("training ..."):
         replayed = replay_member(folder, configuration, seed)
-    for line in replayed.sentences():
+    for line in replayed.describe():
         say(console, line)
     raise typer.Exit(int(replayed.difference is not None))
 

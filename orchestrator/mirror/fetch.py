@@ -1,4 +1,4 @@
-"""Update the local copy of a sweep from its address: the ledger, the curves, the copies of code, sweep.yaml."""
+"""Update the local copy of a sweep from its address: the ledger, curves, copies of code, and sweep.yaml."""
 
 import shlex
 from contextlib import suppress
@@ -26,7 +26,7 @@ LEDGERS = "ledger"
 
 
 def find_sweep(sweep: str | Path) -> Path:
-    """Return the folder of a sweep that is given by its folder, its address, or its name in the storage folder.
+    """Return the folder of a sweep given by its folder, its address, or its name in the storage folder.
 
     A local copy is first updated from its address. Raises what `fetch_sweep` and `resolve_folder` raise, and NotASweep
     for an address without a sweep.
@@ -47,8 +47,8 @@ def find_sweep(sweep: str | Path) -> Path:
 def fetch_sweep(folder: Path) -> None:
     """Update the local copy of a sweep from its address; does nothing for other folders, and while a driver uses it.
 
-    Checkpoints and weights are left to those who need them (`fetch_missing`). Raises StorageRefused, StorageError, and
-    DivergedLedger if the local ledger is not the beginning of the one at the address, or the other way round.
+    Checkpoints and weights are not included (see `fetch_missing`). Raises StorageRefused, StorageError, and
+    DivergedLedger if neither ledger is the beginning of the other.
     """
     if address_of(folder) is None:
         return
@@ -57,15 +57,15 @@ def fetch_sweep(folder: Path) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK_FILE, timeout=ACQUIRE_SECONDS)
-    with suppress(Timeout), lock:  # a driver that runs here has more than its copy
-        driver = read_driver(store)  # before the records: one that has ended has written all of them
-        newer = read_newer(store, folder)
+    with suppress(Timeout), lock:  # a driver on this machine has newer files than the address
+        driver = read_driver(store)  # read before the records: an ended driver has written all of them
+        newer = read_newer_ledger(store, folder)
 
-        # The files that the records name, then the records.
+        # Fetch the files that the records name, then write the records.
         sizes = store.sizes()
-        lacking = [name for name in sizes if not (folder / name).exists()]
-        names = [name for name in lacking if name.startswith(("curves/", "code/"))]
-        names += [name for name in (sizes if newer else lacking) if "/" not in name and name.endswith(".yaml")]
+        missing = [name for name in sizes if not (folder / name).exists()]
+        names = [name for name in missing if name.startswith(("curves/", "code/"))]
+        names += [name for name in (sizes if newer else missing) if "/" not in name and name.endswith(".yaml")]
         store.fetch(folder, names)
         if newer:
             write_atomic(folder / LEDGER_FILE, [newer])
@@ -76,22 +76,22 @@ def fetch_sweep(folder: Path) -> None:
 
 
 def make_ledger_name(number: int, content: bytes) -> str:
-    """Return the name of a ledger as a driver has copied it: its number, the bytes, the checksum of the last line."""
+    """Return the name of a copied ledger: number of the driver, bytes, and checksum of the last line."""
     return f"{LEDGERS}/{number:06d}-{len(content):012d}-{content[-19:-3].decode()}.jsonl"
 
 
 def parse_ledger_size(name: str) -> int:
-    """Return the bytes of a ledger that its name has, 0 without one."""
+    """Return the number of bytes in the name of a ledger; 0 for an empty name."""
     return int(name.split("-")[1]) if name else 0
 
 
 def find_last_ledger(store: ObjectStore) -> str:
-    """Return the name of the newest complete ledger, as long as its name says; "" without one."""
+    """Return the name of the newest ledger that is complete, with the size in its name; "" if there is none."""
     sizes = store.sizes(LEDGERS)
     return max((name for name, size in sizes.items() if f"-{size:012d}-" in name), default="")
 
 
-def read_newer(store: ObjectStore, folder: Path) -> bytes:
+def read_newer_ledger(store: ObjectStore, folder: Path) -> bytes:
     """Return the ledger at an address if it has more records than the local one, else b"".
 
     Raises DivergedLedger if each has records that the other lacks.
@@ -99,13 +99,13 @@ def read_newer(store: ObjectStore, folder: Path) -> bytes:
     path, name = folder / LEDGER_FILE, find_last_ledger(store)
     content = path.read_bytes() if path.exists() else b""
     local = content[: content.rfind(b"\n") + 1]
-    if not name or name.endswith(make_ledger_name(0, local).partition("-")[2]):  # the same one
+    if not name or name.endswith(make_ledger_name(0, local).partition("-")[2]):  # unchanged
         return b""
     remote = store.read([name])[name]
     if not local.startswith(remote) and not remote.startswith(local):
         raise DivergedLedger(
-            f"{folder}: this copy and {store.address} both have records that the other lacks; nothing was changed; to "
-            f"continue what is at the address, move {folder} away and repeat the command"
+            f"{folder} and {store.address} have different records; nothing was changed; to continue the sweep at the "
+            f"address, move {folder} away and repeat the command"
         )
     return remote if len(remote) > len(local) else b""
 
@@ -113,7 +113,7 @@ def read_newer(store: ObjectStore, folder: Path) -> bytes:
 def fetch_storage(storage: Path, *, strict: bool = True) -> list[str]:
     """Update the local copy of every sweep of a storage from its address; does nothing for a folder.
 
-    Unless `strict`, a sweep that cannot be fetched is left as it is, and a line about it is returned.
+    Unless `strict`, sweeps that cannot be fetched are skipped, and a line about each is returned.
     """
     problems = []
     for name in ObjectStore.for_copy(storage).folders() if address_of(storage) is not None else ():
@@ -122,5 +122,5 @@ def fetch_storage(storage: Path, *, strict: bool = True) -> list[str]:
         except (DivergedLedger, StorageError) as error:
             if strict:
                 raise
-            problems.append(f"{name}: cannot be fetched: {str(error).splitlines()[0]}")
+            problems.append(f"{name}: cannot fetch: {str(error).splitlines()[0]}")
     return problems

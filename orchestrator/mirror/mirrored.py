@@ -1,6 +1,6 @@
-"""The ledger of a sweep that has an address: a thread copies records there within about a second.
+"""The ledger of a sweep at an address: a thread copies records there within about a second.
 
-An outage is logged once and does not stop training; the copy catches up later. `close` waits about a minute for it.
+An outage is logged once and does not stop training; the copy is completed later. `close` retries for about a minute.
 """
 
 import logging
@@ -20,7 +20,7 @@ from orchestrator.mirror.fetch import (
     find_last_ledger,
     make_ledger_name,
     parse_ledger_size,
-    read_newer,
+    read_newer_ledger,
 )
 from orchestrator.record.kept.curves import CURVES_FOLDER
 from orchestrator.record.ledger.folders import STOP_FILE
@@ -29,18 +29,18 @@ from orchestrator.record.ledger.records import LEDGER_FILE, Record
 from orchestrator.storage import ObjectStore
 from orchestrator.text.wording import command
 
-PAUSE = 1.0  # seconds between two copies, or longer if a copy takes long
-PATIENCE = 5.0  # seconds for which a copy repeats a failed request; the last one repeats it for longer
+COPY_SECONDS = 1.0  # minimum pause between copies
+RETRY_SECONDS = 5.0  # time for which a copy retries a failed request; the last copy retries longer
 _log = logging.getLogger(__name__)
 
 
 def create_ledger(folder: Path, first_fields: Mapping[str, Any]) -> Ledger:
-    """Begin a sweep as `Ledger.create` does, also at the address of its folder; raises SweepLocked as well."""
+    """Begin a sweep as `Ledger.create` does, also at the address of its folder. Raises SweepLocked, too."""
     if address_of(folder) is None:
         return Ledger.create(folder, first_fields)
     store = ObjectStore.for_copy(folder)
     lock = DriverLock(store, folder)
-    lock.acquire(locked=False)  # a driver of this machine that has just begun has the lock
+    lock.acquire(locked=False)  # another driver on this machine may have the local lock
     try:
         return MirroredLedger.create(folder, first_fields).mirror_to(store, lock)
     except BaseException:
@@ -60,9 +60,9 @@ def open_ledger(folder: Path) -> Ledger:
     lock = DriverLock(store, folder)
     try:
         lock.acquire()
-        if read_newer(store, folder):
+        if read_newer_ledger(store, folder):
             raise SweepLocked(f"{store.address}: another driver was running until now; try again")
-        for name in store.sizes("checkpoints"):  # a pack that has any was begun, and is not cut again
+        for name in store.sizes("checkpoints"):  # packs with checkpoints were begun, and are not cut again
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
         return ledger.mirror_to(store, lock)
     except BaseException:
@@ -72,39 +72,43 @@ def open_ledger(folder: Path) -> Ledger:
 
 
 def copy_at_start(ledger: Ledger) -> str | None:
-    """Copy a sweep to its address before training begins; return a sentence if that failed for seconds."""
+    """Copy a sweep to its address before training begins; return a warning if that fails for seconds."""
     if not isinstance(ledger, MirroredLedger) or ledger.try_to_copy():
         return None
-    return f"nothing has been copied to {ledger.address} yet; until then only this machine can resume the sweep"
+    return f"nothing was copied to {ledger.address} yet; until then only this machine can resume the sweep"
 
 
 class MirroredLedger(Ledger):
-    """A ledger with a thread that copies it and the files that it names to an address."""
+    """A ledger with a thread that copies it, and the files that it names, to an address."""
 
     _driver: DriverLock | None = None
 
     def mirror_to(self, store: ObjectStore, driver: DriverLock) -> "MirroredLedger":
-        """Copy to a store from now on."""
+        """Start to copy to a store, and return the ledger."""
         self.address, self._driver, self._store = store.address, driver, store
+
+        # Find out what the address already has.
         self._ledgers, self._copied = list(store.sizes(LEDGERS)), parse_ledger_size(find_last_ledger(store))
         sizes = {name: size for name, size in store.sizes(CURVES_FOLDER).items() if (self.folder / name).exists()}
         self._curves = {name for name, size in sizes.items() if (self.folder / name).stat().st_size == size}
-        self._sent = dict[str, tuple[int, int]]()  # changed and size of other files as they are at the address
-        self._is_stopped: bool | None = None  # not known: a driver that was killed may have left the object
+        self._sent = dict[str, tuple[int, int]]()  # modification time and size of copied files by name
+        self._is_stopped: bool | None = None  # None: unknown, because a killed driver may have left the object
         self._is_failing, self._ending, self._copying = False, threading.Event(), threading.Lock()
+
+        # Start the thread.
         driver.write_number()
         self._thread = threading.Thread(target=self._keep_copying, daemon=True)
         self._thread.start()
         return self
 
     def append_all(self, kind: str, entries: Iterable[Mapping[str, Any]]) -> list[Record]:
-        """Write records, which the thread copies; raises TakenLedger also if another driver has taken over."""
+        """Write records, which the thread copies. Raises TakenLedger, too, if another driver has taken over."""
         if self._driver is not None:
             self._driver.refuse_taken()
         return super().append_all(kind, entries)
 
     def close(self) -> None:
-        """Copy missing records and files, then close the ledger; `problem` is set if not everything could be copied."""
+        """Copy missing records and files, then close the ledger; sets `problem` if the copy stays incomplete."""
         driver, self._driver = self._driver, None
         if driver is not None:
             self._ending.set()
@@ -124,43 +128,43 @@ class MirroredLedger(Ledger):
         while not self._ending.wait(pause):
             began = time.monotonic()
             self.try_to_copy()
-            pause = max(PAUSE, 4 * (time.monotonic() - began))
+            pause = max(COPY_SECONDS, 4 * (time.monotonic() - began))
 
     def try_to_copy(self) -> bool:
-        """Copy new files, and return whether the copy is complete; the beginning of an outage is logged."""
+        """Copy new files, and return whether the copy is complete; log the beginning of an outage."""
         with self._copying:
             if (driver := self._driver) is None:
                 return True  # `close` copies the rest
             try:
                 driver.beat()
-                self._copy(driver, self._store.with_retry_seconds(PATIENCE))
+                self._copy(driver, self._store.with_retry_seconds(RETRY_SECONDS))
                 self._is_failing = False
             except TakenLedger:
                 self._ending.set()
             except (StorageError, StorageRefused, OSError) as error:
                 if not self._is_failing:
-                    _log.warning(f"{error}; training continues, and what is missing there is copied later")
+                    _log.warning(f"{error}; training continues, and missing files are copied later")
                 self._is_failing = True
         return not self._is_failing
 
     def _copy(self, driver: DriverLock, store: ObjectStore, *, everything: bool = False) -> None:
-        """Copy changed files, with `everything` the page too, then the ledger up to the last acknowledged record."""
-        size = self._size  # before the files are listed: those that its records name are among them
+        """Copy changed files, with `everything` also the report, then the ledger up to the last acknowledged record."""
+        size = self._size  # read first, so that the listed files include those of its records
         is_stopped = (self.folder / STOP_FILE).exists()
-        if is_stopped != self._is_stopped:  # packs of other machines look for it
+        if is_stopped != self._is_stopped:  # packs on other machines poll for it
             store.write(STOP_FILE, b"") if is_stopped else store.delete([STOP_FILE])
             self._is_stopped = is_stopped
 
-        # Curves that are not there, and other files that have changed.
+        # Send missing curves, and other files that have changed.
         curves = {f"{CURVES_FOLDER}/{path.name}" for path in (self.folder / CURVES_FOLDER).glob("*.parquet")}
-        states = {str(path.relative_to(self.folder)): path.stat() for path in self._files(everything)}
+        states = {str(path.relative_to(self.folder)): path.stat() for path in self._list_files(everything)}
         changed = {name: (state.st_mtime_ns, state.st_size) for name, state in states.items()}
         changed = {name: state for name, state in changed.items() if self._sent.get(name) != state}
         store.send(self.folder, [*(curves - self._curves), *changed])
         self._curves |= curves
         self._sent |= changed
 
-        # The ledger before this one stays, for whoever has just listed it.
+        # Send the ledger, and keep the previous copy for readers that have just listed it.
         if size > self._copied:
             with self.path.open("rb") as file:
                 content = file.read(size)
@@ -169,9 +173,9 @@ class MirroredLedger(Ledger):
             store.delete(self._ledgers[:-2])
             self._ledgers = self._ledgers[-2:]
 
-    def _files(self, everything: bool) -> list[Path]:
-        """Return the files beside curves that another driver needs; with `everything` also the page and the figures."""
-        top = self.folder.glob("*" if everything else "*.yaml")
-        below = [(self.folder / name).rglob("*") for name in (("code", "figures") if everything else ("code",))]
-        files = [path for path in chain(top, *below) if path.is_file() and path.name != LEDGER_FILE]
+    def _list_files(self, everything: bool) -> list[Path]:
+        """Return the files other than curves that a driver needs; with `everything` also the report and figures."""
+        top_files = self.folder.glob("*" if everything else "*.yaml")
+        nested_files = [(self.folder / name).rglob("*") for name in (("code", "figures") if everything else ("code",))]
+        files = [path for path in chain(top_files, *nested_files) if path.is_file() and path.name != LEDGER_FILE]
         return [path for path in files if not path.name.startswith(".")]

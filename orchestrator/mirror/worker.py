@@ -1,7 +1,7 @@
-"""Train a pack of a sweep with an address on a worker, whose folder may be on another machine than the driver's.
+"""Exchange files of a pack with the address of its sweep, on a worker that may be on another machine.
 
-It works in the local copy of its own machine, gets code and checkpoints from the address before it reads them, and
-copies checkpoints and weights there after it has written them.
+The worker trains in a local copy on its machine. It fetches code and checkpoints from the address before it reads them,
+and copies checkpoints and weights there after it has written them.
 """
 
 import threading
@@ -18,15 +18,19 @@ from orchestrator.storage import ObjectStore, fetch_missing
 from trainers.evaluation.results import Evaluation
 from trainers.files.checkpoint import Checkpoints, Snapshot
 
-ANSWER_SECONDS = 0.5
+MAX_WAIT_SECONDS = 0.5
 
 
 def move_folders(work: dict[str, Any]) -> dict[str, Any]:
-    """Return decoded work of a sweep that has an address, with the folders that it has on this machine."""
-    of_driver, of_worker = Path(work["folder"]).parent, local_copy(work["address"]).parent
+    """Return decoded work of a sweep at an address, with the folders on this machine."""
+    driver_folder, worker_folder = Path(work["folder"]).parent, local_copy(work["address"]).parent
 
     def move(path: str) -> str:
-        return str(of_worker / Path(path).relative_to(of_driver)) if Path(path).is_relative_to(of_driver) else path
+        return (
+            str(worker_folder / Path(path).relative_to(driver_folder))
+            if Path(path).is_relative_to(driver_folder)
+            else path
+        )
 
     return work | {
         "folder": move(work["folder"]),
@@ -37,55 +41,55 @@ def move_folders(work: dict[str, Any]) -> dict[str, Any]:
 
 
 def fetch_files(work: Mapping[str, Any]) -> None:
-    """Get the code, the checkpoints and the earlier states that a pack needs; raises StorageError, StorageRefused."""
+    """Fetch the code, checkpoints and earlier checkpoints of a pack. Raises StorageError, StorageRefused."""
     store, folder = ObjectStore(work["address"]), Path(work["folder"])
     for fields in work["code"]:
         files = [Path(fields["root"]) / name for name in fields["files"]]
         missing = [str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()]
         store.fetch(folder, missing)
     earlier = [Path(path) for states in work["earlier"] for path, *_ in states]
-    for needed in dict.fromkeys([folder / "checkpoints" / work["pack_id"], *earlier]):
-        fetch_missing(needed)
+    for checkpoint_folder in dict.fromkeys([folder / "checkpoints" / work["pack_id"], *earlier]):
+        fetch_missing(checkpoint_folder)
 
 
 class StopPoll:
-    """Asks in a thread whether the driver has stopped all packs: training does not wait for a late answer."""
+    """Polls in a thread whether the driver has stopped all packs, so that slow storage does not delay training."""
 
     def __init__(self, address: str) -> None:
         self._store = ObjectStore(address).with_retry_seconds(0.0)
         self._thread, self._stopped = threading.Thread(), False
 
     def is_stopped(self) -> bool:
-        """Return whether the stop file was there at the last answer, for which this waits ANSWER_SECONDS at most."""
+        """Return whether the last answer had the stop file; waits for an answer at most MAX_WAIT_SECONDS."""
         if not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._ask, daemon=True)
+            self._thread = threading.Thread(target=self._check_stop_file, daemon=True)
             self._thread.start()
-        self._thread.join(ANSWER_SECONDS)
+        self._thread.join(MAX_WAIT_SECONDS)
         return self._stopped
 
-    def _ask(self) -> None:
+    def _check_stop_file(self) -> None:
         with suppress(StorageError, StorageRefused):
             self._stopped = self._store.has(STOP_FILE)
 
 
 def send_weights(work: Mapping[str, Any], evaluation: Evaluation) -> None:
-    """Copy the final weights before the record that names them is written; raises StorageError, StorageRefused."""
+    """Copy final weights before they are recorded. Raises StorageError, StorageRefused."""
     names = [f"{WEIGHTS_FOLDER}/{file.name}" for file in evaluation.weights if file]
     ObjectStore(work["address"]).send(Path(work["folder"]), names)
 
 
 @dataclass(kw_only=True)
 class MirroredCheckpoints(Checkpoints):
-    """Checkpoints that a thread copies to the address of their folder: always the newest, without stopping training.
+    """Checkpoints that a thread copies to the address of their folder, always the newest, while training continues.
 
-    A copy that is lost costs time and nothing else: the pack is trained again from an older one, to the same bits.
+    A lost copy only costs time: the pack is trained again from an older checkpoint, with the same results.
     """
 
     _thread: threading.Thread | None = field(default=None, init=False)
     _newest: Path | None = field(default=None, init=False)
 
     def save(self, snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> Path:
-        """Write one checkpoint as `Checkpoints` does, and have it copied."""
+        """Write a checkpoint as `Checkpoints` does, and start to copy it."""
         self._newest = super().save(snapshot, members)
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._keep_copying, daemon=True)
@@ -93,11 +97,11 @@ class MirroredCheckpoints(Checkpoints):
         return self._newest
 
     def finish(self) -> str | None:
-        """Copy the newest checkpoint; return the problem in words if that failed."""
+        """Copy the newest checkpoint; return a sentence if that fails."""
         if self._thread is not None:
             self._thread.join()
         problem = self._copy(self._newest) if self._newest and self._newest.exists() else None
-        return f"its newest checkpoint was not copied: {problem}" if problem else None
+        return f"newest checkpoint not copied: {problem}" if problem else None
 
     def _keep_copying(self) -> None:
         copied = None
@@ -106,7 +110,7 @@ class MirroredCheckpoints(Checkpoints):
             self._copy(copied)
 
     def _copy(self, path: Path) -> Exception | None:
-        """Copy a checkpoint and delete older copies; return the problem if that failed."""
+        """Copy a checkpoint and delete older copies; return the error if that fails."""
         try:
             store = ObjectStore.for_copy(self.folder)
             store.send(self.folder, [path.name])

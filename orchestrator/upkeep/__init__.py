@@ -1,1 +1,1 @@
-"""Looks after existing sweeps: lists and deletes them, trains a member again, evaluates kept weights again."""
+"""Maintain existing sweeps: list and delete them, replay a member, evaluate kept weights again."""

@@ -1,4 +1,4 @@
-"""Delete a sweep, or its checkpoints alone: the files that lengthwise wrote. Files of the user stay."""
+"""Delete the files that lengthwise wrote for a sweep, or only its checkpoints; files of the user stay."""
 
 import shutil
 import stat
@@ -34,83 +34,84 @@ from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.upkeep.listing import format_size
 
 _DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, CLAIMS_COPY, *TABLES, *OUTDATED_FILES)
-_OF_ADDRESSES = (LEDGERS, DRIVERS, NUMBER_FILE)
-_WHOLE = {
+_MIRROR_NAMES = (LEDGERS, DRIVERS, NUMBER_FILE)
+_DELETED_NAMES = {
     *FILES,
     *_DERIVED,
-    *_OF_ADDRESSES,
+    *_MIRROR_NAMES,
     CHECKPOINTS_FOLDER,
     CODE_FOLDER,
     MEMBERS_FOLDER,
-}  # with everything below them
-_OTHERS = (
+}  # files, and folders with all contents
+_DELETED_PATTERNS = (
     *(f"{CURVES_FOLDER}/*.parquet", "figures/*.png", f"{WEIGHTS_FOLDER}/*.safetensors"),
-    *(f"{LEDGER_FILE}.damaged-*", ".*.tmp"),  # a ledger before its repair; what a killed process left
+    *(f"{LEDGER_FILE}.damaged-*", ".*.tmp"),  # ledgers before a repair; files of killed processes
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion:
-    """The files that would be deleted of a sweep folder and at its address, and those that are not lengthwise's.
+    """The files to delete in a sweep folder and at its address, and the foreign files that stay.
 
-    With `checkpoints_only` the sweep stays.
+    With `checkpoints_only` only checkpoints are deleted.
     """
 
     folder: Path
     entries: tuple[Path, ...]
     foreign: tuple[str, ...]
     address: str | None = None
-    objects: tuple[int, ...] = ()  # their bytes
-    relations: tuple[str, ...] = ()  # what other sweeps lose or keep, in sentences
-    copies: tuple[str, ...] = ()  # sweeps beside it that are the same one, and have the same MLflow runs
+    objects: tuple[int, ...] = ()  # bytes of each object at the address
+    relations: tuple[str, ...] = ()  # sentences about effects on other sweeps
+    copies: tuple[str, ...] = ()  # copies of the sweep in the same storage, with the same MLflow runs
     published_at: tuple[str, ...] = ()  # addresses of MLflow
     checkpoints_only: bool = False
 
     @property
     def sentence(self) -> str:
-        """The files that would be deleted, in a line."""
-        sizes = [size for entry in self.entries for size in _file_sizes(entry)]
-        foreign = [f"these stay, which lengthwise has not written: {', '.join(self.foreign)}"] if self.foreign else []
+        """A line about the files to delete."""
+        sizes = [size for entry in self.entries for size in _list_file_sizes(entry)]
+        foreign = [f"not written by lengthwise, so these stay: {', '.join(self.foreign)}"] if self.foreign else []
         remaining = "".join(f"; {sentence}" for sentence in (*foreign, *self.relations))
         kind = " of checkpoints" if self.checkpoints_only else ""
         copy = f"{self.folder}: {len(sizes)} files{kind}, {format_size(sum(sizes))}"
         if self.address is None:
             return copy + remaining
         size = format_size(sum(self.objects))
-        return f"{self.address}: {len(self.objects)} objects{kind}, {size}, and the copy of it in {copy}{remaining}"
+        return f"{self.address}: {len(self.objects)} objects{kind}, {size}, and its copy in {copy}{remaining}"
 
 
 def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
-    """Return the files that deleting the sweep in `folder`, or its checkpoints, would remove, at its address too.
+    """Return the planned deletion of the sweep in `folder`, or of its checkpoints, and of its objects at an address.
 
-    Raises UserError for a folder that is no sweep or has no checkpoints, for a link in the place of the folder or its
-    checkpoints, StorageError and StorageRefused.
+    Raises UserError if the folder is not a sweep or has no checkpoints, or if it or its checkpoints are a link,
+    StorageError and StorageRefused.
     """
+    # Refuse links, and folders without a sweep.
     if folder.is_symlink():
-        raise UserError(f"{folder} is a link to {folder.readlink()}; give the folder itself")
+        raise UserError(f"{folder} is a link to {folder.readlink()}; give its target")
     if checkpoints_only and (link := folder / CHECKPOINTS_FOLDER).is_symlink():
         raise UserError(f"{link} is a link to {link.readlink()}; delete the checkpoints there")
     if not has_ledger(folder):
         raise make_no_sweep_error(folder)
 
-    # The files of the folder, and the objects at its address.
+    # List the files of the folder, and the objects at its address.
     entries = {entry.relative_to(folder).as_posix(): entry for entry in sorted(_list_entries(folder))}
     address = address_of(folder)
-    stored = ObjectStore(address).sizes() if address is not None else {}
-    names = dict.fromkeys([*entries, *stored])
+    objects = ObjectStore(address).sizes() if address is not None else {}
+    names = dict.fromkeys([*entries, *objects])
     planned = Deletion(
         folder=folder,
         entries=tuple(entry for name, entry in entries.items() if _is_deleted(name, checkpoints_only)),
         foreign=() if checkpoints_only else tuple(name for name in names if not _is_deleted(name)),
         address=address,
-        objects=tuple(size for name, size in stored.items() if _is_deleted(name, checkpoints_only)),
+        objects=tuple(size for name, size in objects.items() if _is_deleted(name, checkpoints_only)),
         checkpoints_only=checkpoints_only,
     )
 
-    # Without checkpoints nothing can continue from them.
+    # Describe the effects of deleting only checkpoints.
     if checkpoints_only:
         if not planned.entries + planned.objects:
-            raise UserError(f"{folder}: has no checkpoints")
+            raise UserError(f"{folder}: no checkpoints to delete")
         lost = "unfinished packs restart from step 0; extend --steps has no checkpoint to resume from"
         return replace(planned, relations=(lost, *_describe_continuing(folder)))
     try:
@@ -118,14 +119,14 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     except LengthwiseError:  # a damaged sweep can be deleted, too
         return planned
 
-    # Other sweeps that are related to this one, and what they lose.
+    # Describe the effects on related sweeps.
     this_sweep = read_lineage(folder)
-    alike = [
+    twins = [
         sibling
         for sibling in read_lineages(folder.resolve().parent, strict=False)
         if sibling.identity == this_sweep.identity
     ]
-    copies = [sibling.folder.name for sibling in alike if sibling.folder.resolve() != folder.resolve()]
+    copies = [sibling.folder.name for sibling in twins if sibling.folder.resolve() != folder.resolve()]
     relations = [f"the copy {name} and the MLflow runs stay" for name in copies]
     relations += [f"its confirmation {sibling.folder.name} stays" for sibling in find_confirmations(state)]
     relations += _describe_continuing(folder)
@@ -136,48 +137,47 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
 
 
 def _describe_continuing(folder: Path) -> list[str]:
-    """Return a sentence for each sweep beside `folder` that trains its members further."""
+    """Return a sentence for each sweep in the same storage that trains members of the sweep in `folder` further."""
     siblings = read_lineages(folder.resolve().parent, strict=False)
     names = [sibling.folder.name for sibling in siblings if sibling.continues == folder.resolve().name]
     return [f"members that {name} has not resumed yet restart from step 0" for name in names]
 
 
 def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: None) -> None:
-    """Delete the planned files, the ledger last, and the folder of a whole sweep if it is empty then.
+    """Delete the planned files, the ledger last, and then the folder if it is empty.
 
-    `delete_runs` is called before the first of them, once no driver can run the sweep.
-
-    Raises SweepLocked, naming the driver, while the sweep is being run, UserError for what cannot be deleted,
-    StorageError and StorageRefused. A deletion that was interrupted can be repeated.
+    `delete_runs` is called first, once no driver can run the sweep. Raises SweepLocked with the driver if the sweep is
+    running, UserError for files that cannot be deleted, StorageError and StorageRefused. An interrupted deletion can be
+    repeated.
     """
-    # Runs and objects first, then files, the ledger last.
-    late = {planned.folder / name for name in FILES}
+    # Delete runs and objects first, then files, and the ledger last.
+    last_files = {planned.folder / name for name in FILES}
     with SweepLock(planned.folder):
         if planned.address is None:
             delete_runs()
         else:
             _delete_objects(ObjectStore(planned.address), planned, delete_runs)
         for entry in planned.entries:
-            if entry not in late:
+            if entry not in last_files:
                 _delete(entry)
         for name in FOLDERS:
-            with suppress(OSError):  # files of the user are in it, or it is not there
+            with suppress(OSError):  # not empty, or missing
                 (planned.folder / name).rmdir()
         if planned.checkpoints_only:
             return
         _delete(planned.folder / LEDGER_FILE)
 
-    # The lock is released: delete its file, and the folder if it is empty.
-    for entry in late:
+    # After releasing the lock, delete its file, and the folder if it is empty.
+    for entry in last_files:
         _delete(entry)
-    with suppress(OSError):  # files of the user are in it
+    with suppress(OSError):  # not empty
         planned.folder.rmdir()
 
 
 def _delete_objects(store: ObjectStore, planned: Deletion, delete_runs: Callable[[], None]) -> None:
-    """Delete the runs and the objects of a sweep, its ledger last.
+    """Delete the runs and the objects of a sweep, the ledger last.
 
-    The objects are listed again: another machine may have continued the sweep while the user was asked.
+    The objects are listed again, because another machine may have continued the sweep during the confirmation prompt.
     """
     lock = DriverLock(store, planned.folder)
     lock.acquire()
@@ -194,16 +194,16 @@ def _delete_objects(store: ObjectStore, planned: Deletion, delete_runs: Callable
 
 
 def _is_deleted(path: str, checkpoints_only: bool = False) -> bool:
-    """Return whether lengthwise wrote a file in a sweep's folder or an object at its address, a checkpoint if asked."""
+    """Return whether lengthwise wrote this path of a sweep; with `checkpoints_only` whether it is a checkpoint."""
     name = path.partition("/")[0]
     if checkpoints_only:
         return name == CHECKPOINTS_FOLDER
-    patterns = [pattern for pattern in _OTHERS if pattern.count("/") == path.count("/")]
-    return name in _WHOLE or path in FOLDERS or any(PurePosixPath(path).match(pattern) for pattern in patterns)
+    patterns = [pattern for pattern in _DELETED_PATTERNS if pattern.count("/") == path.count("/")]
+    return name in _DELETED_NAMES or path in FOLDERS or any(PurePosixPath(path).match(pattern) for pattern in patterns)
 
 
 def _list_entries(folder: Path) -> Iterator[Path]:
-    """Yield the entries of a sweep folder; in place of a folder of lengthwise, unless it is a link, its entries."""
+    """Yield the entries of a sweep folder; a folder of lengthwise that is not a link is replaced by its entries."""
     for entry in folder.iterdir():
         if entry.name in FOLDERS and entry.is_dir() and not entry.is_symlink():
             yield from entry.iterdir()
@@ -211,10 +211,10 @@ def _list_entries(folder: Path) -> Iterator[Path]:
             yield entry
 
 
-def _file_sizes(entry: Path) -> Iterator[int]:
-    """Yield the bytes of a file or link, or of those below a folder; a file that has vanished meanwhile has none."""
-    below = entry.rglob("*") if entry.is_dir() and not entry.is_symlink() else [entry]
-    for path in below:
+def _list_file_sizes(entry: Path) -> Iterator[int]:
+    """Yield the bytes of a file or link, or of all files in a folder, without files that vanish meanwhile."""
+    paths = entry.rglob("*") if entry.is_dir() and not entry.is_symlink() else [entry]
+    for path in paths:
         with suppress(FileNotFoundError):
             if not stat.S_ISDIR((status := path.lstat()).st_mode):
                 yield status.st_size
@@ -227,4 +227,4 @@ def _delete(entry: Path) -> None:
         else:
             entry.unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(f"{error.filename or entry}: cannot be deleted: {error.strerror}") from error
+        raise UserError(f"{error.filename or entry}: cannot delete: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""Evaluate the kept weights of configurations again: at other lengths, samples or task settings than the sweep's."""
+"""Evaluate kept weights of configurations again, with other lengths, samples or task settings than the sweep."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from trainers.tasks.task import Task
 
 OPTIONS = {"evaluation.lengths": "--lengths", "evaluation.samples": "--samples", "task": "--task "}
-HINT = "longer inputs may need other settings of the task: --task KEY=VALUE (lengthwise list task shows the keys)"
+HINT = "longer inputs may need other settings of the task: --task KEY=VALUE (for the keys: lengthwise list task)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRequest:
-    """The evaluation of one configuration: its seeds as members with the new settings, None for failed seeds.
+    """The evaluation of a configuration: members with the new settings by seed, None for failed seeds.
 
-    `fields` are those of the record that do not need the evaluation. `kept` has the files of the weights by seed.
+    `fields` are the fields of its record that do not depend on the results. `kept` has the weights files by seed.
     """
 
     configuration: ConfigurationState
@@ -66,28 +66,28 @@ def evaluate_later(
 ) -> list[tuple[str, str, int, tuple[int, ...]]]:
     """Evaluate all seeds and averages of configurations from their kept weights, and record the curves in the ledger.
 
-    `lengths`, `samples` and `task`, such as ("vocabulary=40",), replace the settings of the sweep. What is recorded
-    already is not computed again. Returns the keys (`evaluation_key`) of the evaluations. Nothing is written unless all
-    of them are possible. Raises UserError for what the sweep lacks, for weights that were not kept and for settings
-    that task or model refuse, SweepLocked while the sweep runs, and DamagedWeights naming a file.
+    `lengths`, `samples` and `task`, such as ("vocabulary=40",), replace the settings of the sweep. Recorded evaluations
+    are not repeated. Returns the keys (`evaluation_key`) of the evaluations. Nothing is written unless all evaluations
+    are possible. Raises UserError for unknown configurations, missing weights and settings that the task or model
+    refuses, SweepLocked while the sweep runs, and DamagedWeights with the file.
     """
-    # Refuse a sweep that runs or has no weights of this engine.
+    # Refuse a running sweep, and one without weights of this engine.
     if owner := describe_running_driver(folder):
         raise SweepLocked(f"{folder}: another driver is running: {owner}; evaluate when it has ended")
     state = SweepState.load(folder)
     refuse_imported(state)
     refuse_program(state.spec, "evaluate")
 
-    # The configurations, once each, and the requests that are not recorded yet.
+    # Find the distinct configurations, and make their requests.
     listed = [find_configuration(state, name) for name in configurations]
     chosen = list({configuration.config_id: configuration for configuration in listed}.values())
     import_recorded(state)
     refuse_corrected(chosen, "kept weights cannot be evaluated again")
     requests = [_make_request(state, configuration, lengths, samples, task) for configuration in chosen]
 
-    # Evaluate, write the curves, then the records that name them.
+    # Evaluate missing requests, write the curves, then the records that name them.
     if missing := [request for request in requests if not _is_recorded(state, request)]:
-        with open_ledger(folder) as ledger:  # and no driver begins meanwhile
+        with open_ledger(folder) as ledger:  # also locks out drivers
             for request, (curves, table) in [(request, _evaluate(state, request)) for request in missing]:
                 members = [(request.configuration.config_id, seed) for seed in request.members]
                 file, sha256 = write_part(folder, f"later-{request.configuration.config_id}", members, curves)
@@ -104,13 +104,13 @@ def _evaluate(state: SweepState, request: EvaluationRequest) -> tuple["StoredCur
     from orchestrator.engine.environment import read_environment
     from trainers.evaluation.stored import evaluate_stored
 
-    # The device, and the members with weights.
+    # Choose the device, and the members with weights.
     resources = state.spec.get("resources", {})
     gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
     alive = {seed: member for seed, member in request.members.items() if member is not None}
     averages = request.fields["averages"]
 
-    # Evaluate them all as one pack.
+    # Evaluate all of them as a pack.
     with worker_settings(int(resources.get("cpus") or 1)):
         table = read_environment(state.modules, gpus=gpus)
         try:
@@ -121,7 +121,7 @@ def _evaluate(state: SweepState, request: EvaluationRequest) -> tuple["StoredCur
         except ConfigError as error:
             raise _make_error(request.configuration, error) from error
 
-    # Rows of failed seeds are NaN.
+    # Insert NaN rows for failed seeds.
     values = np.full((len(request.members), *curves.values_MAKL.shape[1:]), np.nan, dtype=np.float32)
     values[[seed in alive for seed in request.members]] = curves.values_MAKL
     return replace(curves, values_MAKL=values), table
@@ -134,14 +134,15 @@ def _make_request(
     samples: int | None,
     task: Sequence[str],
 ) -> EvaluationRequest:
-    """Return the request to evaluate a configuration; raises UserError if that is impossible."""
+    """Return the request to evaluate a configuration. Raises UserError if that is impossible."""
+    # Replace settings of the task and the evaluation.
     resolved = copy.deepcopy(configuration.resolved)
     replaced = _replace_task(resolved, task)
     evaluation = dict(resolved.get("evaluation", {}))
     evaluation |= {} if lengths is None else {"lengths": "all"}
     resolved["evaluation"] = evaluation | ({} if samples is None else {"samples": samples})
 
-    # The members with these settings; failed ones have no weights.
+    # Build the members with these settings; failed members have no weights.
     kept = {
         seed: file
         for (config_id, seed), file in list_kept_weights(state).items()
@@ -152,7 +153,7 @@ def _make_request(
         if member.status == "failed":
             members[seed] = None
             continue
-        open_weights(state, configuration, seed, "raw")  # raises what is wrong with them
+        open_weights(state, configuration, seed, "raw")  # raises for missing or damaged weights
         members[seed] = _build_member(configuration, resolved, seed, lengths)
     alive = [member for member in members.values() if member is not None]
     if not alive:
@@ -161,7 +162,7 @@ def _make_request(
     if problems := [*first.task.data_problems()]:
         raise _make_error(configuration, ConfigError(problem.under("task") for problem in problems))
 
-    # The fields by which an evaluation that was made already is recognized.
+    # Make the fields by which a recorded evaluation is recognized.
     fields = {
         "config_id": configuration.config_id,
         "seeds": list(members),
@@ -192,8 +193,8 @@ def _build_member(
 
 
 def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, Any]:
-    """Replace settings of the task in place; return those whose values changed, by dotted key."""
-    before, findings = copy.deepcopy(resolved), Findings("--task")
+    """Replace settings of the task in place; return the changed values by dotted key."""
+    original, findings = copy.deepcopy(resolved), Findings("--task")
     sections = {"task": resolved["task"]}
     keys = [apply_override(f"task.{text.strip()}", sections, findings) for text in task]
     try:
@@ -204,20 +205,20 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
     return {
         key.removeprefix("task."): value
         for key, value in new.items()
-        if value is not ABSENT and value != lookup(before, key)
+        if value is not ABSENT and value != lookup(original, key)
     }
 
 
 def _list_measurements(member: MemberConfig) -> Measurements:
-    """Return the metrics to measure: all but those derived from earlier evaluations."""
-    derived, every = member.task.derived_metrics, list_measurements(member)
-    metrics = {name: metric for name, metric in every.metrics.items() if metric.base not in derived}
-    headline = tuple(name for name in every.headline if name not in derived)
-    return replace(every, averages=averages_kept(member), metrics=metrics, headline=headline)
+    """Return the measurements without metrics that are derived from earlier evaluations."""
+    derived, measurements = member.task.derived_metrics, list_measurements(member)
+    metrics = {name: metric for name, metric in measurements.metrics.items() if metric.base not in derived}
+    headline = tuple(name for name in measurements.headline if name not in derived)
+    return replace(measurements, averages=averages_kept(member), metrics=metrics, headline=headline)
 
 
 def _is_recorded(state: SweepState, request: EvaluationRequest) -> bool:
-    """Return whether the last record of this evaluation is of the same weights, and its curves are undamaged."""
+    """Return whether the last record of this evaluation has the same weights, and undamaged curves."""
     key = evaluation_key(request.fields)
     recorded = [fields for fields in state.later_evaluations if evaluation_key(fields) == key]
     if not recorded or any(recorded[-1][name] != request.fields[name] for name in ("seeds", "weights", "averages")):
@@ -230,8 +231,8 @@ def _is_recorded(state: SweepState, request: EvaluationRequest) -> bool:
 
 
 def _make_error(configuration: ConfigurationState, error: ConfigError, hint: str = HINT) -> UserError:
-    """Return the problems in terms of the command's options, with a hint for lengths that the task lacks."""
-    lines = [str(_as_option(problem)) for problem in error.problems]
+    """Return an error with the problems under the names of the command's options, and a hint for missing lengths."""
+    lines = [str(_rename_to_option(problem)) for problem in error.problems]
     lines += [hint] if any(problem.key == "evaluation.lengths" for problem in error.problems) else []
     return UserError(
         f"configuration {label(configuration.number)} cannot be evaluated with these settings:\n  " + "\n  ".join(lines)
@@ -239,7 +240,7 @@ def _make_error(configuration: ConfigurationState, error: ConfigError, hint: str
 
 
 def _find_option(task: "Task", lengths: Sequence[int]) -> str | None:
-    """Return a hint: the setting with which a task has these lengths and the same tokens, None without a single one."""
+    """Return a hint with the setting that gives a task these lengths and the same tokens; None if there is none."""
     for item in settings_fields(type(task)):
         value = getattr(task, item.name)
         if isinstance(value, tuple) and value and all(type(entry) is int for entry in value):
@@ -250,11 +251,11 @@ def _find_option(task: "Task", lengths: Sequence[int]) -> str | None:
             other = replace(task, **{item.name: value})
             tokens = [(version.inputs, version.outputs, version.trained_lengths) for version in (task, other)]
             if tokens[0] == tokens[1] and {*lengths} <= {*other.lengths}:
-                return f"these lengths need another setting of the task: --task '{item.name}={value}'"
+                return f"for these lengths add --task '{item.name}={value}'"
     return None
 
 
-def _as_option(problem: Problem) -> Problem:
+def _rename_to_option(problem: Problem) -> Problem:
     for key, option in OPTIONS.items():
         if problem.key == key:
             return replace(problem, key=option.strip())

@@ -1,4 +1,4 @@
-"""The sweeps of a storage folder as a table: state, configurations done, best score, size, age."""
+"""List the sweeps of a storage folder: state, finished configurations, best score, size, age."""
 
 import time
 from contextlib import suppress
@@ -15,41 +15,43 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.watching.meter import describe_best
 from orchestrator.text.wording import duration
 
-HEAD = ("name", "study", "state", "configurations", "best score", "size", "age", "confirms")
-_STATES = {"complete": "finished", None: "interrupted"}  # without an end its driver was killed
+HEADER = ("name", "study", "state", "configurations", "best score", "size", "age", "confirms")
+_STATES = {"complete": "finished", None: "interrupted"}  # without an `end` record the driver was killed
 
 
 def list_sweeps(storage: Path) -> list[str]:
-    """Return the lines of the table, by name; a sweep that cannot be read has the reason instead of numbers.
+    """Return the lines of the table, sorted by name, and then a line for each sweep that cannot be read.
 
-    Raises UserError if there is no such folder.
+    Raises UserError if the folder does not exist.
     """
-    unread = fetch_storage(storage, strict=False)
+    problems = fetch_storage(storage, strict=False)
     if not storage.is_dir() and address_of(storage) is None:
-        raise UserError(f"{storage}: there is no such folder; --storage names the folder that holds the sweeps")
+        raise UserError(f"{storage} does not exist; --storage is the folder of the sweeps")
     folders = list_sweep_folders(storage)
     if not folders:
-        return [f"there are no sweeps in {address_or_path(storage)}"]
-    rows: list[tuple[str, ...]] = [HEAD]
+        return [f"no sweeps in {address_or_path(storage)}"]
+
+    # Make the rows, then pad the columns.
+    rows: list[tuple[str, ...]] = [HEADER]
     for folder in folders:
         try:
             rows.append(_make_row(folder))
         except LengthwiseError as error:
-            unread.append(f"cannot be read: {str(error).splitlines()[0]}")
+            problems.append(f"cannot be read: {str(error).splitlines()[0]}")
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return [*lines, *unread]
+    return [*lines, *problems]
 
 
 def describe_state(state: SweepState) -> str:
-    """Return running, finished, failed (no configuration succeeded), interrupted, or how else its ledger ends."""
+    """Return running, finished, failed (no configuration succeeded), interrupted, or the status of its `end` record."""
     if describe_running_driver(state.folder):
         return "running"
     return _STATES.get(state.ended) or str(state.ended)
 
 
 def sum_file_sizes(folder: Path) -> int:
-    """Return the bytes of all files of a folder."""
+    """Return the total bytes of all files in a folder."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # a running sweep replaces its checkpoints
@@ -58,7 +60,7 @@ def sum_file_sizes(folder: Path) -> int:
 
 
 def format_size(count: int) -> str:
-    """Return bytes as a person says them: format_size(2_500_000) -> "2.4 MiB"."""
+    """Return a number of bytes with a unit: format_size(2_500_000) -> "2.4 MiB"."""
     power = min((max(count, 1).bit_length() - 1) // 10, 3)
     return f"{count / 1024**power:.1f} {('B', 'KiB', 'MiB', 'GiB')[power]}" if power else f"{count} B"
 

@@ -1,4 +1,4 @@
-"""Train one member of a sweep again from its record, in this process, and compare its curves with the recorded ones."""
+"""Train a member again from its record, in this process, and compare its curves with the recorded curves."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -23,20 +23,20 @@ from orchestrator.text.wording import differing_keys, label, spans
 from orchestrator.trainer import trainer_of
 from trainers.evaluation.results import Evaluation, Progress
 
-KEYS = ["average", "metric", "length"]
-MOST_STEPS = 5  # by name in a sentence
+INDEX_COLUMNS = ["average", "metric", "length"]
+MAX_LISTED_STEPS = 5
 
 
-class _EndedEarly(Exception):  # noqa: N818 - not an error: all that is recorded was compared
+class _EndedEarly(Exception):  # noqa: N818 - not an error: every recorded evaluation was compared
     pass
 
 
 class Replay:
-    """A member that is trained again: compares each evaluation with the recorded one, ends the training at the last.
+    """Reporter of a member that is trained again: compares its evaluations and ends the training at the last one.
 
-    `agreed` are the steps of the evaluations that agree bit for bit; `difference` says in words what differs at the
-    first that does not, None if all agree. `environment` has the keys in which this process differs from the worker
-    that trained the member; `notices` are those of the training.
+    `agreed` are the steps of evaluations that agree bit for bit; `difference` describes the first difference, None if
+    all agree. `environment` has the keys in which this process differs from the worker that trained the member;
+    `notices` are sentences from the training.
     """
 
     def __init__(self, member: str, recorded: dict[int, pd.DataFrame]) -> None:
@@ -45,7 +45,7 @@ class Replay:
         self.agreed, self.notices, self.environment = list[int](), list[str](), list[str]()
 
     def report(self, evaluation: Evaluation) -> None:
-        """Compare an evaluation; raise _EndedEarly at the first difference and after the last recorded evaluation."""
+        """Compare an evaluation. Raises _EndedEarly at the first difference and after the last recorded evaluation."""
         if evaluation.step in self._recorded:
             self.difference = _describe_difference(evaluation, self._recorded[evaluation.step])
             if self.difference is None:
@@ -57,84 +57,87 @@ class Replay:
         """Ignore progress."""
 
     def notice(self, text: str) -> None:
-        """Keep a sentence for the user."""
+        """Store a sentence for the user."""
         self.notices.append(text)
 
-    def sentences(self) -> list[str]:
-        """Return the outcome in words."""
+    def describe(self) -> list[str]:
+        """Return sentences about the outcome."""
         agreed = ", ".join(map(str, self.agreed))
-        if len(self.agreed) > MOST_STEPS:
+        if len(self.agreed) > MAX_LISTED_STEPS:
             agreed = f"{self.agreed[0]} to {self.agreed[-1]} ({len(self.agreed)} evaluations)"
         if self.difference is None:
             return [*self.notices, f"{self._member}: the curves agree bit for bit at steps {agreed}"]
         return [
             *self.notices,
             f"{self._member}: {self.difference}",
-            f"steps that agree before it: {agreed or 'none'}",
+            f"earlier steps that agree: {agreed or 'none'}",
             f"this process differs from the worker in: {', '.join(self.environment) or 'nothing recorded'}",
         ]
 
 
 def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
-    """Train a member again, alone, up to its last recorded evaluation, and compare; writes nothing.
+    """Return the comparison of a member that is trained again, alone, up to its last recorded evaluation.
 
-    The user's own modules are the copies in the sweep folder; lengthwise itself is the installed one. Raises UserError
-    for a member that does not exist, has no recorded curves, or would have other results with this version.
+    Writes nothing. The user's modules are the copies in the sweep folder; lengthwise is the installed version. Raises
+    UserError if the member does not exist, has no recorded curves, or would have other results with this version.
     """
+    # Find the member and its recorded curves.
     state = SweepState.load(folder)
     refuse_imported(state)
-    of_sweep = find_configuration(state, configuration)
-    if seed not in of_sweep.members:
+    chosen = find_configuration(state, configuration)
+    if seed not in chosen.members:
         raise UserError(
-            f"configuration {label(of_sweep.number)} has no seed {seed}; allowed: {spans(sorted(of_sweep.members))}"
+            f"configuration {label(chosen.number)}: no seed {seed}; allowed: {spans(sorted(chosen.members))}"
         )
-    member = f"{label(of_sweep.number)} ({of_sweep.config_id}) seed {seed}"
-    pack = state.packs[of_sweep.members[seed].pack_id]
-    recorded = _read_recorded(state, pack, of_sweep.config_id, seed)
+    member = f"{label(chosen.number)} ({chosen.config_id}) seed {seed}"
+    pack = state.packs[chosen.members[seed].pack_id]
+    recorded = _read_recorded(state, pack, chosen.config_id, seed)
     if not recorded:
         raise UserError(f"{state.folder}: {member} has no recorded curves yet")
 
-    # Refuse what cannot have the same results here.
+    # Refuse members that cannot have the same results here.
     import_recorded(state)
-    refuse_corrected([of_sweep], f"{member} cannot be trained again")
-    refuse_without_data([of_sweep], f"{member} cannot be trained again")
+    refuse_corrected([chosen], f"{member} cannot be trained again")
+    refuse_without_data([chosen], f"{member} cannot be trained again")
     resources = state.spec.get("resources", {})
     cpus, gpus = int(resources.get("cpus") or 1), float(resources.get("gpus") or 0.0)
     if short := count_lacking(cpus, gpus):
         have = " and ".join(f"{count} {name}" for name, count in short.items())
         raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {have}")
 
-    # Train it, and compare as evaluations come.
-    trainer, again = trainer_of(of_sweep.resolved), Replay(member, recorded)
+    # Train the member, and compare each evaluation.
+    trainer, replay = trainer_of(chosen.resolved), Replay(member, recorded)
     with worker_settings(cpus), TemporaryDirectory(prefix="lengthwise-") as name:
-        work = make_solo_work(read_recorded_spec(state).resources, Path(name), of_sweep, seed, state.modules)
+        work = make_solo_work(read_recorded_spec(state).resources, Path(name), chosen, seed, state.modules)
         work["code"] = make_worker_modules(state.folder, state.modules)
-        if under := [state.environments[name] for _, name in pack.ran_under]:
-            again.environment += differing_keys(under[-1], trainer.read_environment(work))
+        if environments := [state.environments[name] for _, name in pack.ran_under]:
+            replay.environment += differing_keys(environments[-1], trainer.read_environment(work))
         with suppress(_EndedEarly):
-            trainer.run(work, [trainer.rebuild(of_sweep.resolved, seed)], again, None)
-    return again
+            trainer.run(work, [trainer.rebuild(chosen.resolved, seed)], replay, None)
+    return replay
 
 
 def _read_recorded(state: SweepState, pack: PackState, config_id: str, seed: int) -> dict[int, pd.DataFrame]:
-    """Return the recorded curves of a member by step, without the NaN rows that `read_curves` adds for a dead pack."""
+    """Return the recorded curves of a member by step, without the NaN rows that `read_curves` adds for failed packs."""
     curves = read_curves(state, packs={pack.pack_id})
-    mine = curves[(curves["config_id"] == config_id) & (curves["seed"] == seed)]
-    steps = sorted(set(mine["step"].tolist()) & pack.evaluations.keys())
-    return {step: mine[mine["step"] == step] for step in steps}
+    rows = curves[(curves["config_id"] == config_id) & (curves["seed"] == seed)]
+    steps = sorted(set(rows["step"].tolist()) & pack.evaluations.keys())
+    return {step: rows[rows["step"] == step] for step in steps}
 
 
 def _describe_difference(evaluation: Evaluation, recorded: pd.DataFrame) -> str | None:
-    """Return the first difference between an evaluation of one member and its recorded rows, None without any."""
-    index = pd.MultiIndex.from_product([evaluation.averages, evaluation.metrics, evaluation.lengths], names=KEYS)
-    again = pd.Series(evaluation.values_MAKL[0].reshape(-1), index)
-    keys = list(recorded[KEYS].astype({"average": "str", "metric": "str"}).itertuples(index=False, name=None))
-    for key, then in zip(keys, recorded["value"].to_numpy(np.float32), strict=True):
-        value = np.float32(again.get(key, np.nan))
-        if value.tobytes() != then.tobytes() and not (np.isnan(value) and np.isnan(then)):
+    """Return a description of the first difference between an evaluation and its recorded rows; None if equal."""
+    index = pd.MultiIndex.from_product(
+        [evaluation.averages, evaluation.metrics, evaluation.lengths], names=INDEX_COLUMNS
+    )
+    replayed = pd.Series(evaluation.values_MAKL[0].reshape(-1), index)
+    keys = list(recorded[INDEX_COLUMNS].astype({"average": "str", "metric": "str"}).itertuples(index=False, name=None))
+    for key, expected in zip(keys, recorded["value"].to_numpy(np.float32), strict=True):
+        value = np.float32(replayed.get(key, np.nan))
+        if value.tobytes() != expected.tobytes() and not (np.isnan(value) and np.isnan(expected)):
             average, metric, length = key
             return (
                 f"first difference at step {evaluation.step}: {metric} ({average}) at length {length}: "
-                f"recorded {then:.9g}, now {value:.9g}"
+                f"recorded {expected:.9g}, now {value:.9g}"
             )
     return None

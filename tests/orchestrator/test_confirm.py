@@ -204,7 +204,7 @@ def test_refusals(searched, tmp_path):
             plan_confirmation(state, **options)
         return str(caught.value)
 
-    assert "--top 9: 4 configurations of searched succeeded (it has no more); allowed: a number from 1 to 4" in said(
+    assert "--top 9: 4 configurations of searched succeeded (there are no more); allowed: a number from 1 to 4" in said(
         top=9
     )
     assert "--top 0 is not a number of configurations" in said(top=0)

@@ -70,9 +70,9 @@ def test_a_path_from_here_is_not_a_name_in_the_storage_folder(tmp_path, small_sw
 
 
 def test_a_storage_folder_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(UserError, match="there is no such folder; --storage"):
+    with pytest.raises(UserError, match="does not exist; --storage"):
         list_sweeps(tmp_path / "no")
-    assert list_sweeps(tmp_path) == [f"there are no sweeps in {tmp_path}"]
+    assert list_sweeps(tmp_path) == [f"no sweeps in {tmp_path}"]
 
 
 def test_sizes_are_readable():
@@ -97,7 +97,7 @@ def test_files_of_the_user_stay_where_they_are(small_sweep):
     (folder / "notes.txt").write_text("mine")
     (folder / "mine").mkdir()
     planned = plan_deletion(folder)
-    assert "these stay, which lengthwise has not written: mine, notes.txt" in planned.sentence
+    assert "not written by lengthwise, so these stay: mine, notes.txt" in planned.sentence
     delete_sweep(planned)
     assert sorted(path.name for path in folder.iterdir()) == ["mine", "notes.txt"]
 
@@ -109,7 +109,7 @@ def test_files_of_the_user_in_folders_of_lengthwise_stay(tmp_path):
         (folder / name).write_text("mine")
     (folder / "figures" / "curves-1.png").write_text("drawn")
     planned = plan_deletion(folder)
-    assert "these stay, which lengthwise has not written: figures/annotated.svg, weights/mine" in planned.sentence
+    assert "not written by lengthwise, so these stay: figures/annotated.svg, weights/mine" in planned.sentence
     delete_sweep(planned)
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert left == {"figures/annotated.svg", "weights/mine/notes.txt", "weights/mine/a.safetensors"}
@@ -205,10 +205,10 @@ def test_a_member_that_is_trained_again_agrees_bit_for_bit(trained_sweep):
     before = {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*")}
     found = replay_member(trained_sweep, "#1", 3)
     assert found.agreed == [6, 12] and found.difference is None and not found.environment
-    assert "the curves agree bit for bit at steps 6, 12" in found.sentences()[-1]
+    assert "the curves agree bit for bit at steps 6, 12" in found.describe()[-1]
     assert {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*") if path in before} == before
     found.agreed = list(range(15, 615, 15))
-    assert found.sentences()[-1].endswith("agree bit for bit at steps 15 to 600 (40 evaluations)")
+    assert found.describe()[-1].endswith("agree bit for bit at steps 15 to 600 (40 evaluations)")
 
 
 def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
@@ -224,7 +224,7 @@ def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
     found = replay_member(trained_sweep, "0", 0)
     assert found.agreed == [6]
     assert found.difference and "difference at step 12: total_variation (ema) at length 5: " in found.difference
-    assert found.sentences()[-1].endswith("differs from the worker in: nothing recorded")
+    assert found.describe()[-1].endswith("differs from the worker in: nothing recorded")
 
 
 def test_members_that_cannot_be_replayed_are_refused(trained_sweep, tmp_path, synthetic_sweep, simple_curve):
