@@ -451,7 +451,7 @@ function drawPoints() {
   const box = $("points");
   box.replaceChildren();
   const name = `${page.judged.metric} (${page.judged.average})`;
-  $("outcome-note").textContent = `${name}, median over seeds of the mean over the ${state.outcome} lengths${lengthsAt(state.outcome)}, for each configuration.`;
+  $("outcome-note").textContent = `${name}, median over seeds of the ${lengthsAt(state.outcome).match(/^ \d+$/) ? `value at the ${state.outcome} length` : `mean over the ${state.outcome} lengths`}${lengthsAt(state.outcome)}, for each configuration.`;
   const shown = axes.filter(one => !one.outcome).toSorted((one, other) => strength(other.name) - strength(one.name));
   const most = Math.max(box.clientWidth < 560 ? 2 : 1, Math.floor(box.clientWidth / 254)), each = Math.ceil(shown.length / Math.ceil(shown.length / most));
   box.style.gridTemplateColumns = `repeat(${each}, minmax(0, 1fr))`;
