@@ -230,7 +230,7 @@ def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, 
     falls = "better" if rises == "worse" else "worse"
     than = f" than {line.difference.against}" if line.difference else ""
     subject = f"{better} {name}" if better == "higher" else f"{name} {better}"
-    size = f"{measure} {value:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
+    size = f"{measure} {value:+.3g}, 95 % CI [{low:+.3g}, {high:+.3g}]"
     return f"{subject} is {rises if value > 0 else falls}{than}", size
 
 

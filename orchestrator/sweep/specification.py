@@ -1,10 +1,12 @@
 """Compare the recorded specification of a sweep with sweep.yaml and the user's sweep file; read and write these."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from orchestrator.code.own_code import OwnCodeError, find_module
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
 from orchestrator.plan.extension import Extension, find_extension
 from orchestrator.record.kept.code import find_program
@@ -12,7 +14,7 @@ from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.redaction import redact_spec
-from orchestrator.text.wording import command
+from orchestrator.text.wording import command, first_few
 from orchestrator.tracking.address import read_uri_variable
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
 from search_spaces.grammar.parse import overridden_key
@@ -51,7 +53,21 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
             advice += " --retry-failed"
         elif state.ended == "complete":
             advice = f"it is complete; show it with: {command('report', folder)}"
+        if edited := _list_edited_modules(spec, state):
+            history = f", trained with another version of {first_few(edited)}"
         raise SweepExists(f"{folder} has this sweep{history}; {advice}; to run it again, add --name NAME")
+
+
+def _list_edited_modules(spec: SweepSpec, state: SweepState) -> list[str]:
+    """Return the modules of a sweep that the files beside the sweep file have in another version."""
+    recorded = {fields["module"]: fields["sha256"] for fields in state.modules}
+    folders = [Path.cwd()] if spec.folder is None else [spec.folder, Path.cwd()]
+    names = []
+    for module in spec.imports:
+        with suppress(OwnCodeError):  # an import reports it
+            if find_module(module, folders).sha256 != recorded.get(module):
+                names.append(module)
+    return names
 
 
 def refuse_changed(spec: SweepSpec, state: SweepState) -> None:
