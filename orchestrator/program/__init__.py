@@ -1,1 +1,1 @@
-"""Training code of the user's own, a command or a function, as a trainer: one member a pack."""
+"""Train members with the user's own command or function, one member per pack."""

@@ -14,7 +14,7 @@ USAGE_ERROR = 2
 AGAIN = 75  # EX_TEMPFAIL: the exit code by which a program asks to be started again, which does not count as a death
 _FIRST_LINES, _LAST_LINES = 10, 40  # of a log that are shown
 _SHOWN_BYTES = 10_000  # of the first and of the last lines: a line may be as long as the log
-_LONGEST_LINE = 300  # characters of the line that says why a program failed
+_MAX_LINE_CHARACTERS = 300  # characters of the line that says why a program failed
 _PROBE_BYTES = 2**20  # a disk with less space is full
 
 
@@ -41,12 +41,16 @@ def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, 
     advanced = completed > start_step
     if reason is None and code == AGAIN:
         return True
+
+    # A full disk concerns the whole sweep.
     trace = read_log(log)
     line = _find_error_line(trace)
     _refuse_full_disk(log, line)
+
+    # Explain the end, and decide whether another attempt may get further.
     if reason is not None:
         raise ProgramEnded(
-            f"{reason}, {where}", trace, again="hours" not in reason or not _were_hours_used_up(log.parent, completed)
+            f"{reason}, {where}", trace, again="hours" not in reason or not _has_used_up_hours(log.parent, completed)
         )
     if code == 0:
         raise ProgramEnded(f"it ended {where}, without {reports.describe_missing()}", trace, again=False)
@@ -69,7 +73,7 @@ def _refuse_full_disk(log: Path, line: str) -> None:
         probe.unlink(missing_ok=True)
 
 
-def _were_hours_used_up(folder: Path, completed: int) -> bool:
+def _has_used_up_hours(folder: Path, completed: int) -> bool:
     """Return whether an earlier attempt used up `member_hours` at this step; note that this attempt did."""
     note, step = folder / "member_hours_used_up_at", str(completed)
     before = note.read_text() if note.exists() else ""
@@ -78,14 +82,16 @@ def _were_hours_used_up(folder: Path, completed: int) -> bool:
 
 
 def _find_error_line(log: str | None) -> str:
-    """Return the line of a log that says why the program failed: that of the last exception, else the last one."""
+    """Return the line of a log that explains the failure: of the last exception, else the last line."""
     lines = (log or "").strip().splitlines() or ["its log is empty"]
     last = max((i for i, line in enumerate(lines) if line.startswith("Traceback ")), default=len(lines))
-    return next((line for line in lines[last + 1 :] if not line.startswith(" ")), lines[-1]).strip()[:_LONGEST_LINE]
+    return next((line for line in lines[last + 1 :] if not line.startswith(" ")), lines[-1]).strip()[
+        :_MAX_LINE_CHARACTERS
+    ]
 
 
 def read_log(log: Path) -> str | None:
-    """Return the first and the last lines of a log, None if there is none."""
+    """Return the first and the last lines of a log; None if there is no log."""
     if not log.exists():
         return None
     with log.open("rb") as file:

@@ -31,7 +31,7 @@ def find_files(words: Sequence[str], folder: Path) -> list[Path]:
             continue
         files.add(path)
         if path.suffix == ".py":
-            for name, level in _imported_names(path):
+            for name, level in _read_imports(path):
                 # A relative import of level 1 starts in the folder of its file.
                 bases = [path.parents[level - 1]] if level else [script_folder, folder]
                 modules = next(filter(None, (_find_module(base, name) for base in bases)), [])
@@ -39,7 +39,7 @@ def find_files(words: Sequence[str], folder: Path) -> list[Path]:
     return sorted(path.relative_to(folder) for path in files)
 
 
-def _imported_names(path: Path) -> Iterator[tuple[str, int]]:
+def _read_imports(path: Path) -> Iterator[tuple[str, int]]:
     """Yield the dotted names that a file imports, each with the level of a relative import, 0 if it is absolute."""
     try:
         tree = ast.parse(path.read_bytes())

@@ -20,7 +20,7 @@ import time
 
 LINUX = sys.platform == "linux"
 SECONDS_TO_END = 3.0  # for processes whose program or worker has ended
-_SECONDS_BETWEEN_LOOKS = 0.2  # at the worker, whose end sends no signal
+_POLL_SECONDS = 0.2  # at the worker, whose end sends no signal
 _WORKER_ENDED = signal.SIGUSR2  # sent to the keeper
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -46,7 +46,7 @@ def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda number, _: _send_signal(keeper, number))
     signal.signal(signal.SIGALRM, check_worker)
-    signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_LOOKS)
+    signal.setitimer(signal.ITIMER_REAL, _POLL_SECONDS, _POLL_SECONDS)
 
     # Wait for it; if it was killed, kill all that it left.
     code = os.waitstatus_to_exitcode(os.waitpid(keeper, 0)[1])
@@ -101,7 +101,7 @@ def keep(parent: int, lock: int, grace: float, words: list[str]) -> int:
             deadline = min(deadline, now + SECONDS_TO_END)
         if now >= deadline or signal.SIGUSR1 in received:
             _signal_all(program, signal.SIGKILL)
-        if select.select([wake], [], [], min(_SECONDS_BETWEEN_LOOKS, max(0.01, deadline - now)))[0]:
+        if select.select([wake], [], [], min(_POLL_SECONDS, max(0.01, deadline - now)))[0]:
             os.read(wake, 512)
 
     if not LINUX:

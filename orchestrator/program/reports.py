@@ -171,15 +171,15 @@ class MergedReports:
     def finish(self) -> list[ReportedStep]:
         """Return the last due step if averages other than the judged one are missing; no more will be read."""
         step = self.last_step
-        if not self._is_open(step) or self.declared.lacks_judged(self._reported(step)):
+        if not self._is_open(step) or self.declared.lacks_judged(self._list_reported_averages(step)):
             return []
-        return [self._complete(step)]
+        return [self._complete_step(step)]
 
     def describe_missing(self) -> str:
         """Return the missing reports as text, for "it ended after step 20 of 30, without ..."."""
         if not self.last_step:
             return "report() of lengthwise.member() or a line in ${reports}"
-        why = f"; {self._describe_lacking(self.last_step)}" if self._is_open(self.last_step) else ""
+        why = f"; {self._describe_missing_average(self.last_step)}" if self._is_open(self.last_step) else ""
         return f"{LAST_REPORT}: step {self.declared.next_due(self.completed)} was due{why}"
 
     def _add(self, report: Report) -> list[ReportedStep]:
@@ -196,8 +196,8 @@ class MergedReports:
             late = f"step {step} was reported, but step {due} is missing{every}"
             raise ValueError(f"{late}; report whenever run.due(step) is true, or change evaluation.every")
         is_new = report.stopped or step > last
-        if is_new and self._is_open(last) and self.declared.lacks_judged(self._reported(last)):
-            raise ValueError(self._describe_lacking(last))
+        if is_new and self._is_open(last) and self.declared.lacks_judged(self._list_reported_averages(last)):
+            raise ValueError(self._describe_missing_average(last))
         if report.stopped:
             if not self._curves:
                 raise ValueError(f"stopped at step {step} before the first report")
@@ -221,16 +221,16 @@ class MergedReports:
             if math.isnan(self._losses.get(step, math.nan)):
                 self._losses[step] = report.loss
             if all((step, name) in self._curves for name in self.declared.averages):
-                complete.append(self._complete(step))
+                complete.append(self._complete_step(step))
         return complete
 
-    def _reported(self, step: int) -> list[str]:
+    def _list_reported_averages(self, step: int) -> list[str]:
         return [name for name in self.declared.averages if (step, name) in self._curves]
 
-    def _describe_lacking(self, step: int) -> str:
+    def _describe_missing_average(self, step: int) -> str:
         """Return a sentence that a step lacks the judged average, with the lines of its reports."""
         average = self.declared.judged["average"] if self.declared.judged else ""
-        reported = self._reported(step)
+        reported = self._list_reported_averages(step)
         lines = ", ".join(
             f"{name} on line {self._lines[step, name]}" for name in reported if (step, name) in self._lines
         )
@@ -240,7 +240,7 @@ class MergedReports:
     def _is_open(self, step: int) -> bool:
         return step > self.completed and any((step, name) in self._curves for name in self.declared.averages)
 
-    def _complete(self, step: int) -> ReportedStep:
+    def _complete_step(self, step: int) -> ReportedStep:
         self.completed = step
         missing_KL = _make_array({}, self.declared)
         values_AKL = np.stack([self._curves.get((step, name), missing_KL) for name in self.declared.averages])

@@ -1,4 +1,4 @@
-"""Runs one member of a program: starts it, follows its reports and its log, and stops it.
+"""Run a member of a program: start it, follow its reports and its log, and stop it.
 
 Every attempt has its own reports and log, `members/<config_id>-<seed>/attempt-2.{jsonl,log}`. A new attempt first takes
 over what earlier ones have reported, and starts once all of their processes have ended.
@@ -32,7 +32,7 @@ from orchestrator.program.reports import DeclaredReports, MergedReports, Reporte
 from trainers.evaluation.results import Evaluation, Progress
 from trainers.files.atomic_file import write_atomic
 
-_MOST_UNCHANGED = 20  # such starts in a row without a new step
+_MAX_UNCHANGED_STARTS = 20  # consecutive requested restarts without a new step
 _POLL_SECONDS = 0.05
 
 
@@ -54,7 +54,7 @@ def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporte
         if not run.attempt():
             return
         unchanged = 0 if run.reports.completed > completed else unchanged + 1
-        if unchanged > _MOST_UNCHANGED:
+        if unchanged > _MAX_UNCHANGED_STARTS:
             raise ProgramEnded(f"asked {unchanged} times to be started again without a new step", None, again=False)
 
 
@@ -113,14 +113,14 @@ class _MemberRun:
             self._beat("waiting")
             time.sleep(_POLL_SECONDS)
         os.close(lock.descriptor)
-        for path in self._attempts("jsonl"):
+        for path in self._list_attempt_files("jsonl"):
             with suppress(ReportProblem):  # by which that attempt has failed
                 self._read_reports(path, path.read_text(encoding="utf-8", errors="replace"))
         self._fill_due_steps()
 
     def attempt(self) -> bool:
         """Start the member once; return whether it asked to be started again. Raises ProgramEnded."""
-        number = 1 + max((int(path.stem.rpartition("-")[2]) for path in self._attempts("*")), default=0)
+        number = 1 + max((int(path.stem.rpartition("-")[2]) for path in self._list_attempt_files("*")), default=0)
         reports, log = (self.folder / f"attempt-{number}.{ending}" for ending in ("jsonl", "log"))
         reports.touch()
         code, reason = 0, None
@@ -154,8 +154,8 @@ class _MemberRun:
         config = self.folder / "config.json"
         config.write_text(json.dumps(self.member.config, indent=1), encoding="utf-8")
 
-        # The words of the command, with their values filled in.
-        root, copy = self._code_folders()
+        # Fill in the words of the command.
+        root, copy = self._find_code_folders()
         values = PlaceholderValues(
             config=self.member.config,
             config_file=config,
@@ -171,7 +171,7 @@ class _MemberRun:
         words[0] = shutil.which(words[0], path=make_search_path()) or words[0]
 
         # Start it, and follow its reports until it ends.
-        environment = self._environment(reports, config, copy)
+        environment = self._make_environment(reports, config, copy)
         process = start_program(
             words,
             env=environment,
@@ -227,14 +227,14 @@ class _MemberRun:
         while process.keeper.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
 
-    def _code_folders(self) -> tuple[Path, Path]:
+    def _find_code_folders(self) -> tuple[Path, Path]:
         """Return the user's folder, and the folder with the copies of the files that the sweep began with."""
         fields = next(fields for fields in self.work["code"] if fields["module"] == PROGRAM)
         return Path(fields["origin"]), Path(fields["root"])
 
-    def _environment(self, reports: Path, config: Path, copy: Path) -> dict[str, str]:
+    def _make_environment(self, reports: Path, config: Path, copy: Path) -> dict[str, str]:
         """Return the environment of the program: that of this process, and where its files are."""
-        # Where its files are, and what it is asked for.
+        # Variables of lengthwise: files, and the requested steps.
         client = self.sweep / "code" / "client"
         if not (client / "lengthwise.py").exists():
             client.mkdir(parents=True, exist_ok=True)
@@ -253,7 +253,7 @@ class _MemberRun:
             "STOP": self._stop_file,
         }
 
-        # That of this process, without the run and the secrets of MLflow.
+        # The environment of this process, without the run and the secrets of MLflow.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LENGTHWISE_")}
         for name in ("MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
             environment.pop(name, None)
@@ -297,7 +297,7 @@ class _MemberRun:
 
     # Reports ----------------------------------------------------------------------------------------------------------
 
-    def _attempts(self, ending: str) -> list[Path]:
+    def _list_attempt_files(self, ending: str) -> list[Path]:
         """Return the files of all attempts with this ending, in the order of the attempts."""
         paths = self.folder.glob(f"attempt-*.{ending}")
         return sorted(paths, key=lambda path: int(path.stem.rpartition("-")[2]))
@@ -320,7 +320,7 @@ class _MemberRun:
     def _fill_due_steps(self) -> None:
         """Report the due steps that remain after training has diverged, or has stopped early with its last values."""
         ended = self.reports.failed is not None or self.reports.stopped is not None
-        for step in self._due_steps() if ended else ():
+        for step in self._list_due_steps() if ended else ():
             if step > self.recorded and step <= self.until:
                 if self.reports.failed is None and self.last is not None:
                     self._report_step(replace(self.last, step=step))
@@ -329,7 +329,7 @@ class _MemberRun:
                 shape = (len(evaluation.averages), len(evaluation.metrics), len(self.member.lengths))
                 self._report_step(ReportedStep(step=step, values_AKL=np.full(shape, np.nan, np.float32), loss=math.nan))
 
-    def _due_steps(self) -> Iterator[int]:
+    def _list_due_steps(self) -> Iterator[int]:
         step = self.recorded
         while step < self.member.steps:
             step = self.reports.declared.next_due(step)
