@@ -90,7 +90,7 @@ def extend_sweep(
     passive = [override for override in overrides if get_section(override) in SETTINGS]
     options = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(only)}
     options["set"] = [override for override in overrides if override not in passive]
-    if SweepState.load(folder).asked == options:
+    if SweepState.load(folder).pending_extension == options:
         return resume_sweep(folder, console, passive, accept_code_change=accept_code_change, max_seconds=max_seconds)
     with open_session(lambda: open_ledger(folder), console) as session:
         state = session.read_state()

@@ -37,8 +37,8 @@ class ConfigurationState:
     """State of a configuration with its members by seed; `score` is None until `finished`, and also if it failed.
 
     `measured` names its metrics and lengths in `SweepState.measured`.
-    `seeds_failed` lengths the seeds that the score counted as failed. `pruned_at` is the step of the rung of a race at
-    which its members ended; it never has a score then.
+    `seeds_failed` is the number of seeds that the score counted as failed. `pruned_at` is the step of the rung of a race
+    at which its members ended; it never has a score then.
     """
 
     config_id: str
@@ -98,7 +98,7 @@ class PackState:
     `traces` has the traceback of every attempt, None if it was not recorded. `ran_under` has (code, environment) pairs:
     the name of a code record, or None, and the digest of an environment. `pruned_at` is the step at which members of a
     configuration were pruned, by config_id. `earlier` are the packs that this pack replaces, newest first: its members
-    continue from the checkpoints of the first of them with any.
+    resume from the newest of these packs that has a checkpoint.
     """
 
     pack_id: str
@@ -125,7 +125,7 @@ class PackState:
     @property
     def is_pruned(self) -> bool:
         """Whether all members are pruned, and the pack was evaluated up to the last of these steps."""
-        return all(self.step >= self.pruned_at.get(name, math.inf) for name, _ in self.members)
+        return all(self.step >= self.pruned_at.get(config_id, math.inf) for config_id, _ in self.members)
 
     @property
     def has_ended(self) -> bool:
@@ -143,8 +143,8 @@ class PackState:
     def sum_member_steps(self, step: int) -> int:
         """Return the steps of all members together, with the pack at `step`."""
         total = 0
-        for (name, _), member in zip(self.members, self.states, strict=True):
-            total += min(step, self.pruned_at.get(name, step), member.stopped_at or step)
+        for (config_id, _), member in zip(self.members, self.states, strict=True):
+            total += min(step, self.pruned_at.get(config_id, step), member.stopped_at or step)
         return total
 
     def apply_evaluation(self, step: int, fields: dict[str, Any]) -> None:
@@ -160,8 +160,8 @@ class PackState:
         # Its members; those that were pruned keep their state.
         stopped = fields.get("stopped_at", [-1] * len(self.members))
         rows = zip(self.members, self.states, fields["failed_at"], stopped, strict=True)
-        for (name, _), member, failed_at, stopped_at in rows:
-            if name in self.pruned_at:
+        for (config_id, _), member, failed_at, stopped_at in rows:
+            if config_id in self.pruned_at:
                 continue
             member.stopped_at = stopped_at if stopped_at >= 0 else member.stopped_at
             member.step = max(member.step, step)
@@ -183,20 +183,20 @@ class PackState:
         """Reset a failed pack, so that it is tried again; pruned members stay complete."""
         self.status, self.error = "running" if self.evaluations else "planned", None
         self.attempts, self.traces = [], []
-        for (name, _), member in zip(self.members, self.states, strict=True):
-            reset_status: Status = "complete" if name in self.pruned_at else self.status
+        for (config_id, _), member in zip(self.members, self.states, strict=True):
+            reset_status: Status = "complete" if config_id in self.pruned_at else self.status
             member.error, member.status = None, reset_status if member.failed_at is None else "failed"
 
     def prune(self, config_ids: Collection[str], step: int) -> None:
         """End the members of these configurations at a step."""
-        for (name, _), member in zip(self.members, self.states, strict=True):
-            if name in config_ids:
-                self.pruned_at[name] = step
+        for (config_id, _), member in zip(self.members, self.states, strict=True):
+            if config_id in config_ids:
+                self.pruned_at[config_id] = step
                 member.status = "failed" if member.status == "failed" else "complete"
 
     def _list_unpruned_members(self) -> list[MemberState]:
         pairs = zip(self.members, self.states, strict=True)
-        return [member for (name, _), member in pairs if name not in self.pruned_at]
+        return [member for (config_id, _), member in pairs if config_id not in self.pruned_at]
 
 
 @dataclass(frozen=True)

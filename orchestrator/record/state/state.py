@@ -54,7 +54,9 @@ class SweepState:
         self.started: float | None = None
         self.updated: float | None = None
         self.sessions = DriverSessions()
-        self.asked: dict[str, Any] | None = None  # options of the last `extend`, until its additions are finished
+        self.pending_extension: dict[str, Any] | None = (
+            None  # options of the last `extend`, until its additions are finished
+        )
         self.ended: str | None = None
         self.message: str | None = None
 
@@ -95,7 +97,7 @@ class SweepState:
         # Apply the record by the method of its kind; update the training total only by the change of its pack.
         pack = self.packs.get(record.fields["pack_id"]) if record.kind in ("evaluation", "pack_end") else None
         before = TrainedAmount.of_pack(pack) if self._trained and pack else None
-        getattr(self, f"_{record.kind}")(record)
+        getattr(self, f"_apply_{record.kind}")(record)
         if self._trained and pack and before:
             self._trained = self._trained.replace_part(before, TrainedAmount.of_pack(pack))
         elif record.kind in ("rung", "recut", "retry"):
@@ -127,7 +129,9 @@ class SweepState:
 
     def seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds of each configuration that are in a pack, sorted."""
-        return {name: tuple(sorted(configuration.members)) for name, configuration in self.configurations.items()}
+        return {
+            config_id: tuple(sorted(configuration.members)) for config_id, configuration in self.configurations.items()
+        }
 
     @property
     def trained(self) -> TrainedAmount:
@@ -158,9 +162,9 @@ class SweepState:
         ended = bool(packs) and all(self.packs[pack_id].has_ended for pack_id in packs)
         return is_complete and ended and configuration.pruned_at is None
 
-    # A method for every kind of record --------------------------------------------------------------------------------
+    # Methods `_apply_KIND`, one for every kind of record --------------------------------------------------------------
 
-    def _sweep(self, record: Record) -> None:
+    def _apply_sweep(self, record: Record) -> None:
         fields = record.fields
         self.checksum = hashlib.sha256(encode_record(record)).hexdigest()
         self.name, self.study = fields["name"], fields["study"]
@@ -182,31 +186,37 @@ class SweepState:
         if name is not None:
             if name not in self.environments:
                 raise self._make_damage_error(record, f"pack {pack.pack_id} refers to unknown environment {name}")
-            under = (self.codes[-1]["name"] if self.codes else None, name)
-            pack.ran_under += [under] if under not in pack.ran_under else []
+            code_and_environment = (self.codes[-1]["name"] if self.codes else None, name)
+            pack.ran_under += [code_and_environment] if code_and_environment not in pack.ran_under else []
 
-    def _configuration(self, record: Record) -> None:
+    def _apply_configuration(self, record: Record) -> None:
         fields = record.fields
-        number, name, measured = fields["number"], fields["config_id"], fields["measured"]
+        number, config_id, measured = fields["number"], fields["config_id"], fields["measured"]
         self.measured |= fields.get("measured_in_full", {})
         if measured not in self.measured:
             raise self._make_damage_error(record, f"configuration {number} refers to unknown metrics {measured}")
         if (known := self.draws.get(number)) is not None:
-            if known.config_id != name:
-                raise self._make_damage_error(record, f"configuration {number} is both {known.config_id} and {name}")
+            if known.config_id != config_id:
+                raise self._make_damage_error(
+                    record, f"configuration {number} has two config_ids, {known.config_id} and {config_id}"
+                )
             return
-        self.draws[number] = RecordedDraw(number, name, fields["values"], fields["duplicate_of"], fields.get("draw"))
+        self.draws[number] = RecordedDraw(
+            number, config_id, fields["values"], fields["duplicate_of"], fields.get("draw")
+        )
 
         # A repeated draw belongs to the first configuration; its number is the lowest of its draws.
-        first = self.configurations.get(name)
+        first = self.configurations.get(config_id)
         if first is None:
-            self.configurations[name] = ConfigurationState(name, number, fields["values"], fields["resolved"], measured)
+            self.configurations[config_id] = ConfigurationState(
+                config_id, number, fields["values"], fields["resolved"], measured
+            )
         elif number < first.number:
             first.number, first.values = number, fields["values"]
 
-    def _pack(self, record: Record) -> None:
+    def _apply_pack(self, record: Record) -> None:
         fields, pack_id = record.fields, record.fields["pack_id"]
-        members = [(name, seed) for name, seed in fields["members"]]
+        members = [(config_id, seed) for config_id, seed in fields["members"]]
         if (known := self.packs.get(pack_id)) is not None:
             if known.members != members or known.steps != fields["steps"]:
                 raise self._make_damage_error(record, f"two different records plan pack {known.pack_id}")
@@ -214,27 +224,31 @@ class SweepState:
 
         # Link each member to its configuration; no seed may be in two packs.
         states = [MemberState(seed, pack_id) for _, seed in members]
-        for (name, seed), member in zip(members, states, strict=True):
-            configuration = self.configurations.get(name)
+        for (config_id, seed), member in zip(members, states, strict=True):
+            configuration = self.configurations.get(config_id)
             if configuration is None:
-                raise self._make_damage_error(record, f"pack {pack_id} has a member of unknown configuration {name}")
+                raise self._make_damage_error(
+                    record, f"pack {pack_id} has a member of unknown configuration {config_id}"
+                )
             other = configuration.members[seed].pack_id if seed in configuration.members else None
             if other in self.packs:
-                raise self._make_damage_error(record, f"seed {seed} of {name} is in two packs: {other} and {pack_id}")
+                raise self._make_damage_error(
+                    record, f"seed {seed} of {config_id} is in two packs: {other} and {pack_id}"
+                )
             configuration.members[seed] = member
         self.packs[pack_id] = PackState(pack_id, members, states, fields["steps"], fields["structural_key"])
 
-    def _recut(self, record: Record) -> None:
+    def _apply_recut(self, record: Record) -> None:
         """Replace packs that no worker has begun, or one that ran out of memory, by other packs."""
         try:
             new, short = recuts.apply_recut(self.packs, self.recuts, record.fields)
         except ValueError as error:
             raise self._make_damage_error(record, str(error)) from None
         for fields in new:
-            self._pack(Record(record.seq, record.time, "pack", fields))
+            self._apply_pack(Record(record.seq, record.time, "pack", fields))
             recuts.continue_pack(self.packs[fields["pack_id"]], fields.get("earlier"), short, self.rungs)
 
-    def _evaluation(self, record: Record) -> None:
+    def _apply_evaluation(self, record: Record) -> None:
         fields = record.fields
         pack, step = self._get_pack(record, fields["pack_id"]), fields["step"]
         self._add_environment(pack, record)
@@ -249,53 +263,53 @@ class SweepState:
             )
         pack.apply_evaluation(step, fields)
 
-    def _attempt(self, record: Record) -> None:
+    def _apply_attempt(self, record: Record) -> None:
         pack = self._get_pack(record, record.fields["pack_id"])
         pack.attempts.append(record.fields["error"])
         pack.traces.append(record.fields.get("trace"))
         self._add_environment(pack, record)
 
-    def _pack_end(self, record: Record) -> None:
+    def _apply_pack_end(self, record: Record) -> None:
         fields, pack = record.fields, self._get_pack(record, record.fields["pack_id"])
         if pack.status != "complete":  # the first complete end counts
             pack.apply_end(fields["status"], fields["error"], fields["seconds"])
 
-    def _retry(self, record: Record) -> None:
+    def _apply_retry(self, record: Record) -> None:
         """Reopen failed packs; their configurations are scored again."""
         races.retract_empty_decision(self.decisions, self.rungs, self.configurations, self.packs.values())
         for pack_id in record.fields["pack_ids"]:
             pack = self._get_pack(record, pack_id)
             if pack.status == "failed":
                 pack.reopen()
-                for name, _ in pack.members:
-                    self.configurations[name].drop_score()
+                for config_id, _ in pack.members:
+                    self.configurations[config_id].drop_score()
         self.ended = self.message = None
 
-    def _end(self, record: Record) -> None:
+    def _apply_end(self, record: Record) -> None:
         self.ended, self.message = record.fields["status"], record.fields["message"]
         if self.ended in ("complete", "failed"):
-            self.asked = None
+            self.pending_extension = None
 
-    def _resume(self, record: Record) -> None:
+    def _apply_resume(self, record: Record) -> None:
         self.ended = self.message = None
         self.resumes.append(record.fields["provenance"])
         self._add_code(record)
 
-    def _later_evaluation(self, record: Record) -> None:
+    def _apply_later_evaluation(self, record: Record) -> None:
         self.later_evaluations.append(record.fields)
 
-    def _publish(self, record: Record) -> None:
+    def _apply_publish(self, record: Record) -> None:
         uri = record.fields.get("uri")
         if uri and record.fields.get("ok") and uri not in self.published_at:
             self.published_at.append(uri)
 
-    def _extend(self, record: Record) -> None:
+    def _apply_extend(self, record: Record) -> None:
         """Apply an `extend` record; configurations that get more seeds are scored again."""
         self._add_seeds(record, record.fields.get("seeds", {}), record.fields["spec"])
-        self._resume(record)
-        self.asked = record.fields.get("asked")
+        self._apply_resume(record)
+        self.pending_extension = record.fields.get("asked")
 
-    def _race(self, record: Record) -> None:
+    def _apply_race(self, record: Record) -> None:
         """Apply a `race` record: survivors get their next seeds and are scored again."""
         try:
             decision = races.add_decision(self.decisions, self.specs, record.fields)
@@ -303,38 +317,38 @@ class SweepState:
             raise self._make_damage_error(record, str(error)) from None
         self._add_seeds(record, dict.fromkeys(decision.survivors, decision.next))
 
-    def _rung(self, record: Record) -> None:
+    def _apply_rung(self, record: Record) -> None:
         """Apply a `rung` record; configurations that are pruned have no score."""
         try:
             decision = races.add_rung(self.rungs, self.specs, self.configurations, record.fields)
         except ValueError as error:
             raise self._make_damage_error(record, str(error)) from None
-        for name in decision.pruned:
-            self.configurations[name].pruned_at = decision.step
-            self.configurations[name].drop_score()
+        for config_id in decision.pruned:
+            self.configurations[config_id].pruned_at = decision.step
+            self.configurations[config_id].drop_score()
         for pack in self.packs.values():
             pack.prune(decision.pruned, decision.step)
 
     def _add_seeds(self, record: Record, added: Mapping[str, Iterable[int]], *specs: dict[str, Any]) -> None:
         """Add seeds to single configurations, and those of new specifications to all; drop scores that lack seeds."""
-        seeds_before = {name: set(self.planned_seeds(name)) for name in self.configurations}
+        seeds_before = {config_id: set(self.planned_seeds(config_id)) for config_id in self.configurations}
         self.specs.extend(specs)
-        for name, seeds in added.items():
-            if name not in self.configurations:
-                raise self._make_damage_error(record, f"seeds added to unknown configuration {name}")
-            self.more_seeds[name] = self.more_seeds.get(name, frozenset()).union(seeds)
+        for config_id, seeds in added.items():
+            if config_id not in self.configurations:
+                raise self._make_damage_error(record, f"seeds added to unknown configuration {config_id}")
+            self.more_seeds[config_id] = self.more_seeds.get(config_id, frozenset()).union(seeds)
 
         # Drop scores that lack some of the new seeds.
-        for name, seeds in seeds_before.items():
-            if set(self.planned_seeds(name)) > seeds:
-                self.configurations[name].drop_score()
+        for config_id, seeds in seeds_before.items():
+            if set(self.planned_seeds(config_id)) > seeds:
+                self.configurations[config_id].drop_score()
 
-    def _score(self, record: Record) -> None:
-        number, name = record.fields["number"], record.fields["config_id"]
+    def _apply_score(self, record: Record) -> None:
+        number, config_id = record.fields["number"], record.fields["config_id"]
         draw = self.draws.get(number)
-        if draw is None or draw.config_id != name:
-            raise self._make_damage_error(record, f"score of unknown configuration {number} ({name})")
-        self.configurations[name].set_score(record.fields["score"], record.fields["seeds_failed"])
+        if draw is None or draw.config_id != config_id:
+            raise self._make_damage_error(record, f"score of unknown configuration {number} ({config_id})")
+        self.configurations[config_id].set_score(record.fields["score"], record.fields["seeds_failed"])
 
     def _get_pack(self, record: Record, pack_id: str) -> PackState:
         pack = self.packs.get(pack_id)

@@ -113,18 +113,18 @@ class SweepDriver:
                     return pack_id, encode_work(make_pack_work(self.spec.resources, self.state, pack_id))
                 case DrawGeneration(numbers):
                     self._generations.popleft()
-                    self._plan(numbers)
+                    self._draw_and_pack(numbers)
                 # Decisions of a race: record each before its effects.
                 case DecideRung():
                     fields = make_rung_fields(self.spec, self.state)
                     self.record("rung", **fields)
                     self._resume_packs()
-                    self._score(set(fields["survivors"]))  # that had ended already
+                    self._score(set(fields["survivors"]))  # survivors whose members have all ended
                 case DecideRound():
                     fields = make_race_fields(self.spec, self.state, self._scores)
                     self.record("race", **fields)
                     self._plan_packs(set(fields["survivors"]), queue=True)
-                    self._score(set(fields["survivors"]))  # that had these seeds already
+                    self._score(set(fields["survivors"]))  # survivors that already have the new seeds
                 # No pack can be handed out now.
                 case StopSweep(limits):
                     self.stopped_by = limits
@@ -160,7 +160,7 @@ class SweepDriver:
         pack = self.state.packs[pack_id]
         self.running[pack_id].step = max(self.running[pack_id].step, evaluated.step)
 
-        # Record it, and score the seeds of a final one.
+        # Record the evaluation; score its seeds if it is final.
         if evaluated.step not in pack.evaluations:
             curves = curve_store.record_curves(self.state, pack, evaluated)
             self.record(
@@ -172,7 +172,7 @@ class SweepDriver:
             if evaluated.final:
                 self._scores.score_final(pack_id, evaluated)
 
-        # Older files of weights are of no use now; the budget may be used up.
+        # Delete superseded files of weights; stop if the budget is used up.
         if evaluated.weights:
             weights.delete_unrecorded(self.state, pack_id)
         self._seconds[pack_id] = evaluated.seconds
@@ -202,14 +202,14 @@ class SweepDriver:
 
     def retried(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record why the pack died; it is tried again from its checkpoint."""
-        error = self._attempt(pack_id, error, trace)
+        error = self._record_attempt(pack_id, error, trace)
         self.handed_out(pack_id)  # a rung must wait for it
         self._say(f"{self._describe(pack_id)}: {error}; retrying, from its newest checkpoint if it has one")
 
     def completed(self, pack_id: str) -> None:
         """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
         if self.state.packs[pack_id].is_final:
-            self._end(pack_id, "complete", None)
+            self._record_pack_end(pack_id, "complete", None)
         elif self.stopped_by or is_paused(self.state.race, self.state.packs[pack_id]):
             self.running.pop(pack_id, None)
         else:
@@ -217,10 +217,10 @@ class SweepDriver:
 
     def failed(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record that the pack and its members have failed for good; the sweep continues."""
-        error = self._attempt(pack_id, error, trace)
+        error = self._record_attempt(pack_id, error, trace)
         attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
         self._say(f"{self._describe(pack_id)}: {error}; failed after {attempts}")
-        self._end(pack_id, "failed", error)
+        self._record_pack_end(pack_id, "failed", error)
         refuse_equal_failures(self.state, trainer_of(self.spec.sections).equal_failures)
 
     def _describe(self, pack_id: str) -> str:
@@ -251,7 +251,7 @@ class SweepDriver:
 
     def _situation(self) -> Situation:
         """Return the inputs of `decide`."""
-        # A killed driver may have recorded a part of the generation itself.
+        # Only configurations before this generation; a killed driver may have recorded some of it.
         state, generation = self.state, self._generations[0] if self._generations else None
         earlier = [
             configuration
@@ -292,7 +292,7 @@ class SweepDriver:
         race = self.state.race
         for pack in [pack for pack in self.state.packs.values() if not pack.has_ended]:
             if pack.is_final or pack.is_pruned:
-                self._end(pack.pack_id, "complete", None)
+                self._record_pack_end(pack.pack_id, "complete", None)
             elif not is_paused(race, pack):
                 self.queue.append(pack.pack_id)
 
@@ -306,7 +306,7 @@ class SweepDriver:
         self._say(describe_recut(self.state.recuts[-1]))
         return order
 
-    def _plan(self, numbers: range) -> None:
+    def _draw_and_pack(self, numbers: range) -> None:
         """Draw, build and pack one generation, without the configurations and packs a killed driver had recorded."""
         new = self._sampler.draw_new(numbers)
         self.record_all("configuration", self._sampler.record_fields(new))
@@ -314,10 +314,12 @@ class SweepDriver:
         built = {drawn.config_id: drawn for drawn in new if drawn.duplicate_of is None}
         self._plan_packs(names, queue=True, built=built)
 
-    def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
+    def _plan_packs(self, config_ids: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""
         packs = [
-            pack for waiting in find_missing_members(self.state, names, built or {}) for pack in self._packer(waiting)
+            pack
+            for waiting in find_missing_members(self.state, config_ids, built or {})
+            for pack in self._packer(waiting)
         ]
         self.record_all("pack", [asdict(pack) for pack in packs])
         if queue:
@@ -330,7 +332,7 @@ class SweepDriver:
             self._stop_file.parent.mkdir(parents=True, exist_ok=True)
             self._stop_file.touch()
 
-    def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
+    def _record_attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died, with the watchdog's reason if it wrote one."""
         if silence := read_timeout(stack_file(self.state.folder, pack_id), self.spec.resources.longest_silence):
             error, trace = silence
@@ -339,7 +341,7 @@ class SweepDriver:
         self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **optional)
         return error
 
-    def _end(self, pack_id: str, status: str, error: str | None) -> None:
+    def _record_pack_end(self, pack_id: str, status: str, error: str | None) -> None:
         """Record the end of a pack, and the scores of configurations that are finished by it."""
         pack = self.state.packs[pack_id]
         seconds = max(self._seconds.pop(pack_id, 0.0), pack.seconds)
@@ -347,10 +349,10 @@ class SweepDriver:
         self.running.pop(pack_id, None)
         self._score({config_id for config_id, _ in pack.members})
 
-    def _score(self, names: set[str]) -> None:
+    def _score(self, config_ids: set[str]) -> None:
         """Record the score of every one of these configurations whose members have all ended."""
         scored = []
-        configurations = [self.state.configurations[name] for name in names]
+        configurations = [self.state.configurations[config_id] for config_id in config_ids]
         for configuration in sorted(configurations, key=lambda configuration: configuration.number):
             if self.state.has_all_seeds(configuration) and not configuration.finished:
                 scored.append(self._scores.score_fields(configuration))

@@ -18,10 +18,10 @@ from search_spaces import SweepSpec
 
 
 class ConfigurationSampler:
-    """Draws the configurations that the ledger lacks, with the defaults that its configurations were built with.
+    """Draws the configurations that the ledger lacks, with the recorded defaults.
 
-    `built` are those of the first generation if `spec` has just been checked against today's code, which spares
-    building them again.
+    `built` are those of the first generation if `spec` has just been checked against today's code, so that they are
+    not built again.
     """
 
     def __init__(self, spec: SweepSpec, state: SweepState, built: Iterable[Configuration] = ()) -> None:
@@ -70,7 +70,7 @@ class ConfigurationSampler:
 
     def _draw(self, numbers: range) -> list[Configuration]:
         """Draw the configurations of a generation that are not recorded, and build them."""
-        # What the sampler knows: the scores of earlier generations, and the recorded draws of this one.
+        # Scores of earlier generations, and recorded draws of this one.
         scored = []
         for number in range(numbers.start):
             earlier = self._state.configurations[self._state.draws[number].config_id]

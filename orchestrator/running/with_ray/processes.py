@@ -1,8 +1,10 @@
-"""The processes of a local Ray: they end with the driver that started it, however that one ends.
+"""The processes of a local Ray: they end with the driver that started it, even if it is killed.
+
+The guardian of a folder is the process
 
     python -m orchestrator.running.with_ray.processes FOLDER
 
-is a guardian. Its standard input is a pipe that the driver holds: when it ends, because the driver closes it or is
+Its standard input is a pipe that the driver holds: when it ends, because the driver closes it or is
 dead, the guardian kills every process of the Ray in FOLDER and removes the folder. Ray ties to the driver only what the
 driver itself has started: workers and agents live on for up to a minute.
 """
@@ -39,7 +41,7 @@ def mark_processes(folder: Path) -> Iterator[None]:
 def guard_processes(folder: Path) -> Iterator[int]:
     """Kill the processes of the Ray in `folder` and remove the folder after the block, or when this process dies.
 
-    Yields the process id of the guardian, which does so.
+    Yields the process id of the guardian.
     """
     guardian = subprocess.Popen(
         make_module_command("orchestrator.running.with_ray.processes", str(folder)),
@@ -57,12 +59,12 @@ def guard_processes(folder: Path) -> Iterator[int]:
 
 
 def kill_processes(folder: Path) -> None:
-    """Kill the processes of the Ray in `folder` until none is left."""
+    """Kill the processes of the Ray in `folder` until none is left, in at most MAX_PASSES passes."""
     empty_passes = 0
     for _ in range(MAX_PASSES):
         remaining = find_processes(folder)
         empty_passes = 0 if remaining else empty_passes + 1
-        if empty_passes == 2:  # one that is being started shows no environment for a moment
+        if empty_passes == 2:  # a starting process has no readable environment yet
             return
         for process in remaining:
             with suppress(psutil.Error):

@@ -14,8 +14,8 @@ from orchestrator.running.with_ray.start import QUIET, get_local_ray, make_job_c
 def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
     """Join the cluster in RAY_ADDRESS, or a local Ray without dashboard, and leave it afterwards.
 
-    A local Ray whose start has begun is used. Raises UserError if Ray cannot be reached or started, and if neither this
-    machine nor a node of the cluster can hold a pack (`refuse_small_nodes`).
+    Uses the local Ray that is already starting, if any. Raises UserError if Ray cannot be reached or started, and if
+    neither this machine nor a node of the cluster can hold a pack (`refuse_small_nodes`).
     """
     address = os.environ.get("RAY_ADDRESS") or None
     leave = _join(address)
@@ -29,7 +29,7 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
         refuse_small_nodes,
     )
 
-    # How many packs the nodes can hold; none may be there yet if the cluster grows.
+    # How many packs the nodes can hold; a growing cluster may have none yet.
     need = make_need(cpus, gpus)
     try:
         resources = ray.cluster_resources()
@@ -38,7 +38,7 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
         if workers == 0 and not address:
             raise UserError(
                 f"resources: a pack needs {cpus:g} CPUs and {gpus:g} GPUs; "
-                f"this machine has {have['CPU']:g} and {have['GPU']:g}"
+                f"this machine has {have['CPU']:g} and {have['GPU']:g}; lower resources.cpus or resources.gpus"
             )
         where = f"Ray at {address}" if address else "a local Ray"
         refuse_small_nodes(need, where)

@@ -291,7 +291,7 @@ def test_publishing_is_remembered() -> None:
         (pack("p0", ("c0", 0)), "two different records plan pack p0"),
         (recut(["p0"], *HALVES), "recut: a worker has already begun pack p0"),
         (recut(["p9"], *HALVES), "recut: unknown pack p9"),
-        (configuration(1, "c7"), "configuration 1 is both c1 and c7"),
+        (configuration(1, "c7"), "configuration 1 has two config_ids, c1 and c7"),
         (score(7, "c0", 0.5), "score of unknown configuration 7 (c0)"),
         (score(1, "c0", 0.5), "score of unknown configuration 1 (c0)"),
         (("score", {"number": 0}), "record of kind score has no field 'config_id'"),
