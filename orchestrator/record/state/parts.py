@@ -37,8 +37,8 @@ class ConfigurationState:
     """State of a configuration with its members by seed; `score` is None until `finished`, and also if it failed.
 
     `measured` names its metrics and lengths in `SweepState.measured`.
-    `seeds_failed` is the number of seeds that the score counted as failed. `pruned_at` is the step of the rung of a race
-    at which its members ended; it never has a score then.
+    `seeds_failed` is the number of seeds that the score counted as failed. `pruned_at` is the step of the rung at which
+    a race pruned it; it never has a score then.
     """
 
     config_id: str

@@ -48,7 +48,7 @@ def anew(lengthwise, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
     def run(*words: Any, **options: Any) -> Any:
         monkeypatch.setattr("trainers.files.data_folders._sweep_folders", [])
-        dataset._read.cache_clear()
+        dataset._read_files.cache_clear()
         return lengthwise.succeeds(*words, **options)
 
     return run
@@ -95,7 +95,7 @@ def test_a_sweep_keeps_its_data_and_goes_on_with_the_copies(study: Path, tmp_pat
     anew("confirm", folder, "--top", 1, "--seeds", 2, cwd=tmp_path)
 
     shutil.rmtree(folder / "code")
-    dataset._read.cache_clear()
+    dataset._read_files.cache_clear()
     lengthwise.refuses("extend", folder, "--seeds", 4, said="train.csv cannot be read", cwd=tmp_path)
     anew("report", folder, cwd=tmp_path)
 
@@ -111,7 +111,7 @@ def test_large_data_are_read_where_they_are(
     anew("extend", folder, "--seeds", 3)
     assert SweepState.load(folder).modules[0]["installed"] is True
     write_rows(study / "data", shift=1)
-    dataset._read.cache_clear()
+    dataset._read_files.cache_clear()
     lengthwise.refuses("extend", folder, "--seeds", 4, said="differs from the recorded files")
 
 
