@@ -69,7 +69,7 @@ def import_table(
         study=study,
         columns=columns,
         seed_column=seed_column,
-        step=None if isinstance(table, str) and "pattern" in source else step,
+        step=None if isinstance(table, str) and "pattern" in source else step,  # a pattern has chosen the step
         missing=missing,
     )
     return Sweep(outcome.folder)

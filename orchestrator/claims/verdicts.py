@@ -42,10 +42,10 @@ def judge(file: ClaimsFile, sweeps: Mapping[str, SweepCurves | str]) -> list[Jud
             judgements.append(_judge_claim(claim, sweeps[claim.sweep]))
         except UserError as error:
             raise UserError(f"{file.path}: claim {claim.id}: {error}") from None
-    return settle([_pool_askings(askings) for askings in group_askings(judgements)], file)
+    return decide_verdicts([_pool_askings(askings) for askings in group_askings(judgements)], file)
 
 
-def settle(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgement]:
+def decide_verdicts(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgement]:
     """Return the judgements in the order of the file; each row has the askings of a claim, the judged one last.
 
     A claim is not tested if its control did not hold, or if too few seeds ran or learned. Other claims are held,
@@ -58,7 +58,7 @@ def settle(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgem
     row_of = {judgement.claim.id: row[-1].claim.id for row in rows for judgement in row}
     tested = {name for name, judgement in judged.items() if judgement.answer is not None and not judgement.reason}
 
-    # Decide by corrected p-values, until no control that did not hold leaves further claims untested.
+    # Decide by corrected p-values; repeat until no further claim is untested because its control failed.
     while True:
         p_values = [_read_p_value(judged[claim.id]) if claim.id in tested else 1.0 for claim in file.claims]
         p_values += [1.0] * (file.family - len(file.claims))  # of removed claims
@@ -73,9 +73,7 @@ def settle(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgem
 
     # Count the seeds that would decide undecided claims, and give all askings of a row its verdict.
     family = file.family + 1  # with a further asking
-    decided = {
-        name: count_seeds_needed(judgement, list(decided.values()), family) for name, judgement in decided.items()
-    }
+    decided = {name: add_seeds_needed(judgement, list(decided.values()), family) for name, judgement in decided.items()}
     by_id = {judgement.claim.id: judgement for row in rows for judgement in row}
     for name, row_name in row_of.items():
         row = decided[row_name]
@@ -91,7 +89,7 @@ def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, in
     }
 
 
-def count_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: int) -> Judgement:
+def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: int) -> Judgement:
     """Return the judgement; an undecided one with the number of seeds that would decide it, or a note if none would.
 
     `page` are the judgements of the page, `family` is the number of its claims. Claims that were asked again are
@@ -159,7 +157,7 @@ def _answer_claim(claim: Claim, sweep: SweepCurves, arms: Mapping[str, ArmValues
     answer = ask(claim, sweep, compared, learned_only=False)
     learned_answer = ask(claim, sweep, compared, learned_only=True) if claim.learned else None
 
-    # Give a reason if it cannot be tested: too few seeds learned, or too few ran.
+    # Give a reason, and no effect, if it cannot be tested: too few seeds learned, or too few ran.
     reason = ""
     if learned_answer is not None and learned_answer.n < learned_answer.needed <= answer.n:
         counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared)

@@ -52,7 +52,7 @@ class LaterEvaluation:
         return "none" if longest is None else f"up to {longest}"
 
     def metrics_like(self, base: str) -> list[str]:
-        """Return the metric with this base name on every distribution, or else the first metric."""
+        """Return the names of the metrics with this base name, one for each distribution, or else the first metric."""
         names = [name for name, metric in self.measured.metrics.items() if metric.base == base]
         return names or list(self.measured.metrics)[:1]
 

@@ -39,7 +39,7 @@ def make_sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[t
 
 def write_note(summary: Summary) -> str:
     """Return the Markdown note of the sweep's run: results in sentences, and how to read the pages of MLflow."""
-    # State, race and confirmations are sentences only if the sweep has them.
+    # The state; race and confirmations only if the sweep has them.
     state = "finished" if summary.finished else f"**{summary.status}**"
     race = [f"{describe_race(summary.race)}."] if summary.race else []
     confirmed = read_confirmations(summary) if summary.finished else ()

@@ -19,7 +19,7 @@ from trainers.tensors.precision import matmul, upcast
 
 Drop = Callable[[Tensor, int], Tensor]  # (values, number of the chunk of queries) -> values with dropout
 _PASS_FIELDS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot trace vars()
-MAX_QUERIES = 128  # with groups, whose mask has an entry for each row, query and key
+MAX_QUERIES = 128  # in a chunk with groups, whose mask is per row, query and key
 
 
 class AttentionWeights:

@@ -28,7 +28,7 @@ def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
     """Record problems of single values; return the dotted keys of their fields."""
     problem_keys = set(_check_listed(spec, findings) if spec.search.listed else _check_fixed(spec, findings))
     for key, domain in spec.space.items():
-        if not _is_uncertain(key, findings):
+        if not _is_doubtful_with_class(key, findings):
             problem_keys |= set(_check_domain(spec, key, domain, findings))
     return problem_keys
 
@@ -63,10 +63,10 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
             incomplete or any(within(key, problem.key) or within(problem.key, key) for key in drawn)
         ):
             continue
-        if _is_uncertain(problem.key, findings):
+        if _is_doubtful_with_class(problem.key, findings):
             continue
-        cover = next((key for key in unconditional if within(problem.key, key)), None)
-        advice = f"; never used, because the space draws {cover}; correct or remove it" if cover else ""
+        drawn_key = next((key for key in unconditional if within(problem.key, key)), None)
+        advice = f"; never used, because the space draws {drawn_key}; correct or remove it" if drawn_key else ""
         suggestion = problem.nearest or _suggest_space_entry(problem, given)
         if isinstance(problem.given, str) and (given is None or isinstance(given, dict)):
             given = problem.given  # a label that is also the name of a class
@@ -120,7 +120,7 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
             continue
         sections = assign_values(spec, values)
         for problem in trainer_of(spec.sections).find_value_problems(sections):
-            if _is_uncertain(problem.key, findings):
+            if _is_doubtful_with_class(problem.key, findings):
                 continue
             listed_key = next((key for key in values if within(problem.key, key)), None)
             address = f"search.listed[{index}].{problem.key}" if listed_key else problem.key
@@ -182,7 +182,7 @@ def list_cases(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
     """
     relevant = _add_conditions(spec, [*keys, *([active] if active else [])])
     drawn = [key for key in relevant if isinstance(spec.space[key], (Choice, Grid)) and key != active]
-    values = [_list_values(spec, key, relevant, every=key in keys) for key in drawn]
+    values = [_list_values(spec, key, relevant, all_values=key in keys) for key in drawn]
     distinct: dict[Any, dict[str, Any]] = {}
     for combination in itertools.islice(itertools.product(*values), MAX_COMBINATIONS):
         candidate = dict(zip(drawn, combination, strict=True)) | ({active: None} if active else {})
@@ -201,11 +201,11 @@ def _add_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
     return closed
 
 
-def _list_values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) -> list[Any]:
-    """Return the values of a choice or grid; without `every` one representative of values equal for all conditions."""
+def _list_values(spec: SweepSpec, key: str, relevant: Iterable[str], *, all_values: bool) -> list[Any]:
+    """Return the values of a choice or grid; without `all_values` one of each group that all conditions treat alike."""
     domain = spec.space[key]
     assert isinstance(domain, (Choice, Grid))
-    if every:
+    if all_values:
         return list(domain.values)
     tested = [spec.space[other].when[key] for other in relevant if key in spec.space[other].when]
     sets = [{value_key(value) for value in values} for values in tested]
@@ -222,7 +222,7 @@ def _make_example(domain: Domain) -> Any:
     return domain.values[0] if isinstance(domain, (Choice, Grid)) else find_range(domain)[0]
 
 
-def _is_uncertain(key: str, findings: Findings) -> bool:
+def _is_doubtful_with_class(key: str, findings: Findings) -> bool:
     """Return whether an earlier problem makes the value, or the class that declares its key, uncertain."""
     return findings.is_doubtful(key) or any(
         findings.is_doubtful(f"{outer}.{name}") for outer in ancestors(key) for name in CLASS_KEYS

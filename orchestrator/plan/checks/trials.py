@@ -1,4 +1,4 @@
-"""Try the user's own code with the settings of a sweep before anything is written: a step and an evaluation."""
+"""Run the user's code for a step and an evaluation, with the settings of a sweep, before anything is written."""
 
 from collections.abc import Iterable
 from itertools import islice

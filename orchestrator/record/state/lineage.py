@@ -132,7 +132,7 @@ def find_seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
     return used | {seed: this_sweep.root.sweep for seed in earlier if seed not in used}
 
 
-def list_earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
+def list_checkpoint_sources(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
     """Return lists of (folder, config_id there, seed), one per member, of possible checkpoints of a pack's members.
 
     Use the first list whose folders all have checkpoints. The replaced packs come first, newest first, then the packs
@@ -149,7 +149,7 @@ def has_checkpoint(state: SweepState, pack: PackState) -> bool:
     current = [(str(state.folder / "checkpoints" / pack.pack_id), *member) for member in pack.members]
     return any(
         all(any(Path(folder).glob("step-*.ckpt")) for folder, _, _ in members)
-        for members in (current, *list_earlier_states(state, pack))
+        for members in (current, *list_checkpoint_sources(state, pack))
     )
 
 

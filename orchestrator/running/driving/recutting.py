@@ -10,7 +10,7 @@ from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.racing import is_paused
-from orchestrator.running.driving.sampler import as_configuration
+from orchestrator.running.driving.sampler import make_planned_configuration
 from orchestrator.running.driving.work import RunningPack
 from orchestrator.running.pack.train_pack import checkpoint_folder
 
@@ -57,7 +57,7 @@ def make_recut_fields(
         if pack.pack_id not in unbegun
     ]
     config_ids = {config_id for pack in unfinished for config_id, _ in pack.members}
-    configurations = {name: as_configuration(state.configurations[name]) for name in config_ids}
+    configurations = {name: make_planned_configuration(state.configurations[name]) for name in config_ids}
     packs = packer.recut(list(unbegun.values()), begun, configurations, capacity)
     if not packs:
         return None

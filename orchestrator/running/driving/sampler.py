@@ -108,12 +108,12 @@ def find_missing_members(
         continuing = [seed for seed in lacking if continues_member(state, configuration.config_id, seed)]
         for waiting, seeds in ((new, [seed for seed in lacking if seed not in continuing]), (continued, continuing)):
             if seeds:
-                waiting.append((built.get(configuration.config_id) or as_configuration(configuration), seeds))
+                waiting.append((built.get(configuration.config_id) or make_planned_configuration(configuration), seeds))
     return new, continued
 
 
-def as_configuration(recorded: ConfigurationState) -> Configuration:
-    """Return a recorded configuration as one of the plan."""
+def make_planned_configuration(recorded: ConfigurationState) -> Configuration:
+    """Return a recorded configuration as a `Configuration` of the plan."""
     return Configuration(
         number=recorded.number, config_id=recorded.config_id, values=recorded.values, resolved=recorded.resolved
     )

@@ -9,7 +9,7 @@ from orchestrator.addresses import address_of
 from orchestrator.plan.recorded import RecordedConfiguration
 from orchestrator.record.kept.code import make_worker_modules
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
-from orchestrator.record.state.lineage import list_earlier_states
+from orchestrator.record.state.lineage import list_checkpoint_sources
 from orchestrator.record.state.state import SweepState
 from search_spaces import Resources
 
@@ -80,7 +80,7 @@ def make_pack_work(resources: Resources, state: SweepState, pack_id: str) -> dic
         "objective": state.spec.get("objective"),
         "recorded_step": pack.step,
         "seconds": pack.seconds,
-        "earlier": list_earlier_states(state, pack),
+        "earlier": list_checkpoint_sources(state, pack),
         "prune_at": [pack.pruned_at.get(config_id) for config_id, _ in ids],
         "pause_at": race.next_rung.step if race and race.next_rung else None,
     }

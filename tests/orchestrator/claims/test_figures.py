@@ -8,7 +8,7 @@ import pytest
 from orchestrator.claims.figures import draw_claim, is_drawable
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.page import describe_remedy
-from orchestrator.claims.verdicts import count_seeds_needed
+from orchestrator.claims.verdicts import add_seeds_needed
 from tests.orchestrator.claims.conftest import NONE, PRE, Put, claim, is_pre
 from trainers.config.member import MemberConfig
 
@@ -81,7 +81,7 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
     for changes in ({}, {"learned": learned}):
         one = put(noise, claim(**changes))["pre_norm"]
         beside = [replace(one, answer=replace(one.answer, p=p), holm_p=p) for p in others]
-        one = count_seeds_needed(replace(one, verdict="undecided", reason="after 9 seeds"), beside, 2 + len(others))
+        one = add_seeds_needed(replace(one, verdict="undecided", reason="after 9 seeds"), beside, 2 + len(others))
         assert one.seeds_needed == enough and bool(describe_remedy(one)) == (enough > 0)
 
 

@@ -14,7 +14,7 @@ from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.questions import Answer, answer_mean, ask
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues
-from orchestrator.claims.verdicts import judge, read_sweeps, read_verdict, settle
+from orchestrator.claims.verdicts import decide_verdicts, judge, read_sweeps, read_verdict
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
 from tests.orchestrator.claims.conftest import SWEEP, Put, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig
@@ -45,7 +45,7 @@ def test_every_claim_of_a_page_is_in_the_correction_whatever_came_out() -> None:
     for k, one in enumerate(file.claims):
         reason = "not learned" if 1 <= k <= 4 else ""
         rows.append([answered(one, clear if k in (0, 2, 6) else noise, reason)])
-    found = {one.claim.id: one for one in settle(rows, file)}
+    found = {one.claim.id: one for one in decide_verdicts(rows, file)}
     assert found["c0"].verdict == "held" and found["c0"].holm_p == pytest.approx(12 * found["c0"].answer.p)
     assert [found[name].verdict for name in ("c2", "c6", "c7")] == ["not tested"] * 3
     assert found["c5"].verdict == "undecided" and np.isnan(found["c6"].holm_p)
@@ -57,7 +57,9 @@ def test_among_claims_without_an_effect_one_page_in_twenty_decides_some_also_if_
     def draw_page(rng: np.random.Generator) -> list[Judgement]:
         learned = rng.random(len(file.claims)) < 0.5
         reasons = ["" if one else "not learned" for one in learned]
-        return settle([[answered(c, rng.normal(size=12), r)] for c, r in zip(file.claims, reasons, strict=True)], file)
+        return decide_verdicts(
+            [[answered(c, rng.normal(size=12), r)] for c, r in zip(file.claims, reasons, strict=True)], file
+        )
 
     assert share_of_false_pages(draw_page, pages=300) <= 0.05
 
@@ -77,7 +79,7 @@ def test_asking_until_it_comes_out_decides_no_more_pages_than_asking_once() -> N
             [Judgement(claim=by_id[f"c{k}_{i}"], verdict="not tested", answer=one) for i, one in enumerate(askings)]
             for k, askings in enumerate(samples)
         ]
-        return settle(rows, file)
+        return decide_verdicts(rows, file)
 
     def draw_page(rng: np.random.Generator) -> list[Judgement]:
         drawn = rng.normal(size=(6, 36))

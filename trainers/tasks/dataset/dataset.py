@@ -21,7 +21,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.dataset.readers import FORMATS, data_files
-from trainers.tasks.dataset.rows import Data, RowFormat, on_device, read_data
+from trainers.tasks.dataset.rows import Data, RowFormat, copy_to_device, read_data
 from trainers.tasks.fixed_set import visited_samples
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
@@ -188,7 +188,7 @@ class Dataset(Task):
         """Return the next rows of the epoch of every seed of the stream."""
         train = self.data.rows["train"]
         index_SB = visited_samples(stream, rows, len(train.lengths))
-        tokens_NT, targets_NT, widths_N = on_device(train, index_SB.device)
+        tokens_NT, targets_NT, widths_N = copy_to_device(train, index_SB.device)
         return Batch(tokens_NT[index_SB].long(), targets_NT[index_SB].long(), lengths=widths_N[index_SB])
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
@@ -204,7 +204,7 @@ class Dataset(Task):
     ) -> Iterator[EvaluationBatch]:
         """Yield the first rows of a file at every length, for every seed of the stream."""
         stored, seeds = self.data.rows[key], stream.seeds_S
-        tokens_NT, targets_NT, widths_N = on_device(stored, seeds.device)
+        tokens_NT, targets_NT, widths_N = copy_to_device(stored, seeds.device)
         for length in lengths:
             rows, width = stored.find_length(length, samples)
             tokens, targets, widths = (

@@ -77,7 +77,7 @@ class Data:
 
 
 @lru_cache(maxsize=4)
-def on_device(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def copy_to_device(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Return tokens, targets and numbers of tokens of rows on a device, copied once."""
     return rows.tokens.to(device), rows.targets.to(device), torch.from_numpy(rows.widths).to(device)
 
@@ -86,13 +86,13 @@ def read_data(folder: Path, files: Mapping[str, str], form: RowFormat) -> Data:
     """Return the rows of files, given by key. Raises ConfigError with file, column and row of the first problem."""
     # The columns of each file, and the vocabulary of the training file.
     tables = {key: _Table(key, file, form, _read_cells(folder, key, file, form)) for key, file in files.items()}
-    words, vocabulary = tables["train"].vocabulary()
+    words, vocabulary = tables["train"].make_vocabulary()
 
     # Rows; validation needs every trained length.
-    rows = {key: table.rows(words, vocabulary) for key, table in tables.items()}
+    rows = {key: table.make_rows(words, vocabulary) for key, table in tables.items()}
     missing = {*rows["train"].distinct_lengths}.difference(rows.get("validation", rows["train"]).distinct_lengths)
     if missing:
-        raise tables["validation"].error(f"has no row of the trained length {min(missing)}")
+        raise tables["validation"].make_error(f"has no row of the trained length {min(missing)}")
     ordered = {key: split if key == "train" else split.sorted_by_length() for key, split in rows.items()}
     return Data(ordered, vocabulary, words)
 
@@ -133,7 +133,7 @@ class _Table:
             is_text = self.form.tokenizer != "none" and role != "length"
             self.columns[role] = self._split_texts(role, cells) if is_text else self._read_integers(role, cells)
 
-    def error(
+    def make_error(
         self, message: str, role: str | None = None, row: int | None = None, allowed: str | None = None
     ) -> ConfigError:
         """Return an error of the file, of the column of a role, or of its cell in a row, counted from 0."""
@@ -145,16 +145,16 @@ class _Table:
     def _check_rows(self, is_wrong: NDArray[np.bool_], message: str, role: str, allowed: str | None = None) -> None:
         """Raise ConfigError for the first wrong row of a column."""
         if is_wrong.any():
-            raise self.error(message, role, int(is_wrong.argmax()), allowed)
+            raise self.make_error(message, role, int(is_wrong.argmax()), allowed)
 
     def _split_texts(self, role: str, cells: Cells) -> list[Sequence[str]]:
         """Return the tokens of every text of a column."""
         if isinstance(cells, Ragged):
-            raise self.error("has lists of ids", role, allowed="texts, or the tokenizer none")
+            raise self.make_error("has lists of ids", role, allowed="texts, or the tokenizer none")
         values = cells.tolist() if isinstance(cells, np.ndarray) else cells
         for row, value in enumerate(values):
             if type(value) not in (str, int):
-                raise self.error(f"{value!r} is not a text", role, row)
+                raise self.make_error(f"{value!r} is not a text", role, row)
         return [str(value).split() if self.form.tokenizer == "words" else str(value) for value in values]
 
     def _read_integers(self, role: str, cells: Cells) -> Ragged:
@@ -175,10 +175,10 @@ class _Table:
             numbers = [int(word) if _INTEGER.fullmatch(word) else word for word in words]
         if any(type(number) is not int or abs(number) > _MAX_NUMBER for number in numbers):
             allowed = "integers, or text with the tokenizer characters or words"
-            raise self.error(f"{cell!r} is neither an integer nor a list of integers", role, row, allowed)
+            raise self.make_error(f"{cell!r} is neither an integer nor a list of integers", role, row, allowed)
         return numbers
 
-    def vocabulary(self) -> tuple[tuple[str, ...] | None, int]:
+    def make_vocabulary(self) -> tuple[tuple[str, ...] | None, int]:
         """Return the tokens of text in the order of their ids, None for ids, and the number of ids."""
         # Ids: as many as declared, or up to the largest id.
         columns = {role: self.columns[role] for role in self.columns if role != "length"}
@@ -206,7 +206,7 @@ class _Table:
             for row, tokens in enumerate(column):
                 if unknown := [token for token in tokens if token not in ids]:
                     allowed = "tokens of the training file, or of `vocabulary`"
-                    raise self.error(f"has the unknown token {unknown[0]!r}", role, row, allowed)
+                    raise self.make_error(f"has the unknown token {unknown[0]!r}", role, row, allowed)
             return _make_ragged([[ids[token] for token in tokens] for tokens in column])
 
         # Ids: check their range.
@@ -216,15 +216,15 @@ class _Table:
             position = is_wrong.argmax()
             allowed = f"0 to {vocabulary - 1}" + (f", {IGNORED} for a masked target" if role == "targets" else "")
             row = int((column.counts.cumsum() <= position).sum())
-            raise self.error(f"has the id {column.values[position]}", role, row, allowed)
+            raise self.make_error(f"id {column.values[position]} is out of range", role, row, allowed)
         return column
 
-    def rows(self, words: Sequence[str] | None, vocabulary: int) -> Rows:
+    def make_rows(self, words: Sequence[str] | None, vocabulary: int) -> Rows:
         """Return the padded rows. Raises ConfigError."""
         # Every row has enough tokens for a target.
         tokens, form = self._look_up_ids("tokens", words, vocabulary), self.form
         if not len(tokens.counts):
-            raise self.error("has no rows")
+            raise self.make_error("has no rows")
         least = 2 if form.targets is None and form.answer is None else 1
         self._check_rows(tokens.counts < least, "has too few tokens", "tokens", f"at least {least}")
 
@@ -250,8 +250,8 @@ class _Table:
         # Lengths, and the smallest integer type that holds all ids.
         lengths = self.columns.get("length", Ragged(tokens.counts, np.ones_like(tokens.counts)))
         assert isinstance(lengths, Ragged)
-        self._check_rows(lengths.counts != 1, "has no single number", "length")
-        self._check_rows(lengths.values < 1, f"has the length {lengths.values.min()}", "length", ">= 1")
+        self._check_rows(lengths.counts != 1, "must hold exactly one number", "length")
+        self._check_rows(lengths.values < 1, f"length {lengths.values.min()} is not allowed", "length", ">= 1")
         dtype = torch.int16 if vocabulary < 2**15 else torch.int32
         stored = [torch.from_numpy(values).to(dtype) for values in (inputs, outputs)]
         return Rows(stored[0], stored[1], lengths.values, widths)

@@ -73,10 +73,10 @@ class Othello(Task):
         own, other = (torch.tensor(bits) for bits in board.start)
         for square in [*moves, None]:
             # The legal moves, of the other side if this side must pass.
-            legal = board.legal(own, other, steps)
+            legal = board.find_legal_moves(own, other, steps)
             if int(legal) == 0:
                 own, other = other, own
-                legal = board.legal(own, other, steps)
+                legal = board.find_legal_moves(own, other, steps)
             if square is None:
                 break
 
@@ -84,7 +84,7 @@ class Othello(Task):
             move = torch.tensor(1) << square
             if int(legal & move) == 0:
                 raise ValueError(f"square {square} is not legal after {moves[: moves.index(square)]}")
-            turned = board.flips(own, other, move, steps)
+            turned = board.find_flips(own, other, move, steps)
             own, other = other & ~turned, own | move | turned
         return [s for s in board.playable if int(legal >> s) & 1]
 
@@ -143,4 +143,4 @@ class Othello(Task):
     def _allowed(self, legal: Tensor) -> Tensor:
         """Return whether each token is a legal move, bool (..., V)."""
         pad = torch.zeros(*legal.shape, 1, dtype=torch.bool, device=legal.device)
-        return torch.cat([pad, self.geometry.squares(legal)], dim=-1)
+        return torch.cat([pad, self.geometry.unpack_squares(legal)], dim=-1)

@@ -64,37 +64,37 @@ class Board:
         return amounts, up, down
 
     def _find_runs(
-        self, start: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]
+        self, start: Tensor, other: Tensor, directions: tuple[Tensor, Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the adjacent runs of the other side's discs from `start` (...), and the squares after each run.
 
         Runs upwards and the squares after them, then the same downwards, (..., 4) each.
         """
-        by, up, down = steps
+        shifts, up, down = directions
         first, opponent = start[..., None], other[..., None]
         above, below = opponent & up, opponent & down
 
         # Runs grow by a disc in each turn; the longest has n - 2 discs.
-        risen, fallen = (first << by).bitwise_and_(above), (first >> by).bitwise_and_(below)
+        risen, fallen = (first << shifts).bitwise_and_(above), (first >> shifts).bitwise_and_(below)
         for _ in range(self.n - 3):
-            risen |= (risen << by).bitwise_and_(above)
-            fallen |= (fallen >> by).bitwise_and_(below)
-        return risen, (risen << by).bitwise_and_(up), fallen, (fallen >> by).bitwise_and_(down)
+            risen |= (risen << shifts).bitwise_and_(above)
+            fallen |= (fallen >> shifts).bitwise_and_(below)
+        return risen, (risen << shifts).bitwise_and_(up), fallen, (fallen >> shifts).bitwise_and_(down)
 
-    def legal(self, own: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def find_legal_moves(self, own: Tensor, other: Tensor, directions: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """Return the bits of the squares where the side to move flips at least one disc, (...)."""
-        _, high, _, low = self._find_runs(own, other, steps)
+        _, high, _, low = self._find_runs(own, other, directions)
         return _unite_directions(high | low) & ~(own | other)
 
-    def flips(self, own: Tensor, other: Tensor, move: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def find_flips(self, own: Tensor, other: Tensor, move: Tensor, directions: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """Return the bits of the discs that are flipped by the move with the bit `move`."""
-        risen, high, fallen, low = self._find_runs(move, other, steps)
+        risen, high, fallen, low = self._find_runs(move, other, directions)
         own_discs = own[..., None]
         risen &= -(high & own_discs != 0).long()  # all ones if a disc of the mover ends the run
         fallen &= -(low & own_discs != 0).long()
         return _unite_directions(risen | fallen)
 
-    def squares(self, bits: Tensor) -> Tensor:
+    def unpack_squares(self, bits: Tensor) -> Tensor:
         """Return which playable squares are set, bool (..., playable)."""
         square = constant(self.playable, bits.device)
         return ((bits[..., None] >> square) & 1).bool()
@@ -114,15 +114,15 @@ class Board:
         tokens, legals = [], []
         for index in range(moves):
             # Legal moves; a side without a legal move passes.
-            legal = self.legal(own, other, steps)
+            legal = self.find_legal_moves(own, other, steps)
             if device.type != "cpu" or bool((legal == 0).any()):  # the test would make the host wait for a GPU
                 passed = legal == 0
                 own, other = torch.where(passed, other, own), torch.where(passed, own, other)
-                legal = torch.where(passed, self.legal(own, other, steps), legal)
+                legal = torch.where(passed, self.find_legal_moves(own, other, steps), legal)
 
             # A random legal move, and the discs that it turns.
             token, move = _choose_square(legal, words[:, index], *tables)
-            turned = self.flips(own, other, move, steps)
+            turned = self.find_flips(own, other, move, steps)
             tokens.append(token)
             legals.append(legal)
             own, other = other & ~turned, own | move | turned

@@ -130,17 +130,17 @@ class Reachability(GraphTask):
         return (2,)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Return drawn questions on random graphs, half of them at these distances; takes three sites."""
+        """Return drawn questions on random graphs, half of them at these distances; uses sites `site` to `site + 2`."""
         label = draws.bits(site, tuple(length_SB.shape[1:])) >> 31
         return self.draw_question(draws, site + 1, length_SB, label)
 
     def draw_question(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor) -> Text:
-        """Return drawn questions on random graphs with these labels; takes two sites."""
+        """Return drawn questions on random graphs with these labels; uses sites `site` and `site + 1`."""
         graph = draw_at_distance(draws, site, length_SB * label_SB, self.nodes, self.edges, self.farthest)
         return self._write_text(draws, site + 1, graph, label_SB)
 
     def draw_probe(self, draws: Draws, site: int, length: int, label_SB: Tensor) -> Text:
-        """Return drawn questions on graphs of cycles with these labels; takes two sites."""
+        """Return drawn questions on graphs of cycles with these labels; uses sites `site` and `site + 1`."""
         # The cycles of both labels, of which each row has those of its label.
         device, is_one = label_SB.device, label_SB[..., None] > 0
         (first_0, size_0), (first_1, size_1) = map(_list_node_cycles, self.cycle_sizes(length))

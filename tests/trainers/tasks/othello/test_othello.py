@@ -26,12 +26,12 @@ def perft(board: Board, depth: int) -> list[int]:
 
 def successors(board: Board, own: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Return all positions one ply after the positions (N,): each legal move, or a pass; none for ended games."""
-    legal = board.legal(own, other, steps)
-    stuck = (legal == 0) & (board.legal(other, own, steps) != 0)
+    legal = board.find_legal_moves(own, other, steps)
+    stuck = (legal == 0) & (board.find_legal_moves(other, own, steps) != 0)
     boards, squares = (((legal[:, None] >> torch.arange(board.n**2)) & 1) == 1).nonzero(as_tuple=True)
     move = torch.ones_like(squares) << squares
     mine, theirs = own[boards], other[boards]
-    turned = board.flips(mine, theirs, move, steps)
+    turned = board.find_flips(mine, theirs, move, steps)
     return torch.cat([theirs & ~turned, other[stuck]]), torch.cat([mine | move | turned, own[stuck]])
 
 
@@ -61,7 +61,7 @@ class Referee:
     def moves_of(self, side: int) -> list[int]:
         return [r * self.n + c for r in range(self.n) for c in range(self.n) if self.turned(r, c, side)]
 
-    def legal(self) -> list[int]:
+    def find_legal_moves(self) -> list[int]:
         """Legal squares; passes where the side to move has none and the other has."""
         if not self.moves_of(self.side) and self.moves_of(-self.side):
             self.side = -self.side
@@ -100,7 +100,7 @@ def test_every_game_is_legal_and_its_targets_are_the_referees(n: int) -> None:
         referee = Referee(n)
         for token, bits in zip(tokens[0, game].tolist(), legal[0, game].tolist(), strict=True):
             before = referee.side
-            squares = referee.legal()
+            squares = referee.find_legal_moves()
             passes += referee.side != before
             assert sorted(squares) == [s for s in range(n * n) if bits >> s & 1]
             if token == 0:
