@@ -140,7 +140,7 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path, fresh_s
         (["objective.metric=accuracy.hrad"], "did you mean accuracy.hard?"),
         (["objective.lengths=[2]"], "2 is not among the lengths that are evaluated for accuracy.hard"),
         (["objective.lengths=[2]"], "allowed: 3-4"),
-        (["objective.metric=accuracy.long", "evaluation.lengths=[1, 2, 3]"], "allowed: none is"),
+        (["objective.metric=accuracy.long", "evaluation.lengths=[1, 2, 3]"], "allowed: none"),
         (
             ["objective.metric=balance.hrad", "model.width=-1"],
             "is not a metric that is evaluated; given 'balance.hrad'",
