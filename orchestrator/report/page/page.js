@@ -535,7 +535,7 @@ function drawEffects() {
   const furthest = d3.max(effects.flatMap(one => one.differences.flatMap(found => found.ends)), Math.abs) || 1;
   const cell = (line, most, alone) => {
     const box = make("div", undefined, {class: "effect"});
-    if (line && line.ends[0] !== null) box.append(interval(...line.ends, most, [], alone), make("span", `${line.value ? `${line.value}: ` : ""}${text(line.ends)}`));
+    if (line && line.ends[0] !== null) box.append(make("span", `${line.value ? `${line.value}: ` : ""}${text(line.ends)}`), interval(...line.ends, most, [], alone));
     return box;
   };
   for (const one of effects.toSorted((x, y) => strength(y.name) - strength(x.name))) {
@@ -567,10 +567,14 @@ function drawControls() {
   $("step").textContent = where;
   slider.setAttribute("aria-valuetext", where);
 }
+// A box that continues beyond its right edge says so; that of the main table names the columns.
+function markWide() {
+  document.querySelectorAll(".scroll, .wide").forEach(box => box.toggleAttribute("data-wide", box.scrollWidth > box.clientWidth + 1 && !box.contains($("table"))));
+}
 function update() {
   pointed = null;
   document.body.classList.remove("pointed");
-  drawControls(); drawCurves(); drawTable(); drawComparison(); drawPoints(); drawParallel(); drawEffects(); readOut(); save();
+  drawControls(); drawCurves(); drawTable(); drawComparison(); drawPoints(); drawParallel(); drawEffects(); readOut(); markWide(); save();
 }
 
 const on = (id, event, change) => $(id).addEventListener(event, () => { change($(id)); update(); });

@@ -106,6 +106,15 @@ def test_pointing_at_a_curve_tells_its_values_at_the_length(page, built):
     )
 
 
+def test_a_table_beyond_the_edge_says_so_on_a_phone(page):
+    wide = "[...document.querySelectorAll('[data-wide]')].map(e => e.closest('[id]').id)"
+    assert page.read(wide) == []
+    page.resize(390, 800, phone=True)
+    page.read("location.reload()")
+    page.wait_for_load(page._loads)
+    assert {"comparison", "effects"} <= set(page.read(wide))
+
+
 def test_effects_are_those_on_the_chosen_outcome(page):
     cells = "[...document.querySelectorAll('#effects tbody tr')].map(e => e.cells[1].textContent.split(' ')[0])"
     at = f"[...new Set({cells})]"
