@@ -51,7 +51,7 @@ def try_lock(path: Path) -> MemberLock | None:
     except BlockingIOError:
         os.close(descriptor)
         return None
-    except OSError:
+    except OSError:  # a file system without locks
         pass
     os.ftruncate(descriptor, 0)  # of the process id that an earlier keeper has written
     lock = MemberLock(path.absolute(), descriptor)
@@ -72,6 +72,7 @@ class Process:
         if self._code is None and (code := self.keeper.poll()) is not None:
             if code < 0:
                 kill_leftovers(self.lock)
+            # The keeper exits with 128 + N if signal N killed the program; -N is the convention of Popen.
             self._code = 128 - code if 128 < code < 128 + signal.NSIG else code
         return self._code
 

@@ -70,6 +70,7 @@ def make_listed_spec(
     # List the chosen configurations with all recorded values, so that new defaults have no effect.
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}
     listed = {**state.spec, **header, "space": {}, "search": search}
+    # Parsed without and with the overrides, to find what they change.
     plain = set_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
     resolved = plain.resolved()
     resolved["search"]["listed"] = list_recorded_values(plain, recorded)

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 
 import pytest
 from pages import ROOT, page
@@ -49,6 +50,17 @@ def test_the_numbers_of_a_finding_are_on_its_page() -> None:
             for number in re.findall(r"\b\d\.\d+(?:e-\d+)?(?=[ ,.)])", re.sub(r"arXiv:\S+", "", finding)):
                 assert re.search(rf"[ |]{re.escape(number)}[ |]", PAGES[study]), (study, number)
     assert len(rows) == 2
+
+
+def test_the_verdicts_of_all_claims_are_counted() -> None:
+    lines = [re.search(r"^Claims of the paper \((\d+)\): (.*)\.$", text, re.M) for text in PAGES.values()]
+    counts, names = Counter[str](), ["held", "contradicted", "undecided", "no effect", "not tested"]
+    for line in lines:
+        assert line
+        counts.update({name: int(count) for count, name in re.findall(r"(\d+) ([a-z ]+)", line[2])})
+    told = [counts.total(), *(counts[name] for name in names)]
+    sentence = next(line for line in FRONT.text.splitlines() if "claims of four papers" in line)
+    assert [int(number) for number in re.findall(r"\b\d+\b", sentence.partition("below")[0])] == told
 
 
 def test_every_study_has_a_finding() -> None:

@@ -101,6 +101,8 @@ def train(
 
     # A pack whose members all ended early repeats their last values up to the last step.
     run.report_remaining()
+
+    # The reporter has stopped it: keep the state, to resume from.
     if not (last := run.evaluations[-1]).final and checkpoints:
         run.save()
     return member_results(pack.members, last) if last.final else []

@@ -59,7 +59,7 @@ class Ledger:
 
     @classmethod
     def create(cls, folder: Path, first_fields: Mapping[str, Any]) -> Self:
-        """Begin the sweep in `folder`: lock it and write record 0, kind `sweep`, with its schema, by default SCHEMA.
+        """Create the ledger in `folder`: take the lock and write record 0, kind `sweep`; `schema` is SCHEMA by default.
 
         The ledger appears with its first record or not at all. Raises SweepExists, SweepLocked, UnexpectedEntry,
         LedgerError, and UserError for a path that leads through a file.
@@ -68,9 +68,9 @@ class Ledger:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except (NotADirectoryError, FileExistsError) as error:
-            raise UserError(f"{folder}: cannot be made: a file has the name of one of these folders") from error
+            raise UserError(f"{folder}: cannot be created: part of the path is a file") from error
         except OSError as error:
-            raise LedgerError(f"{folder}: cannot be made: {error.strerror}") from error
+            raise LedgerError(f"{folder}: cannot be created: {error.strerror}") from error
         refuse_odd_files(folder)
         refuse_odd_folders(folder)
 
@@ -140,7 +140,7 @@ class Ledger:
         return [decode_record(line[:-1]) for line in lines]
 
     def close(self) -> None:
-        """Close the file and release the lock; does nothing the undo_error time."""
+        """Close the file and release the lock; does nothing the second time."""
         with self._writing:
             if self._broken != "closed":
                 self._broken = "closed"

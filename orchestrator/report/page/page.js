@@ -464,7 +464,7 @@ function drawPoints() {
     svg.append("text").attr("class", "title").attr("x", (left + wide) / 2).attr("y", height - 3).attr("text-anchor", "middle").text(axis.name);
     svg.append("text").attr("class", "title").attr("transform", `translate(11,${(top + height - bottom) / 2}) rotate(-90)`).attr("text-anchor", "middle").text(state.outcome);
     const known = d3.range(C).filter(c => axis.values[c] !== null && all[c][state.outcome] !== null).reverse();
-    const spread = c => axis.number ? 0 : ((c * 7) % 11 - 5) * 1.6; // equal categories side by side
+    const spread = c => axis.number && !axis.ticks ? 0 : ((c * 7) % 11 - 5) * 1.6; // equal values side by side
     pointable(svg.append("g").selectAll("circle").data(known).join("circle")).attr("class", c => `dot${isIn(c) ? "" : " out"}`)
       .attr("cx", c => x(axis.values[c]) + spread(c)).attr("cy", c => y(all[c][state.outcome])).attr("r", c => marker(c) ? 6 : 4.2).attr("fill", colour)
       .append("title").text(c => `${all[c].label}: ${axis.name} ${shorter(axis.values[c])}, ${digits(all[c][state.outcome])}`);

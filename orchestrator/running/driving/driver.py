@@ -272,7 +272,7 @@ class SweepDriver:
 
     def _resume_recorded(self) -> None:
         """Record missing ends, queue unfinished packs, and plan configurations that were drawn but not packed."""
-        # Score the members of packs whose last evaluation is recorded, then cut packs again for the workers of now.
+        # Score the members of packs whose last evaluation is recorded, then cut packs again for the current workers.
         unscored = [name for name, configuration in self.state.configurations.items() if not configuration.finished]
         racing = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
         needed = {*unscored, *racing}

@@ -87,7 +87,7 @@ def make_shortage_fields(
 
 
 def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:
-    """Return whether a pack may have checkpoints; an empty folder stands for checkpoints that only the address has."""
+    """Return whether a pack may have checkpoints; an empty folder marks checkpoints in remote storage alone."""
     return bool(pack.evaluations or pack.earlier or checkpoint_folder(state.folder, pack.pack_id).exists())
 
 

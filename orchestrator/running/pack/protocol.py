@@ -17,8 +17,8 @@ _HERE = str(Path(__file__).parents[1])
 class Death:
     """Why a pack died: one line, the traceback of an exception, and whether a retry may succeed (`again`).
 
-    `out_of_memory`: whether a smaller pack may succeed. `killed`: whether it is tried again as often as a pack that was
-    killed; after an exception it is only tried once more.
+    `out_of_memory`: whether a smaller pack may succeed. `killed`: whether all retries are allowed; after an
+    exception there is only one.
     """
 
     message: str
@@ -93,7 +93,7 @@ class DriverStopped(BaseException):
 def call_driver(call: Callable[..., Any], *arguments: Any) -> Any:
     """Return the result of a call to the driver; raise its exceptions as DriverStopped.
 
-    For schedulers whose code, or whose library, catches the exceptions of packs: these of the driver must pass."""
+    For schedulers that catch the exceptions of packs: those of the driver must pass."""
     try:
         return call(*arguments)
     except Exception as error:
@@ -111,24 +111,23 @@ def forward_message(driver: Driver, pack_id: str, name: str, content: Any) -> No
     calls[name](pack_id, content)
 
 
-def make_death(error: BaseException, own: Collection[str] = ()) -> Death:
-    """Return the death by an exception, with the line that raised it; `own` are the files of the user's own modules.
+def make_death(error: BaseException, user_files: Collection[str] = ()) -> Death:
+    """Return the death by an exception, with the line that raised it; `user_files` are those of the user's modules.
 
-    An exception that passed through one of these is not retried, because it would be raised again, unless memory or
-    disk may have caused it.
+    Exceptions from these files are not retried, except OSError and exceptions for lack of memory.
     """
     if isinstance(error, ProgramEnded):
         return Death(message=error.message, trace=error.trace, again=error.again, killed=not error.once)
 
     # The frames of the user's own modules among those of the traceback.
     frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if frame.filename in own]
-    full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    users = [frame for frame in frames if frame.filename in user_files]
+    is_out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return Death(
         message=describe_exception(error, [(frame.filename, frame.lineno) for frame in users or frames]),
         trace="".join(traceback.format_exception(type(error), error, _cut_traceback(error)))[-MAX_TRACE:],
-        again=full or isinstance(error, OSError) or not users,
-        out_of_memory=full,
+        again=is_out_of_memory or isinstance(error, OSError) or not users,
+        out_of_memory=is_out_of_memory,
     )
 
 

@@ -1,4 +1,4 @@
-"""The rule by which all schedulers try packs again."""
+"""The retry policy of all schedulers."""
 
 from collections import Counter
 
@@ -29,6 +29,7 @@ class Retries:
 
     def count(self, pack_id: str, death: Death) -> bool:
         """Count a death of the pack, and return whether it is tried again."""
+        # After an exception the limit is the deaths so far: this retry is the last.
         self._deaths[pack_id] += 1
         limit = 0 if not death.again else self._most if death.killed else self._deaths[pack_id]
         self._limits[pack_id] = min(limit, self.limit(pack_id))

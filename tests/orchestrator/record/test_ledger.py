@@ -238,7 +238,7 @@ def test_a_folder_without_ledger_is_no_sweep(tmp_path: Path) -> None:
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "storage").write_text("in the way")
     for folder in (tmp_path / "storage" / "sweep", tmp_path / "storage"):
-        with pytest.raises(UserError, match=f"{folder}: cannot be made: a file has the name of one of these folders"):
+        with pytest.raises(UserError, match=f"{folder}: cannot be created: part of the path is a file"):
             Ledger.create(folder, FIRST)
 
 
@@ -378,7 +378,7 @@ def test_a_read_only_disk_is_named(small_disk: Path) -> None:
     assert len(read_records(small_disk / "sweep")) == 1
     with pytest.raises(LedgerError, match=rf"{small_disk / 'sweep'}.*: Read-only file system"):
         Ledger.open(small_disk / "sweep")
-    with pytest.raises(LedgerError, match=f"{small_disk / 'new'}: cannot be made: Read-only file system"):
+    with pytest.raises(LedgerError, match=f"{small_disk / 'new'}: cannot be created: Read-only file system"):
         Ledger.create(small_disk / "new", FIRST)
 
 

@@ -56,11 +56,11 @@ def raised_in_mine(error: BaseException) -> BaseException:
     ],
 )
 def test_what_code_of_ones_own_raises_comes_again_unless_the_machine_did_it(error: Exception, again: bool) -> None:
-    found = make_death(raised_in_mine(error), own={MINE})
+    found = make_death(raised_in_mine(error), user_files={MINE})
     assert found.again is again
     assert f"{type(error).__name__}" in found.message and f"({MINE}:2)" in found.message
     assert found.trace is not None and "raise error" in found.trace
-    assert make_death(raised_in_mine(error), own={"/home/me/study/others.py"}).again
+    assert make_death(raised_in_mine(error), user_files={"/home/me/study/others.py"}).again
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")])
