@@ -591,6 +591,11 @@ document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener(
 }));
 document.querySelectorAll("form").forEach(form => form.addEventListener("submit", event => event.preventDefault()));
 
+// The sentence on the first by rank ends with its comparison with the next.
+if (ranked.length > 1) {
+  const lead = GROUPS.map(group => compared(ranked[0], ranked[1], group)).find(one => one !== null);
+  if (lead) document.querySelectorAll(".answers p")[1]?.append(make("span", ` ${verdict(lead, ranked[0], ranked[1])}`, {id: "lead"}));
+}
 const y = load();
 const hasOutcome = all.some(one => one.selection !== null || one.test !== null);
 if (!hasOutcome || !axes.some(one => !one.outcome)) $("hyperparameters").hidden = true;
