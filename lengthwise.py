@@ -72,13 +72,14 @@ class Member:
         """Report metrics after `step` steps; return whether to save and end now.
 
         `curves` has each metric by length, such as {"exact_match": {5: 1.0, 10: 0.4}}, or as a number without lengths.
-        `average` names the evaluated weights. A `loss` that is not finite reports that training diverged, as `failed`
-        does. Of several processes only rank 0 writes; it should broadcast the answer
-        to the others, which may ask a moment earlier.
+        `average` names the evaluated weights. If `loss` is not finite, training has diverged: `failed` is reported in
+        place of the metrics. Of several processes only rank 0 writes; it should broadcast the answer to the others,
+        which may ask a moment earlier.
         """
-        self._write(report_fields(step, curves, loss, average))
+        fields = report_fields(step, curves, loss, average)
+        self._write(fields)
         stop = self._value("STOP")
-        if self._reports and loss is not None and _number(loss) is None:
+        if self._reports and "failed" in fields:
             return True
         return (self.stop_at is not None and step >= self.stop_at) or (stop != "" and Path(stop).exists())
 
@@ -117,7 +118,9 @@ def member(config: Mapping[str, Any] = {}, seed: int = 0, *, steps: int = 0, eve
 
 
 def report_fields(step: int, curves: Mapping[str, Any], loss: float | None, average: str) -> dict[str, Any]:
-    """Return the line of a report as plain data."""
+    """Return the line of a report as plain data, that of a failure if the loss is not finite."""
+    if loss is not None and _number(loss) is None:
+        return {"failed": int(step)}
     plain = {name: _curve(curve) for name, curve in curves.items()}
     return {"step": int(step), "average": average, "curves": plain} | ({} if loss is None else {"loss": _number(loss)})
 

@@ -123,11 +123,7 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
     if not isinstance(curves, dict):
         raise ValueError("`curves` must be an object of metrics")
     parsed = {name: _parse_curve(name, curve, declared) for name, curve in curves.items()}
-
-    # A loss that is not finite: training has diverged.
     loss = _parse_number("loss", fields.get("loss"))
-    if "loss" in fields and not math.isfinite(loss):
-        return Report(step=step, failed=True)
     return Report(step=step, average=average, curves=parsed, loss=loss)
 
 

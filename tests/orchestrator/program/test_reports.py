@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lengthwise
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportProblem, merge_attempts, parse_report
 
 DECLARED = DeclaredReports(
@@ -24,7 +25,7 @@ def line(step: int, value: float | None = 0.5, average: str = "raw", **more: Any
 
 
 def test_report() -> None:
-    text = '{"step": 100, "average": "ema", "curves": {"accuracy": {"5": 1, "10": null}, "loss": 0.25}}'
+    text = '{"step": 100, "average": "ema", "curves": {"accuracy": {"5": 1, "10": null}, "loss": 0.25}, "loss": NaN}'
     report = parse_report(text, DECLARED)
     assert (report.step, report.average, report.failed, report.stopped) == (100, "ema", False, False)
     assert report.curves["loss"] == {1: 0.25}
@@ -33,12 +34,10 @@ def test_report() -> None:
     assert math.isnan(report.loss)
 
 
-@pytest.mark.parametrize("loss", ["null", "NaN", "-Infinity"])
-def test_a_loss_that_is_not_finite_is_a_failed_member(loss: str) -> None:
-    reports = MergedReports(RAW)
-    later = '{"step": 200, "curves": {"accuracy": {"5": 1}}}'
-    steps = reports.read("1", line(100) + f'{{"step": 150, "curves": {{}}, "loss": {loss}}}\n{later}\n')
-    assert ([step.step for step in steps], reports.failed) == ([100], 150)
+@pytest.mark.parametrize("loss", [math.nan, math.inf, np.float32("nan")])
+def test_a_loss_that_is_not_finite_is_written_as_a_failure(loss: float) -> None:
+    assert lengthwise.report_fields(150, {"accuracy": 0.5}, loss, "raw") == {"failed": 150}
+    assert lengthwise.report_fields(150, {"accuracy": 0.5}, None, "raw").keys() == {"step", "average", "curves"}
 
 
 @pytest.mark.parametrize(
