@@ -189,8 +189,8 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     # Write the end record first, because the report reads it.
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
-    crashed = sum(len(state.packs[pack_id].members) for pack_id, _ in state.deaths)
-    deaths = describe_deaths(state.deaths, f"{crashed} of {counted(len(state.members), 'seed')}", session.folder)
+    crashed = f"{state.seeds_crashed} of {counted(len(state.members), 'seed')}"
+    deaths = describe_deaths(state.deaths, crashed, session.folder)
     from orchestrator.report.files import present_report  # imports pandas and scipy
 
     present_report(session.folder, session.console)

@@ -2,8 +2,8 @@
 
 Configuration number `n` belongs to draw `n // G` and grid point `n % G` of G grid points; if values were added to a
 grid, earlier numbers keep their draws and points. A draw of the samplers random and qmc depends only on (search seed,
-draw). The sampler tpe works in generations: the scores of all earlier configurations are told to a new study, in the
-order of their numbers, and the next generation is drawn. So its draws depend on results, but not on restarts or on the
+draw). The sampler tpe works in generations: a new study gets the scores of all earlier configurations, in the order of
+their numbers, and the next generation is drawn. So its draws depend on results, but not on restarts or on the
 order in which packs finish. The result of a configuration is its score: the median over seeds, with failed seeds
 counted according to `objective.failed_seeds`.
 """

@@ -196,7 +196,7 @@ def _make_row(
         seeds=tuple(sorted(configuration.members)),
         seeds_run=len(ended),
         seeds_failed=sum(m.status == "failed" for m in ended),
-        seeds_crashed=sum(m.status == "failed" and m.failed_at is None for m in ended),
+        seeds_crashed=sum(member.has_crashed for member in ended),
         stopped_at=stopped_at(configuration),
         pruned_at=configuration.pruned_at,
         form=", ".join(sorted({m.form for m in members if m.form})),

@@ -162,7 +162,7 @@ def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subj
 def describe_deaths(deaths: Sequence[tuple[str, str]], crashed: str, folder: Path) -> str:
     """Return the number of seeds that crashed, their most frequent errors, and a remedy; empty without deaths.
 
-    `deaths` are pairs of pack_id and error, `crashed` is the number of seeds in their packs: "2 of 6 seeds".
+    `deaths` are pairs of pack_id and error, `crashed` is the number of seeds that they ended: "2 of 6 seeds".
     """
     if not deaths:
         return ""

@@ -295,24 +295,24 @@ def _varies_labels(data: dict[str, Any], averages: str, labels: list[str]) -> bo
 
 def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
     """Return the text of a file of this kind; "", with a problem, if it is missing or cannot be read."""
-    place = Place(findings.source)
+    here = Place(findings.source)
     try:
         # Reject paths that are no files, other kinds of files, and large files.
         if path.is_dir():
             inside = path / "sweep.yaml"
             nearest = str(inside) if kind == "sweep file" and inside.is_file() else None
-            findings.add("", f"is a directory, not a {kind}", nearest=nearest, place=place)
+            findings.add("", f"is a directory, not a {kind}", nearest=nearest, place=here)
         elif not path.exists():
             allowed = "a file, or a name that `lengthwise list examples` shows" if kind == "sweep file" else None
-            findings.add("", "there is no such file", allowed=allowed, nearest=_nearest_file(path), place=place)
+            findings.add("", "there is no such file", allowed=allowed, nearest=_nearest_file(path), place=here)
         elif not path.is_file():
-            findings.add("", "is not a regular file", place=place)
+            findings.add("", "is not a regular file", place=here)
         elif kind == "sweep file" and path.suffix in DATA_ENDINGS:
-            findings.add("", "is a data file, not a sweep file", allowed="the YAML file that names it", place=place)
+            findings.add("", "is a data file, not a sweep file", allowed="the YAML file that names it", place=here)
         elif (size := path.stat().st_size) > MAX_BYTES:
-            findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=place)
+            findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=here)
         elif _is_program(text := path.read_bytes().decode("utf-8-sig")) or path.suffix == ".py":
-            findings.add("", f"is a Python program, not a {kind}; name it in a sweep file under program:", place=place)
+            findings.add("", f"is a Python program, not a {kind}; name it in a sweep file under program:", place=here)
         else:
             return text
 
@@ -321,7 +321,7 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
         line = error.object[: error.start].count(b"\n") + 1
         findings.add("", f"is not UTF-8: byte 0x{error.object[error.start]:02X}", place=Place(findings.source, line))
     except (OSError, ValueError) as error:
-        findings.add("", f"cannot be read: {getattr(error, 'strerror', None) or error}", place=place)
+        findings.add("", f"cannot be read: {getattr(error, 'strerror', None) or error}", place=here)
     return ""
 
 

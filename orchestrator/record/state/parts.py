@@ -31,6 +31,11 @@ class MemberState:
     form: str | None = None
     compiled: bool | None = None
 
+    @property
+    def has_crashed(self) -> bool:
+        """Whether an error of its pack ended the member; one that diverged has not crashed."""
+        return self.status == "failed" and self.failed_at is None
+
 
 @dataclass
 class ConfigurationState:

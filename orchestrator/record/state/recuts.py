@@ -88,7 +88,7 @@ def apply_recut(
     if recut in recuts and not packs.keys() >= set(recut.old):
         return [], None
 
-    # Refuse begun packs, except the one that ran out of memory, and replacements with other members.
+    # Refuse replacements with other members, and packs that workers have begun, except the one that ran out of memory.
     for name in recut.old:
         if name not in packs:
             raise ValueError(f"recut: unknown pack {name}")

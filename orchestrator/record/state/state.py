@@ -127,6 +127,11 @@ class SweepState:
         """The members of all configurations."""
         return [member for configuration in self.configurations.values() for member in configuration.members.values()]
 
+    @property
+    def seeds_crashed(self) -> int:
+        """The number of members that have crashed."""
+        return sum(member.has_crashed for member in self.members)
+
     def seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds of each configuration that are in a pack, sorted."""
         return {

@@ -149,8 +149,7 @@ def _make_failure_section(result: Summary) -> Iterator[str]:
 
     # Seeds of dead packs can be retried.
     state = result.state
-    crashed = counted(sum(len(state.packs[pack_id].members) for pack_id, _ in state.deaths), "seed")
-    died = [f"{crashed} crashed; {advise_retry(result.folder)}"] if state.deaths else []
+    died = [f"{counted(state.seeds_crashed, 'seed')} crashed; {advise_retry(result.folder)}"] if state.deaths else []
     section = Section(heading="What failed", cells=cells, paragraphs=died, notes=note)
     yield f"<section id=what-failed>{_render_section(section)}</section>"
 

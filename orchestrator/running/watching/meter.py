@@ -163,7 +163,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     # The state of the sweep, and counts of its members.
     members = state.members
     ended = Counter(member.status for member in members)
-    crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
+    crashed = state.seeds_crashed
     owner, total, seeds = describe_running_driver(state.folder), _count_steps(state), _count_seeds(state)
     standing = f"running, by {owner}" if owner else state.ended or "interrupted"
     is_over = owner or state.ended in ("complete", "failed", STOPPED)  # whose message has the command
