@@ -72,11 +72,8 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
         files = dict(sorted(imported[tree.root].items()))
         if not (files or tree.commit or tree.problem):
             continue
-        digests, room, not_copied = (
-            {name: _short_digest(content) for name, content in files.items()},
-            MAX_COPY_BYTES,
-            [],
-        )
+        digests = {name: _short_digest(content) for name, content in files.items()}
+        room, not_copied = MAX_COPY_BYTES, []
         for name, content in files.items():
             if is_credential_name(name) or len(content) > room:
                 not_copied.append(name)

@@ -187,7 +187,7 @@ def make_job_environment(folder: Path, warn: Callable[[str], None] = lambda text
     """Return JSON for `ray job submit --runtime-env-json` that passes commit and diff of `folder` to the job.
 
     It also gives a stopped job time to save its sweep. Of a diff that is too large for a variable only digest and size
-    are description. `warn` is called if there is no commit.
+    are passed. `warn` is called if there is no commit.
     """
     with RepositoryReader([folder]) as reader:
         (tree,) = reader.read()

@@ -12,6 +12,7 @@ from rich.text import Text
 from orchestrator.errors import NotASweep, UserError, refuse_unwritable
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
+from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import write_csv
 from orchestrator.report.tables.columns import Column, Columns, Lines, make_cells
@@ -144,10 +145,13 @@ def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, 
 
 
 def _advise_more_seeds(line: SeedComparison, results: Sequence[Summary], console: Console) -> Iterator[RenderableType]:
-    """Yield the commands that train enough seeds for an interval, if there are too few."""
-    if math.isnan(line.outcome.low) and 0 < line.outcome.n < FEWEST_FOR_MEDIAN:
-        few = [result for result in results if len(result.shared_seeds) < ENOUGH_SEEDS]
-        commands = [f"{command('extend', result.folder)} --seeds {ENOUGH_SEEDS}" for result in few]
+    """Yield the commands that train enough seeds for an interval, if sweeps that can be extended have too few."""
+    commands = [
+        f"{command('extend', result.folder)} --seeds {ENOUGH_SEEDS}"
+        for result in results
+        if len(result.shared_seeds) < ENOUGH_SEEDS and can_add_seeds(result.state)
+    ]
+    if commands and math.isnan(line.outcome.low) and 0 < line.outcome.n < FEWEST_FOR_MEDIAN:
         yield prose(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, results[0])
 
 

@@ -175,6 +175,11 @@ def _list_continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) ->
     return states
 
 
+def can_add_seeds(state: SweepState) -> bool:
+    """Return whether `extend --seeds` can train more seeds of all configurations: not of a race or imported results."""
+    return state.race is None and IMPORTED not in state.provenance
+
+
 def refuse_imported(state: SweepState) -> None:
     """Raise UserError if the sweep has imported results, because its members cannot be trained or evaluated."""
     if (imported := state.provenance.get(IMPORTED)) is not None:

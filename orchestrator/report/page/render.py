@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from orchestrator.record.state.lineage import IMPORTED
+from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import answers, columns_sentence, headlines
 from orchestrator.report.tables.columns import Cells, Section
@@ -175,7 +175,7 @@ def _make_commands(result: Summary) -> str:
     }
     if len(numbers) > 1:
         commands["two configurations"] = f"{command('compare', result.folder)} {numbers[0]} {numbers[1]}"
-    if IMPORTED not in result.state.provenance and not result.race:
+    if can_add_seeds(result.state):
         commands["more seeds"] = f"{command('extend', result.folder)} --seeds {2 * seeds}"
         commands["the first three again, on fresh seeds"] = f"{command('confirm', result.folder)} --top 3 --seeds 10"
     commands |= {
