@@ -176,7 +176,7 @@ def _list_continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) ->
 
 
 def can_add_seeds(state: SweepState) -> bool:
-    """Return whether `extend --seeds` can train more seeds of all configurations: not of a race or imported results."""
+    """Return whether `extend --seeds N` alone adds seeds to all configurations: not in a race or to imports."""
     return state.race is None and IMPORTED not in state.provenance
 
 
