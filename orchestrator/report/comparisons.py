@@ -151,7 +151,7 @@ def _advise_more_seeds(line: SeedComparison, results: Sequence[Summary], console
         for result in results
         if len(result.shared_seeds) < ENOUGH_SEEDS and can_add_seeds(result.state)
     ]
-    if commands and math.isnan(line.outcome.low) and 0 < line.outcome.n < FEWEST_FOR_MEDIAN:
+    if commands and line.outcome.paired and line.outcome.n < FEWEST_FOR_MEDIAN:
         yield prose(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, results[0])
 
 

@@ -58,8 +58,8 @@ def test_too_few_seeds_have_no_table_of_configurations_and_the_command_for_more(
     said = run(sweeps / "plain", sweeps / "four").output
     (command,) = [line for line in said.splitlines() if "lengthwise extend " in line]
     assert command.endswith(f"lengthwise extend {sweeps / 'four'} --seeds 8")
-    synthetic_sweep(sweeps / "other", RATES, range(6, 16), shifted(0.04), spec=GRID)  # four seeds in common
-    assert "For an interval" not in run(sweeps / "plain", sweeps / "other").output
+    synthetic_sweep(sweeps / "apart", RATES, range(20, 24), shifted(0.04), spec=GRID)  # no pairs, whatever is added
+    assert "For an interval" not in run(sweeps / "plain", sweeps / "apart").output
     assert (
         "Each matched configuration\n" not in said
         and "lengthwise extend" not in run(sweeps / "plain", sweeps / "lower").output
