@@ -59,7 +59,7 @@ def test_too_few_seeds_have_no_table_of_configurations_and_the_command_for_more(
     (command,) = [line for line in said.splitlines() if "lengthwise extend " in line]
     assert command.endswith(f"lengthwise extend {sweeps / 'four'} --seeds 8")
     synthetic_sweep(sweeps / "apart", RATES, range(20, 24), shifted(0.04), spec=GRID)  # no pairs, whatever is added
-    assert "For an interval" not in run(sweeps / "plain", sweeps / "apart").output
+    assert "For an interval" not in run(sweeps / "apart", sweeps / "plain").output
     assert (
         "Each matched configuration\n" not in said
         and "lengthwise extend" not in run(sweeps / "plain", sweeps / "lower").output
