@@ -72,12 +72,18 @@ class Browser:
         self.call("Page.navigate", url=url)
         self.wait_for_load(loads)
 
+    def reload(self) -> None:
+        """Load the page again and wait until it is loaded."""
+        loads = self._loads
+        self.call("Page.reload")
+        self.wait_for_load(loads)
+
     def wait_for_load(self, loads: int) -> None:
         """Wait until more than this many pages have been loaded."""
         began = time.monotonic()
         while self._loads <= loads:
             assert time.monotonic() - began < PATIENCE, "the page was not loaded"
-            self.read("0")
+            self.call("Page.enable")  # reads the events so far; a script could be interrupted by the load
             time.sleep(0.02)
 
     def read(self, expression: str) -> Any:

@@ -131,10 +131,12 @@ def test_outside_of_a_sweep(
     run = lengthwise.member({"lr": 1}, 7, steps=5, every=2)
     assert (run.config, run.seed, run.reported) == ({"lr": 1}, 7, 0)
     assert [step for step in range(6) if run.due(step)] == [2, 4, 5]
-    assert run.report(2, {"accuracy": {5: 0.5}}, loss=float("nan")) is False
+    assert run.report(2, {"accuracy": {5: 0.5}}, loss=0.25) is False
     assert json.loads(capsys.readouterr().out) == {
-        "step": 2, "average": "raw", "curves": {"accuracy": {"5": 0.5}}, "loss": None
+        "step": 2, "average": "raw", "curves": {"accuracy": {"5": 0.5}}, "loss": 0.25
     }  # fmt: skip
+    assert run.report(4, {"accuracy": {5: 0.5}}, loss=float("nan")) is False
+    assert json.loads(capsys.readouterr().out) == {"failed": 4}
     assert list(tmp_path.iterdir()) == []
     assert lengthwise.member().config == {}
 

@@ -110,8 +110,7 @@ def test_a_table_beyond_the_edge_says_so_on_a_phone(page):
     wide = "[...document.querySelectorAll('[data-wide]')].map(e => e.closest('[id]').id)"
     assert page.read(wide) == []
     page.resize(390, 800, phone=True)
-    page.read("location.reload()")
-    page.wait_for_load(page._loads)
+    page.reload()
     assert {"comparison", "effects"} <= set(page.read(wide))
 
 
@@ -141,8 +140,7 @@ def test_switches_change_the_curves(page):
     assert page.read("document.querySelector('#step').textContent") == "step 50"
     assert "invalid_mass (raw)" in page.read("document.querySelector('#curves').textContent")
     kept = page.read("location.hash")
-    page.read("location.reload()")
-    page.wait_for_load(page._loads)
+    page.reload()
     assert page.read(CURVES) == seen[-1] and page.read("location.hash") == kept  # as the page of a running sweep does
 
 
