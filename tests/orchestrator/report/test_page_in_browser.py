@@ -43,9 +43,16 @@ def built(tmp_path_factory, synthetic_sweep):
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory):
+def browser(tmp_path_factory):
     with Browser(tmp_path_factory.mktemp("profile")) as browser:
         yield browser
+
+
+@pytest.fixture
+def tab(browser):
+    """A tab of the size that most readers have, whatever the test before made of it."""
+    browser.resize(1200, 900)
+    return browser
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +64,6 @@ def written(built):
 @pytest.fixture
 def page(written, tab):
     """A tab with the page as it is when somebody opens it; it must log no problem."""
-    tab.resize(1200, 900)
     tab.open("about:blank")
     tab.open(written.as_uri())
     tab.problems.clear()
