@@ -1,4 +1,4 @@
-"""Collect the data of the page of a sweep as a JSON object, which page.js draws."""
+"""Collect the data of the page of a sweep as a JSON object, which its script draws."""
 
 import base64
 import math
@@ -166,7 +166,7 @@ def _classify_pairs(result: Summary) -> dict[str, Any]:
 
 
 def _encode_curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
-    """Return metrics, averages, steps, and all curves as base64 of float32 in the order that page.js reads.
+    """Return metrics, averages, steps, and all curves as base64 of float32 in the order that script/state.js reads.
 
     The curves of seeds at the judged evaluation come first, in the order metric, average, configuration, seed, length.
     Then come q25, median and q75 in the order metric, average, evaluation (the judged one, then the steps),

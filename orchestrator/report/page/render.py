@@ -1,4 +1,4 @@
-"""Render the page of a sweep: a self-contained HTML file, whose figures and tables page.js draws in the browser."""
+"""Render the page of a sweep: a self-contained HTML file, whose figures and tables a script draws in the browser."""
 
 import base64
 import hashlib
@@ -38,6 +38,14 @@ from orchestrator.text.wording import (
 )
 
 MAX_FAILURES, MAX_CONFIGURATIONS = 20, 12  # listed reasons, and named configurations for each
+SCRIPT_FILES = (
+    "state",
+    "curves",
+    "table",
+    "comparison",
+    "hyperparameters",
+    "start",
+)  # the page has one script: these, in order
 _FAILED_COUNT = re.compile(r"\d[\d,]* failed")  # in the first sentence; a link leads from it to the reasons
 _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
 
@@ -45,17 +53,19 @@ _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
 def render_page(result: Summary, curves: pd.DataFrame) -> str:
     """Return the page as HTML; `curves` are those of all members, also of unfinished configurations.
 
-    Names given by users are escaped here or shown as text by page.js. Only scripts of this package run.
+    Names given by users are escaped here or shown as text by the script. Only scripts of this package run.
     """
     # Let the browser run only these scripts and styles, by their hashes.
-    style, library, script = (_read_file(name) for name in ("page.css", "d3.min.js", "page.js"))
+    style, library = _read_file("page.css"), _read_file("d3.min.js")
+    script = "\n".join(_read_file(f"script/{name}.js") for name in SCRIPT_FILES)
+    script = f'"use strict";\n(() => {{\n{script}}})();\n'
     hashes = {name: _hash_source(text) for name, text in (("style", style), ("library", library), ("script", script))}
     policy = (
         f"default-src 'none'; style-src {hashes['style']}; script-src {hashes['library']} {hashes['script']}; "
         "base-uri 'none'; form-action 'none'"
     )
 
-    # Fill the template with the data for page.js, and with the text of the page.
+    # Fill the template with the data for the script, and with the text of the page.
     data = json.dumps(_remove_all_controls(page_data(result, curves)), allow_nan=False, separators=(",", ":"))
     return Template(_read_file("page.html")).substitute(
         policy=policy,

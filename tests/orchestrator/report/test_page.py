@@ -25,7 +25,7 @@ def data_of(page):
 
 
 def curves_of(data):
-    """The numbers of a page by (metric, average): seeds (C, S, L) and bands (E, C, 3, L), as page.js reads them."""
+    """The numbers of a page by (metric, average): seeds (C, S, L) and bands (E, C, 3, L), as the page reads them."""
     numbers = np.frombuffer(base64.b64decode(data["numbers"]), dtype="<f4")
     count, evaluations, at, found = len(data["configurations"]), 1 + len(data["steps"]), 0, {}
     for kind, shape in (("seeds", (count, data["seeds"])), ("bands", (evaluations, count, 3))):

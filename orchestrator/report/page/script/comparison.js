@@ -1,0 +1,139 @@
+// Two configurations over their seeds, as orchestrator/statistics/two_samples.py compares them.
+const binomial = (n, k) => d3.range(1, k + 1).reduce((product, i) => product * (n - k + i) / i, 1);
+const binomialCdf = (n, k) => d3.sum(d3.range(k + 1), i => binomial(n, i)) / 2 ** n; // P(X <= k), X ~ B(n, 1/2)
+const medianOf = values => {
+  const sorted = Float64Array.from(values).sort(), n = sorted.length, low = sorted[(n - 1) >> 1], high = sorted[n >> 1];
+  return !n ? NaN : low === high ? low : (low + high) / 2; // two infinite ones have an infinite median
+};
+const difference = (x, y) => x === y ? 0 : x - y; // 0 also for two failed seeds, whose values are infinite
+
+// The outcome of a seed: its curve at the lengths, reduced as the selection does; NaN if a value is missing.
+const reduceCurve = (m, a, c, s, lengths, reduction) => {
+  const curve = seedCurve(m, a, c, s), values = lengths.map(length => curve[lengthsOf(m).indexOf(length)]);
+  if (values.some(Number.isNaN)) return NaN;
+  if (reduction === "max") return d3.max(values);
+  return reduction === "last" ? values.at(-1) : d3.sum(values) / values.length;
+};
+
+function arePaired(c, d) {
+  const [seeds, others] = [configurations[c].seeds, configurations[d].seeds];
+  const [i, j] = [page.pairing.classes[c], page.pairing.classes[d]];
+  const shareData = i === j || page.pairing.paired.some(pair => pair.includes(i) && pair.includes(j));
+  const common = seeds.filter(seed => others.includes(seed)).length;
+  return shareData && common > 0 && common === Math.min(seeds.length, others.length);
+}
+
+// The comparison of c with d at a group of lengths; null if they have none in common. `difference`, the median
+// difference over seeds, has an exact interval [low, high] of confidence `level`; `reason` says why it may lack one.
+function compareSeeds(c, d, group) {
+  const m = state.m, metric = page.metrics[m], {policy} = page.judged;
+  const [lengths, otherLengths] = [c, d].map(side => groupsOf(side, m)[group] || []);
+  const common = lengths.filter(length => otherLengths.includes(length));
+  if (!common.length) return null;
+
+  // The outcomes of seeds; a failed seed counts as the worst value, if the sweep says so.
+  const reduction = group === "selection" && metric.name === page.judged.metric ? page.judged.reduce : "mean";
+  const worst = {minimize: Infinity, maximize: -Infinity}[metric.direction] ?? NaN, failedValue = policy === "worst" ? worst : NaN;
+  const outcomes = [c, d].map(side => configurations[side].seeds.map((seed, s) => [seed, reduceCurve(m, state.a, side, s, common, reduction)]));
+  const [first, second] = outcomes.map(side => new Map(
+    side.map(([seed, value]) => [seed, Number.isNaN(value) ? failedValue : value]).filter(([, value]) => !Number.isNaN(value))));
+  const medians = [medianOf(first.values()), medianOf(second.values())], paired = arePaired(c, d);
+  const comparison = {group, lengths: common, medians, paired, differences: [], difference: NaN, low: NaN, high: NaN, level: NaN, p: NaN, n: 0, reason: ""};
+  if (policy === "fail" && outcomes.flat().some(([, value]) => Number.isNaN(value)))
+    return {...comparison, reason: "a seed failed, and with it the configuration"};
+  if (!paired)
+    return {...comparison, difference: difference(...medians), reason: "the seeds are not paired, so there is no interval"};
+
+  // The interval lies between two of the sorted differences (as the inverted sign test); it needs 6 pairs.
+  const differences = [...first.keys()].filter(seed => second.has(seed)).map(seed => difference(first.get(seed), second.get(seed)));
+  const sorted = Float64Array.from(differences).sort(), n = sorted.length;
+  Object.assign(comparison, {differences, n, difference: medianOf(sorted)});
+  if (!n) return {...comparison, reason: "no seed has a value in both"};
+  let dropped = -1; // of the sorted differences at either end
+  while (n >= 6 && 1 - 2 * binomialCdf(n, dropped + 1) >= 0.95) dropped++;
+  if (dropped >= 0)
+    Object.assign(comparison, {low: sorted[dropped], high: sorted[n - 1 - dropped], level: 1 - 2 * binomialCdf(n, dropped)});
+  else comparison.reason = `${n} pair${n === 1 ? " of seeds is" : "s of seeds are"} too few for an interval (at least 6)`;
+
+  // The sign test; a difference of 0 counts for both signs.
+  const rarer = Math.min(differences.filter(x => x <= 0).length, differences.filter(x => x >= 0).length);
+  comparison.p = Math.min(1, 2 * binomialCdf(n, rarer));
+  return comparison;
+}
+
+// A small picture of an interval around 0, from -limit to limit, with the differences of seeds as dots. It is filled
+// if it excludes 0 and may be read as an effect.
+function drawInterval(value, low, high, limit, dots = [], mayFill = true) {
+  const width = 130, height = 22, x = d3.scaleLinear([-limit, limit], [6, width - 6]).clamp(true);
+  const hasInterval = low !== null && !Number.isNaN(low), hasValue = value !== null && Number.isFinite(value);
+  const svg = d3.create("svg").attr("width", width).attr("height", height).attr("role", "img")
+    .attr("aria-label", hasInterval ? `${formatSigned(value)}, from ${formatSigned(low)} to ${formatSigned(high)}` : formatSigned(value));
+  svg.append("line").attr("x1", x(0)).attr("x2", x(0)).attr("y1", 1).attr("y2", height - 1)
+    .attr("stroke", "#9aa4af").attr("stroke-dasharray", "2 2");
+  svg.selectAll("circle").data(dots).join("circle").attr("cx", dot => x(dot)).attr("cy", height / 2).attr("r", 2.4)
+    .attr("fill", "#8a94a0").attr("opacity", .7);
+  if (hasInterval)
+    svg.append("line").attr("x1", x(low)).attr("x2", x(high)).attr("y1", height / 2).attr("y2", height / 2)
+      .attr("stroke", "#1c2127").attr("stroke-width", 2);
+  if (hasValue)
+    svg.append("rect").attr("x", x(value) - 3.5).attr("y", height / 2 - 3.5).attr("width", 7).attr("height", 7)
+      .attr("fill", mayFill && (low > 0 || high < 0) ? "#1c2127" : "#fff").attr("stroke", "#1c2127").attr("stroke-width", 1.5);
+  return svg.node();
+}
+
+// One sentence on a comparison, as orchestrator/report/tables/seed_comparisons.py begins `lengthwise compare`.
+function describeComparison({group, lengths, difference, low, high, level, n, reason}, first, second) {
+  const labels = [configurations[first].label, configurations[second].label];
+  const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
+  const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds`;
+  if (Number.isNaN(difference)) return `Inconclusive ${at}: ${reason}.`;
+  if (!(low > 0 || high < 0)) {
+    const interval = Number.isNaN(low) ? `: ${reason}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
+    return `Inconclusive ${at}: ${labels[0]} minus ${labels[1]} is ${formatSigned(difference)}${interval}.`;
+  }
+  const {direction} = page.metrics[state.m], firstIsBetter = (low > 0) === (direction === "maximize");
+  const [better, worse] = firstIsBetter ? labels : labels.toReversed(), ends = d3.sort([low, high].map(Math.abs));
+  const relation = direction === "none" ? "lower" : "better";
+  return `${better} is ${relation} than ${worse} ${at}, by ${formatNumber(Math.abs(difference))} [${ends.map(formatNumber).join(", ")}] (${evidence}).`;
+}
+
+function drawComparison() {
+  const box = $("comparison"), {first, second} = state;
+  if (first === null || second === null)
+    return box.replaceChildren(make("h2", "Two configurations, seed by seed"), make("p",
+      C > 1 ? "Click a curve, a row or a point to choose the two configurations that are compared." : "There is one configuration alone.", {class: "note"}));
+  const comparisons = GROUPS.map(group => compareSeeds(first, second, group)).filter(comparison => comparison !== null);
+  const labels = [configurations[first].label, configurations[second].label];
+  box.replaceChildren(make("h2", `${labels[0]} against ${labels[1]}, seed by seed`));
+  if (comparisons.length) box.append(make("p", describeComparison(comparisons[0], first, second), {class: "verdict"}));
+
+  // The table: a row for each group of lengths, all pictures on the same scale.
+  const ends = comparisons.flatMap(({low, high, difference, differences}) => [low, high, difference, ...differences]);
+  const limit = d3.max(ends.filter(Number.isFinite), Math.abs) || 1;
+  const table = makeTable(
+    ["at lengths", "median A", "median B", "A - B", "interval (at least 95 %)", "each seed", "pairs of seeds", "p"],
+    comparisons.map(({group, lengths, medians, difference, low, high, differences, paired, n, p}) => [
+      `${group} ${formatRanges(lengths)}`, formatNumber(medians[0]), formatNumber(medians[1]), formatSigned(difference),
+      Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
+      drawInterval(difference, low, high, limit, differences.filter(Number.isFinite)),
+      paired ? String(n) : "not paired", Number.isNaN(p) ? "-" : p.toPrecision(3),
+    ]));
+  table.querySelectorAll("tbody tr").forEach((row, index) => {
+    const {group, difference, low, high, level, p, n} = comparisons[index];
+    Object.assign(row.dataset, {group, difference, low, high, level, p, n});
+  });
+
+  // What the numbers are, and what they are not corrected for.
+  const sign = {minimize: "; below 0 A is better", maximize: "; above 0 A is better"}[page.metrics[state.m].direction] ?? "";
+  const reasons = [...new Set(comparisons.map(({reason}) => reason).filter(Boolean))];
+  box.append(
+    make("p", `A is ${labels[0]} (${describe(first)}). B is ${labels[1]} (${describe(second)}).`),
+    table,
+    make("p", [
+      `Differences of ${metricName()} at the judged evaluation${sign}.`,
+      "Of each pair of equal seeds; the interval lies between two of the sorted differences and assumes no distribution, p is that of the exact sign test.",
+      page.fresh ? "These seeds are fresh: no search ranked by them."
+        : "Neither is corrected for how the pair was picked: the first by rank is partly luck, and only fresh seeds (lengthwise confirm) favour none.",
+      ...reasons.map(reason => `${reason[0].toUpperCase()}${reason.slice(1)}.`),
+    ].join(" "), {class: "note"}));
+}

@@ -1,0 +1,158 @@
+// The picture: the median of each configuration against length.
+let plot = null; // what drawFocus needs of the drawn curves
+const isDrawable = value => Number.isFinite(value) && (state.scale !== "log" || value > 0);
+
+// The ends of the vertical axis: all medians, and the quartiles and seeds of A and B.
+function valueRange() {
+  const values = [], isLog = state.scale === "log";
+  for (let c = 0; c < C; c++) {
+    const [low, median, high] = quartileCurves(state.m, state.a, state.e, c);
+    values.push(...median);
+    if (!markOf(c)) continue;
+    values.push(...low, ...high);
+    if (state.e === 0) configurations[c].seeds.forEach((_, s) => values.push(...seedCurve(state.m, state.a, c, s)));
+  }
+  let [low = isLog ? 0.1 : 0, high = 1] = d3.extent(values.filter(isDrawable));
+  if (!isLog && low >= 0 && low < 0.6 * high) low = 0;
+  if (low < high) return [low, high];
+  return isLog ? [low / 2, high * 2] : [low >= 0 ? Math.max(0, low - 0.5) : low - 0.5, high + 0.5];
+}
+
+function drawCurves() {
+  const box = $("curves"), width = Math.max(280, box.clientWidth), height = Math.max(280, Math.min(440, width * 0.46));
+  const left = 62, right = 58, top = 22, bottom = 42, lengths = lengthsOf(state.m), isLog = state.scale === "log";
+  const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, width - right]);
+  const y = (isLog ? d3.scaleLog() : d3.scaleLinear()).domain(valueRange()).range([height - bottom, top]).nice();
+  const line = d3.line().defined(([, value]) => isDrawable(value)).x(([length]) => x(length)).y(([, value]) => y(value));
+  const path = values => line(lengths.map((length, index) => [length, values[index]]));
+
+  box.replaceChildren();
+  const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height])
+    .attr("role", "img").attr("tabindex", 0)
+    .attr("aria-label", `${metricName()} against ${page.axis}, a line for each configuration; arrow keys point at them, Enter compares`)
+    .on("keydown", pointByKey);
+  const hatch = svg.append("defs").append("pattern").attr("id", "hatch").attr("width", 6).attr("height", 6)
+    .attr("patternUnits", "userSpaceOnUse").attr("patternTransform", "rotate(45)");
+  hatch.append("rect").attr("width", 6).attr("height", 6).attr("fill", "#f7f8fa");
+  hatch.append("rect").attr("width", 1.2).attr("height", 6).attr("fill", "#cbd2da");
+
+  // Shade the trained and the selection lengths of A; a shade ends halfway to the next evaluated length.
+  const groups = groupsOf(state.first ?? 0, state.m);
+  const edges = [lengths[0] - 0.5, ...d3.pairs(lengths, (length, next) => (length + next) / 2), lengths.at(-1) + 0.5];
+  const groupAt = lengths.map(length => ["selection", "trained", "test"].find(group => groups[group]?.includes(length)) || "");
+  let start = 0;
+  for (let index = 0; index < lengths.length; index++) {
+    if (index + 1 < lengths.length && groupAt[index + 1] === groupAt[start]) continue;
+    const x0 = x(edges[start]), x1 = x(edges[index + 1]), group = groupAt[start];
+    svg.append("rect").attr("class", `range ${group}`).attr("x", x0).attr("width", x1 - x0)
+      .attr("y", top).attr("height", height - top - bottom)
+      .attr("fill", {trained: "#e9edf2", selection: "url(#hatch)"}[group] || "none");
+    if (x1 - x0 > 7 * group.length)
+      svg.append("text").attr("x", (x0 + x1) / 2).attr("y", top - 7).attr("text-anchor", "middle").text(group);
+    start = index + 1;
+  }
+
+  // The axes.
+  const plotWidth = width - left - right;
+  const ticks = lengths.length <= plotWidth / 30 ? lengths : x.ticks(plotWidth / 60).filter(Number.isInteger);
+  svg.append("g").attr("class", "grid").attr("transform", `translate(${left})`)
+    .call(d3.axisLeft(y).ticks(6).tickSize(-plotWidth).tickFormat("")).select(".domain").remove();
+  svg.append("g").attr("transform", `translate(0,${height - bottom})`)
+    .call(d3.axisBottom(x).tickValues(ticks).tickFormat(d3.format("d")).tickSizeOuter(0));
+  svg.append("g").attr("transform", `translate(${left})`)
+    .call(d3.axisLeft(y).ticks(6).tickFormat(isLog ? logTickFormat(y) : formatGeneral));
+  svg.append("text").attr("class", "title").attr("x", (left + width - right) / 2).attr("y", height - 6)
+    .attr("text-anchor", "middle").text(page.axis);
+  svg.append("text").attr("class", "title").attr("text-anchor", "middle")
+    .attr("transform", `translate(13,${(top + height - bottom) / 2}) rotate(-90)`).text(`median ${metricName()}`);
+
+  // The medians, the first by rank on top.
+  svg.append("clipPath").attr("id", "inside").append("rect").attr("x", left).attr("y", top)
+    .attr("width", plotWidth).attr("height", height - top - bottom);
+  const curves = svg.append("g").attr("clip-path", "url(#inside)");
+  pointable(curves.selectAll("path").data(d3.range(C).reverse()).join("path"))
+    .attr("class", c => `curve${configurations[c].rank ? "" : " open"}${isIn(c) ? "" : " out"}`)
+    .attr("stroke", colour).attr("d", c => path(quartileCurves(state.m, state.a, state.e, c)[1]));
+  svg.classed("single", lengths.length === 1); // a curve of one length is a dot
+  const focus = svg.append("g").style("pointer-events", "none");
+  plot = {focus, x, y, lengths, path, right, width, top, bottom, height};
+
+  // The median nearest to the pointer is pointed at, because a thin line is hard to hit.
+  const nearestCurve = event => {
+    const [pointerX, pointerY] = d3.pointer(event, svg.node());
+    const index = d3.leastIndex(lengths, length => Math.abs(x(length) - pointerX));
+    let nearest = null, distance = 32; // pixels
+    for (let c = 0; c < C; c++) {
+      const value = quartileCurves(state.m, state.a, state.e, c)[1][index];
+      if (!isIn(c) || !isDrawable(value) || Math.abs(y(value) - pointerY) >= distance) continue;
+      [nearest, distance] = [c, Math.abs(y(value) - pointerY)];
+    }
+    return [nearest, nearest === null ? null : index];
+  };
+  svg.append("rect").attr("class", "catch").attr("x", left).attr("y", top)
+    .attr("width", plotWidth).attr("height", height - top - bottom)
+    .attr("fill", "none").style("pointer-events", "all").style("cursor", "crosshair")
+    .on("pointermove", event => point(...nearestCurve(event))).on("pointerleave", () => point(null))
+    .on("click", event => { const [c] = nearestCurve(event); if (c !== null) choose(c); });
+  drawLegend(groups);
+  drawFocus();
+}
+
+// A, B and the configuration that is pointed at: quartiles, seeds, thick median and label.
+function drawFocus() {
+  const {focus, x, y, lengths, path, right, width, top, bottom, height} = plot, indices = d3.range(lengths.length);
+  focus.selectAll("*").remove();
+  const inside = focus.append("g").attr("clip-path", "url(#inside)"), labels = [];
+  for (const c of new Set([state.second, state.first, pointed].filter(c => c !== null))) {
+    const [low, median, high] = quartileCurves(state.m, state.a, state.e, c);
+    const tint = markOf(c) ? colour(c) : "#1c2127";
+    const area = d3.area().defined(index => isDrawable(low[index]) && isDrawable(high[index]))
+      .x(index => x(lengths[index])).y0(index => y(low[index])).y1(index => y(high[index]));
+    inside.append("path").attr("class", "band").attr("fill", tint).attr("d", area(indices));
+    if (state.e === 0) // seeds are stored for the judged evaluation alone
+      configurations[c].seeds.forEach((_, s) => inside.append("path").attr("class", "seed").attr("data-of", c)
+        .attr("stroke", tint).attr("d", path(seedCurve(state.m, state.a, c, s))));
+    inside.append("path").attr("class", "median").attr("data-of", c).attr("stroke", tint)
+      .attr("stroke-dasharray", c === state.second ? "7 3" : null).attr("d", path(median));
+    const last = indices.findLast(index => isDrawable(median[index]));
+    if (last !== undefined) labels.push({c, tint, y: Math.max(top + 4, Math.min(height - bottom, y(median[last])))});
+  }
+
+  // Labels at the right end are moved apart, downwards first and then back above the lower edge.
+  labels.sort((label, other) => label.y - other.y);
+  for (let n = 1; n < labels.length; n++) labels[n].y = Math.max(labels[n].y, labels[n - 1].y + 14);
+  labels.forEach((label, n) => { label.y = Math.min(label.y, height - bottom - 14 * (labels.length - 1 - n)); });
+  for (const label of labels)
+    focus.append("text").attr("class", "name").attr("x", width - right + 6).attr("y", label.y + 4)
+      .style("fill", label.tint).text(labelWithMark(label.c));
+}
+
+function drawLegend(groups) {
+  const shades = {trained: "#e9edf2", selection: "repeating-linear-gradient(45deg,#cbd2da 0 1px,#f7f8fa 1px 5px)", test: "#fff"};
+  const entry = (background, text, attributes = {}) => {
+    const box = make("span"), swatch = make("i", undefined, attributes);
+    swatch.style.background = background;
+    box.append(swatch, text);
+    return box;
+  };
+  const entries = ["trained", "selection", "test"].filter(group => groups[group]?.length)
+    .map(group => entry(shades[group], `${group} ${formatRanges(groups[group])}`));
+  const colours = [0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",");
+  if (ranked.length)
+    entries.push(entry(`linear-gradient(90deg,${colours})`, "first to last by the selection lengths", {class: "ramp"}));
+  $("legend").replaceChildren(...entries);
+}
+
+function drawReadout() {
+  const c = pointed ?? state.first, box = $("readout");
+  if (c === null) return box.replaceChildren("Point at a curve, a row or a point; click two to compare them.");
+  let value = "";
+  if (pointedLength !== null) {
+    const curves = quartileCurves(state.m, state.a, state.e, c);
+    const [low, median, high] = curves.map(values => formatNumber(values[pointedLength]));
+    value = ` at ${page.axis} ${lengthsOf(state.m)[pointedLength]}: ${median} [${low}, ${high}];`;
+  }
+  const missing = state.e ? " Seeds are stored for the judged evaluation alone." : "";
+  const hint = pointed === null ? " Click another line or row to compare it with this one." : "";
+  box.replaceChildren(make("b", labelWithMark(c)), `${value} ${describe(c)}.${missing}${hint}`);
+}

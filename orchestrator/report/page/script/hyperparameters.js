@@ -1,0 +1,195 @@
+// The outcome against each hyperparameter: points, parallel coordinates and effects.
+const ON_HEIGHT = ["top", "bottom", -3]; // of a vertical axis: boxes have room above and below the digits
+
+// Drop the labels of an axis that would overlap the label before them; their ticks stay.
+function dropOverlapping(axis, [from, to, gap] = ["left", "right", 4]) {
+  const labels = axis.selectAll(".tick text").nodes().filter(text => text.textContent)
+    .map(text => ({text, box: text.getBoundingClientRect()})).sort((label, other) => label.box[from] - other.box[from]);
+  let end = -Infinity;
+  for (const {text, box} of labels) if (box.width && box[from] < end + gap) text.remove(); else end = box[to];
+}
+
+// Hyperparameters with the strongest rank correlation first; those without an interval last.
+const strength = name => d3.max(page.effects.filter(effect => effect.name === name),
+  ({correlation: [value, low]}) => low === null ? 0 : Math.abs(value)) ?? 0;
+const byStrength = (one, other) => strength(other.name) - strength(one.name);
+
+function outcomeScale(bottom, top) {
+  const values = configurations.map(configuration => configuration[state.outcome]).filter(value => value !== null);
+  const log = spansDecades(values), [low, high] = values.length ? d3.extent(values) : [1, 2];
+  const domain = low < high ? [low, high] : [low >= 0 && !log ? Math.max(0, low - 0.1) : low - 0.1, high + 0.1];
+  const scale = (log ? d3.scaleLog() : d3.scaleLinear()).domain(domain).range([bottom, top]);
+  return Object.assign(log ? scale : scale.nice(), {log});
+}
+
+function drawPoints() {
+  const box = $("points"), lengths = describeLengths(state.outcome), isOneLength = /^ \d+$/.test(lengths);
+  const measure = isOneLength ? `value at the ${state.outcome} length` : `mean over the ${state.outcome} lengths`;
+  const outcome = `${page.judged.metric} (${page.judged.average})`;
+  $("outcome-note").textContent = `${outcome}, median over seeds of the ${measure}${lengths}, for each configuration.`;
+
+  // As many panels in a row as have room, and as equal rows as possible.
+  const panels = axes.filter(axis => !axis.outcome).toSorted(byStrength);
+  const room = Math.max(box.clientWidth < 560 ? 2 : 1, Math.floor(box.clientWidth / 254));
+  const perRow = Math.ceil(panels.length / Math.ceil(panels.length / room));
+  box.style.gridTemplateColumns = `repeat(${perRow}, minmax(0, 1fr))`;
+  box.replaceChildren();
+
+  const left = 58, bottom = 36, top = 8, height = 180;
+  const width = Math.max(220, Math.min((box.clientWidth - 24 * (perRow - 1)) / perRow, 340));
+  for (const [index, axis] of panels.entries()) {
+    const x = axis.scale.copy().range([left + 8, width - 12]);
+    const y = outcomeScale(height - bottom - STRIP_BELOW, top + STRIP_ABOVE);
+    const svg = d3.select(box).append("svg").attr("width", "100%").attr("viewBox", [0, 0, width, height])
+      .attr("role", "img").attr("aria-label", `${state.outcome} outcome against ${axis.name}`);
+    if (!index) svg.attr("data-outcome", state.outcome);
+
+    // The axes.
+    const ticks = axis.number ? d3.axisBottom(x).ticks(4).tickValues(axis.ticks) : d3.axisBottom(x);
+    svg.append("g").attr("transform", `translate(0,${height - bottom})`)
+      .call(ticks.tickFormat(tickFormat(axis, x)).tickSizeOuter(0)).call(dropOverlapping);
+    svg.append("g").attr("transform", `translate(${left})`)
+      .call(d3.axisLeft(y).ticks(4).tickFormat(y.log ? logTickFormat(y) : formatGeneral)).call(dropOverlapping, ON_HEIGHT);
+    svg.append("text").attr("class", "title").attr("x", (left + width) / 2).attr("y", height - 3)
+      .attr("text-anchor", "middle").text(axis.name);
+    svg.append("text").attr("class", "title").attr("text-anchor", "middle")
+      .attr("transform", `translate(11,${(top + height - bottom) / 2}) rotate(-90)`).text(state.outcome);
+
+    // A point for each configuration; those of a category are spread so that equal values stay apart.
+    const jitter = c => axis.number && !axis.ticks ? 0 : ((c * 7) % 11 - 5) * 1.6;
+    const finished = d3.range(C).filter(c => axis.values[c] !== null && configurations[c][state.outcome] !== null);
+    const describePoint = (c, value) => `${configurations[c].label}: ${axis.name} ${shorten(axis.values[c])}, ${value}`;
+    pointable(svg.append("g").selectAll("circle").data(finished.reverse()).join("circle"))
+      .attr("class", c => `dot${isIn(c) ? "" : " out"}`).attr("r", c => markOf(c) ? 6 : 4.2).attr("fill", colour)
+      .attr("cx", c => x(axis.values[c]) + jitter(c)).attr("cy", c => y(configurations[c][state.outcome]))
+      .append("title").text(c => describePoint(c, formatNumber(configurations[c][state.outcome])));
+
+    // A cross for each failed configuration.
+    const strip = STRIP_ABOVE ? top + 6 : height - bottom - 6;
+    if (failed.length) labelStrip(svg, left - 6, strip + 4);
+    drawCrosses(svg, failed.filter(c => axis.values[c] !== null), c => [x(axis.values[c]) + jitter(c), strip + 5])
+      .append("title").text(c => describePoint(c, "failed"));
+  }
+}
+
+// Parallel coordinates: all hyperparameters and outcomes side by side. A range dragged along an axis is a filter.
+function drawParallel() {
+  const box = $("parallel");
+  box.replaceChildren();
+  if (axes.length < 2) return;
+  const width = Math.max(box.parentElement.clientWidth, axes.length * 84), height = 270;
+  const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 30, axisHeight = height - top - bottom;
+  const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]);
+  const scales = axes.map(axis => axis.scale.copy().range([height - bottom, top]));
+  const drawAxis = index =>
+    d3.axisLeft(scales[index]).ticks(5).tickValues(axes[index].ticks).tickFormat(tickFormat(axes[index], scales[index]));
+
+  // The labels of the first axis are drawn once to measure how much room they need at the left.
+  const trial = svg.append("g").call(drawAxis(0));
+  const left = Math.max(46, 14 + (d3.max(trial.selectAll(".tick text").nodes(), text => text.getComputedTextLength()) || 0));
+  trial.remove();
+  const x = d3.scalePoint(axes.map(({name}) => name), [left, width - right]);
+
+  // A line for each configuration; a failed one ends in the strip of failed ones.
+  const strip = STRIP_ABOVE ? top - 12 : height - bottom + 14;
+  const position = (axis, index, c) => {
+    if (axis.outcome && configurations[c].state === "failed") return [x(axis.name), strip];
+    return axis.values[c] === null ? null : [x(axis.name), scales[index](axis.values[c])];
+  };
+  const line = c => d3.line().defined(end => end !== null)(axes.map((axis, index) => position(axis, index, c)));
+  pointable(svg.append("g").selectAll("path").data(d3.range(C).reverse()).join("path")).attr("stroke", colour).attr("d", line)
+    .attr("class", c => `ray${markOf(c) ? " chosen" : ""}${configurations[c].state === "failed" ? " failed" : ""}${isIn(c) ? "" : " out"}`);
+
+  const part = pixel => (height - bottom - pixel) / axisHeight, pixelOf = part => height - bottom - part * axisHeight;
+  const setFilter = (name, range) => {
+    if (range) state.filters[name] = range; else delete state.filters[name];
+    update();
+  };
+  axes.forEach((axis, index) => {
+    if (axis.outcome && failed.length) {
+      drawCrosses(svg, failed, () => [x(axis.name), strip + 5]);
+      labelStrip(svg, x(axis.name) - 9, strip + 4);
+    }
+    const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`);
+    group.call(drawAxis(index)).call(dropOverlapping, ON_HEIGHT);
+
+    // The filter by dragging.
+    const filter = state.filters[axis.name];
+    const brush = d3.brushY().extent([[-12, top], [12, height - bottom]]).on("end", ({sourceEvent, selection}) => {
+      if (sourceEvent) setFilter(axis.name, selection && [part(selection[1]), part(selection[0])]);
+    });
+    const area = group.append("g").attr("class", "brush").attr("data-axis", axis.name).call(brush);
+    if (filter) area.call(brush.move, [pixelOf(filter[1]), pixelOf(filter[0])]);
+
+    // The name of the axis, a slider for the keyboard: arrows move the upper end, with Shift the lower.
+    const [x0, anchor] = !index ? [10 - left, "start"] : index === axes.length - 1 ? [right, "end"] : [0, "middle"];
+    const percent = filter?.map(end => Math.round(100 * end));
+    group.append("text").attr("class", "axis-name").attr("y", 14).attr("x", x0).attr("text-anchor", anchor)
+      .text(axis.outcome ? `${axis.name}${describeLengths(axis.name)}` : axis.name)
+      .attr("tabindex", 0).attr("role", "slider").attr("aria-label", `keep a range of ${axis.name}`)
+      .attr("aria-valuetext", percent ? `${percent[0]} to ${percent[1]} % of the axis` : "all").attr("data-slider", axis.name)
+      .on("click", () => setFilter(axis.name, null)).on("keydown", event => {
+        const step = {ArrowUp: 0.05, ArrowDown: -0.05}[event.key];
+        if (event.key !== "Escape" && !step) return;
+        event.preventDefault();
+        let [low, high] = filter ?? [0, 1];
+        if (event.shiftKey) low = Math.max(0, Math.min(high, low + (step || 0)));
+        else high = Math.max(low, Math.min(1, high + (step || 0)));
+        setFilter(axis.name, step && (low > 0 || high < 1) ? [low, high] : null);
+        document.querySelector(`[data-slider="${CSS.escape(axis.name)}"]`).focus();
+      });
+  });
+}
+
+// The effects of hyperparameters on the chosen outcome, with their intervals, the strongest first.
+function drawEffects() {
+  const ofOutcome = page.effects.filter(effect => effect.at.startsWith(state.outcome));
+  const effects = (ofOutcome.length ? ofOutcome : page.effects).toSorted(byStrength), box = $("effects");
+  const linesOf = ({correlation, differences, slopes}) => [correlation, ...[...differences, ...slopes].map(({ends}) => ends)];
+  const intervals = effects.flatMap(linesOf).filter(([, low]) => low !== null);
+  if (!intervals.length && effects.every(effect => effect.p === null)) { // nothing to draw: say why
+    const reasons = [...new Set(effects.map(effect => effect.reason).filter(Boolean))].join("; ");
+    const why = page.no_effects || (effects.length ? `No effect has an interval or a test: ${reasons}.` : "");
+    return box.replaceChildren(...(why ? [make("h3", "Effects"), make("p", why)] : []));
+  }
+
+  // A row for each difference and slope; equal quantities are drawn on the same scale.
+  const limitOf = key => d3.max(effects.flatMap(effect => effect[key].flatMap(({ends}) => ends)), Math.abs) || 1;
+  const slopeLimit = limitOf("slopes"), differenceLimit = limitOf("differences");
+  const format = ([value, low, high]) => {
+    if (value === null) return "-";
+    return formatSigned(value) + (low === null ? "" : ` [${formatSigned(low)}, ${formatSigned(high)}]`);
+  };
+  const makeEffect = (line, limit, mayFill) => {
+    const cell = make("div", undefined, {class: "effect"});
+    if (!line || line.ends[0] === null) return cell;
+    cell.append(make("span", `${line.value ? `${line.value}: ` : ""}${format(line.ends)}`), drawInterval(...line.ends, limit, [], mayFill));
+    return cell;
+  };
+  const body = [];
+  for (const effect of effects) {
+    const correlation = effect.correlation[0] === null ? [] : [{ends: effect.correlation, limit: 1}];
+    const marginal = [...correlation, ...effect.differences.map(line => ({...line, limit: differenceLimit}))];
+    const instead = effect.p === null ? effect.reason : `${effect.test}: p = ${effect.p.toPrecision(3)}`;
+    for (let n = 0; n < Math.max(1, marginal.length, effect.slopes.length); n++) {
+      const onFirst = text => n ? "" : text;
+      body.push([
+        onFirst(effect.name + (effect.alone ? "" : " *")), onFirst(effect.at),
+        marginal[n] ? makeEffect(marginal[n], marginal[n].limit, effect.alone) : onFirst(instead),
+        makeEffect(effect.slopes[n], slopeLimit, effect.alone), onFirst(effect.n),
+        onFirst(effect.importance === null ? "" : effect.importance.toFixed(2)),
+      ]);
+    }
+  }
+
+  const head = ["hyperparameter", "at lengths", "rank correlation or difference", "others held fixed (standardised slope)", effects[0].unit];
+  if (effects.some(effect => effect.importance !== null)) head.push("importance");
+  const direction = page.metrics[0].direction === "maximize" ? "better" : "worse";
+  const note = [
+    `Right of the dashed line: the outcome rises with the hyperparameter, which is ${direction}.`,
+    "A filled square marks an interval without 0; an interval that contains 0 is inconclusive.",
+  ];
+  if (intervals.length) note.push(`The ${intervals.length} intervals are not corrected for their number: if nothing has an effect, about ${formatGeneral(0.05 * intervals.length)} would exclude 0 by chance.`);
+  if (!effects.every(effect => effect.alone)) note.push("* Other hyperparameters vary together with this one and may cause the difference.");
+  box.replaceChildren(make("h3", "Effects, with 95 % intervals"), make("p", note.join(" "), {class: "note"}), makeTable(head, body));
+}

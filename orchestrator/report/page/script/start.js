@@ -1,0 +1,77 @@
+// The controls, and drawing everything: at first, after a choice, at another width and on paper.
+function drawControls() {
+  const fill = (id, names, chosen) => {
+    $(id).replaceChildren(...names.map((name, index) => make("option", name, {value: index})));
+    $(id).value = chosen;
+  };
+  fill("metric", page.metrics.map(({name}) => name), state.m);
+  fill("average", page.averages, state.a);
+  $("scale").value = state.scale;
+  $("outcome").value = state.outcome;
+  const slider = $("evaluation"), last = page.running ? "the latest" : "that of the ranking";
+  const evaluation = state.e ? `step ${d3.format(",")(page.steps[state.e - 1])}` : last;
+  slider.max = page.steps.length; // the judged evaluation is at the right end
+  slider.value = state.e ? state.e - 1 : page.steps.length;
+  slider.setAttribute("aria-valuetext", evaluation);
+  $("step").textContent = evaluation;
+}
+
+// Boxes that continue beyond their right edge say so; the main table names its columns instead.
+function markWide() {
+  document.querySelectorAll(".scroll, .wide").forEach(box =>
+    box.toggleAttribute("data-wide", box.scrollWidth > box.clientWidth + 1 && !box.contains($("table"))));
+}
+
+function update() {
+  pointed = null;
+  document.body.classList.remove("pointed");
+  for (const draw of [drawControls, drawCurves, drawTable, drawComparison, drawPoints, drawParallel, drawEffects, drawReadout]) draw();
+  markWide();
+  saveState();
+}
+
+const on = (id, event, change) => $(id).addEventListener(event, () => { change($(id)); update(); });
+on("metric", "change", box => { state.m = +box.value; state.scale = page.metrics[state.m].log ? "log" : "linear"; });
+on("average", "change", box => { state.a = +box.value; });
+on("scale", "change", box => { state.scale = box.value; });
+on("outcome", "change", box => { state.outcome = box.value; });
+on("evaluation", "input", box => { state.e = +box.value === page.steps.length ? 0 : +box.value + 1; });
+on("every", "click", () => { state.every = 1 - state.every; });
+on("clear", "click", () => { state.filters = {}; });
+document.querySelectorAll("form").forEach(form => form.addEventListener("submit", event => event.preventDefault()));
+document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener("click", event => {
+  event.preventDefault(); // the address keeps what is chosen
+  document.querySelector(link.getAttribute("href")).scrollIntoView();
+}));
+
+// The sentence on the first by rank ends with its comparison with the next.
+if (ranked.length > 1) {
+  const lead = GROUPS.map(group => compareSeeds(ranked[0], ranked[1], group)).find(comparison => comparison !== null);
+  if (lead) document.querySelectorAll(".answers p")[1]?.append(make("span", ` ${describeComparison(lead, ranked[0], ranked[1])}`, {id: "lead"}));
+}
+
+const scrolled = loadState();
+const hasOutcome = configurations.some(({selection, test}) => selection !== null || test !== null);
+if (!hasOutcome || axes.every(axis => axis.outcome)) $("hyperparameters").hidden = true;
+if (configurations.every(({test}) => test === null)) $("outcome").closest("form").hidden = true;
+update();
+if (scrolled) scrollTo(0, scrolled);
+
+let width = innerWidth, redraw;
+addEventListener("resize", () => {
+  if (innerWidth === width) return; // a phone hides its address bar
+  width = innerWidth;
+  clearTimeout(redraw);
+  redraw = setTimeout(update, 100);
+});
+addEventListener("beforeprint", () => {
+  state.every = 1;
+  document.querySelectorAll("details").forEach(folded => { folded.open = true; });
+  update();
+});
+
+// A running sweep writes this file anew: load it again, unless somebody is dragging.
+let isDragging = false;
+addEventListener("pointerdown", () => { isDragging = true; });
+addEventListener("pointerup", () => { isDragging = false; });
+if (page.running) setInterval(() => { if (!isDragging) { saveState(scrollY || 1); location.reload(); } }, 10000);

@@ -1,0 +1,182 @@
+// What the page shows and what is chosen on it. These files become one script in the order of render.py.
+// orchestrator/report/page/data.py makes the JSON in #data and describes it. A configuration is named by its index c
+// in page.configurations, which are in the order of their ranks.
+const page = JSON.parse(document.getElementById("data").textContent);
+const configurations = page.configurations, C = configurations.length, S = page.seeds;
+const GROUPS = ["test", "selection", "trained"];
+const FIRST = "#c2410c", SECOND = "#0f766e", OPEN = "#8a94a0"; // distinct also for the colour-blind
+
+const $ = id => document.getElementById(id);
+const make = (tag, text, attributes = {}) => {
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+};
+
+if (!page.metrics.some(metric => metric.lengths.length)) { // nothing has been evaluated yet
+  for (const id of ["picture", "hyperparameters", "comparison", "table", "every"]) $(id).hidden = true;
+  if (page.running) setTimeout(() => location.reload(), 10000);
+  return;
+}
+
+// The curves of all seeds and the quartiles over seeds lie in one array; here is where those of each metric m and
+// average a begin. Quartiles are of each evaluation e: 0 is the judged one, 1 and more are those at page.steps.
+const bytes = Uint8Array.from(atob(page.numbers), letter => letter.charCodeAt(0));
+const numbers = new Float32Array(bytes.buffer);
+const evaluations = 1 + page.steps.length;
+const seedOffsets = [], quartileOffsets = [];
+let offset = 0;
+for (const [offsets, curveCount] of [[seedOffsets, C * S], [quartileOffsets, evaluations * C * 3]])
+  for (const metric of page.metrics) {
+    const size = curveCount * metric.lengths.length;
+    offsets.push(page.averages.map((_, a) => offset + a * size));
+    offset += page.averages.length * size;
+  }
+const lengthsOf = m => page.metrics[m].lengths;
+const readCurve = (start, index, lengthCount) => numbers.subarray(start + index * lengthCount, start + (index + 1) * lengthCount);
+const seedCurve = (m, a, c, s) => readCurve(seedOffsets[m][a], c * S + s, lengthsOf(m).length);
+const quartileCurves = (m, a, e, c) =>
+  [0, 1, 2].map(quartile => readCurve(quartileOffsets[m][a], (e * C + c) * 3 + quartile, lengthsOf(m).length));
+
+// What is chosen. It is kept in the address as well, so that a page that reloads itself shows the same.
+const ranked = d3.range(C).filter(c => configurations[c].rank);
+const state = {
+  m: 0, a: 0, e: 0, scale: page.metrics[0].log ? "log" : "linear", first: ranked[0] ?? null, second: ranked[1] ?? null,
+  outcome: "selection", sort: "rank", down: 0, every: 0, filters: {},
+};
+const initialState = JSON.stringify(state);
+let pointed = null, pointedLength = null; // the configuration and the index of the length under the pointer
+const loadState = () => {
+  try {
+    const saved = JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}");
+    for (const key of Object.keys(state)) if (key in saved) state[key] = saved[key];
+    state.m = Math.min(state.m, page.metrics.length - 1);
+    state.a = Math.min(state.a, page.averages.length - 1);
+    state.e = Math.min(state.e, page.steps.length);
+    for (const key of ["first", "second"]) { // saved by label: an index changes with the ranks
+      const c = configurations.findIndex(({label}) => label === saved[key]);
+      if (key in saved) state[key] = c < 0 ? null : c;
+    }
+    return saved.y || 0;
+  } catch { return 0; } // the address was made by something else
+};
+const saveState = scrolled => {
+  const labelOf = c => configurations[c]?.label ?? null;
+  const saved = {...state, first: labelOf(state.first), second: labelOf(state.second)};
+  const isInitial = !scrolled && JSON.stringify(state) === initialState;
+  const text = isInitial ? "" : encodeURIComponent(JSON.stringify(scrolled ? {...saved, y: scrolled} : saved));
+  try { history.replaceState(null, "", `#${text}`); } catch { /* a sandboxed frame has no address */ }
+};
+
+// Numbers and words.
+const formatNumber = x => {
+  if (x === null || Number.isNaN(x)) return "-";
+  if (x === Infinity) return page.judged.infinite;
+  return x === -Infinity ? "-inf" : Number(x).toPrecision(3).replace(/e([+-])(\d)$/, "e$10$2");
+};
+const formatSigned = x => (x > 0 ? "+" : "") + formatNumber(x);
+const formatRanges = lengths => { // "1-5, 8"
+  const ranges = [];
+  for (const length of lengths) {
+    const last = ranges.at(-1);
+    if (last && length === last[1] + 1) last[1] = length; else ranges.push([length, length]);
+  }
+  return ranges.map(([low, high]) => low === high ? low : `${low}-${high}`).join(", ");
+};
+const shorten = value => {
+  if (typeof value === "number") return d3.format("~g")(+value.toPrecision(3));
+  return value.length > 14 ? `${value.slice(0, 13)}...` : value;
+};
+const metricName = () => `${page.metrics[state.m].name} (${page.averages[state.a]})`;
+const groupsOf = (c, m) => page.groups[configurations[c].groups[page.metrics[m].name]] || {};
+const describeLengths = group => { // of the judged metric, such as " 8-19"; empty if configurations have different ones
+  const texts = new Set(d3.range(C).map(c => formatRanges(groupsOf(c, 0)[group] || [])));
+  return texts.size === 1 ? ` ${[...texts][0]}` : "";
+};
+const describe = c => {
+  const {rank, state: condition, values, failed, run, seeds} = configurations[c];
+  const isWhole = !failed && run === seeds.length;
+  const ran = isWhole ? `${run} seeds` : `${run - failed} of ${seeds.length} seeds finished, ${failed} failed`;
+  return [`rank ${rank ?? condition}`, ...Object.entries(values).map(pair => pair.join(" ")), ran].join(", ");
+};
+const markOf = c => c === state.first ? "A" : c === state.second ? "B" : "";
+const labelWithMark = c => (markOf(c) ? `${markOf(c)} ` : "") + configurations[c].label;
+
+// Colours by rank, and scales.
+const ramp = d3.scaleSequential(d3.interpolateCividis).domain([-0.06 * ranked.length, 1.3 * Math.max(1, ranked.length)]);
+const colour = c => ({A: FIRST, B: SECOND})[markOf(c)] ?? (configurations[c].rank ? ramp(c) : OPEN);
+const spansDecades = values => page.metrics[0].log && d3.min(values) > 0 && d3.max(values) / d3.min(values) > 30;
+const formatGeneral = d3.format("~g");
+const logTickFormat = scale => { // beyond a decade only powers of ten are labelled
+  const [low, high] = scale.domain();
+  return high / low < 10 ? formatGeneral : value => /^1/.test(value.toExponential()) ? formatGeneral(value) : "";
+};
+
+// Failed configurations have no outcome: they are crosses in a strip beyond the worse end of its axis.
+const failed = d3.range(C).filter(c => configurations[c].state === "failed");
+const STRIP_HEIGHT = failed.length ? 20 : 0;
+const [STRIP_ABOVE, STRIP_BELOW] = page.metrics[0].direction === "minimize" ? [STRIP_HEIGHT, 0] : [0, STRIP_HEIGHT];
+const drawCrosses = (svg, cs, position) => pointable(svg.append("g").selectAll("text").data(cs).join("text")).text("\u00d7")
+  .attr("class", c => `cross${isIn(c) ? "" : " out"}`).attr("text-anchor", "middle")
+  .attr("transform", c => `translate(${position(c)})`);
+const labelStrip = (svg, x, y) =>
+  svg.append("text").attr("class", "failed").attr("x", x).attr("y", y).attr("text-anchor", "end").text("failed");
+
+// An axis for each hyperparameter and outcome. A filter is [low, high] in parts of the height of its axis.
+const axes = [
+  ...page.hyperparameters.map(hyperparameter => ({...hyperparameter})),
+  ...["selection", "test"].map(name => {
+    const values = configurations.map(configuration => configuration[name]);
+    return {name, values, outcome: true, number: true, log: spansDecades(values.filter(value => value !== null))};
+  }),
+].filter(axis => axis.values.some(value => value !== null));
+for (const axis of axes) {
+  const distinct = [...new Set(axis.values.filter(value => value !== null))], [low, high] = d3.extent(distinct);
+  axis.ticks = axis.number && distinct.length <= 5 ? distinct : null; // each of a few values has its own tick
+  if (!axis.number) axis.scale = d3.scalePoint(distinct, [0, 1]).padding(0.3);
+  else {
+    axis.log = axis.log && low > 0;
+    axis.scale = (axis.log ? d3.scaleLog() : d3.scaleLinear()).domain(low < high ? [low, high] : [low - 1, low + 1]);
+  }
+}
+const isIn = c => Object.entries(state.filters).every(([name, [low, high]]) => {
+  const axis = axes.find(candidate => candidate.name === name);
+  if (!axis) return true;
+  const part = axis.values[c] === null ? NaN : axis.scale(axis.values[c]);
+  return part >= low - 1e-9 && part <= high + 1e-9; // a value at the end of the range is inside
+});
+const tickFormat = (axis, scale) => !axis.number || axis.ticks ? shorten : axis.log ? logTickFormat(scale) : formatGeneral;
+
+// Choosing A and B, and pointing: the same configuration is highlighted in every figure and in the table.
+function choose(c) {
+  if (state.first === c) state.first = null;
+  else if (state.second === c) state.second = null;
+  else if (state.first === null) state.first = c;
+  else state.second = c;
+  update();
+}
+function point(c, length = null) {
+  if (c === pointed && length === pointedLength) return;
+  pointedLength = length;
+  if (c === pointed) return drawReadout();
+  pointed = c;
+  document.querySelectorAll(".hot").forEach(element => element.classList.remove("hot"));
+  document.body.classList.toggle("pointed", c !== null);
+  if (c !== null) document.querySelectorAll(`[data-c="${c}"]`).forEach(element => element.classList.add("hot"));
+  drawFocus();
+  drawReadout();
+}
+const pointable = selection => selection.attr("data-c", c => c)
+  .on("pointerenter", (_, c) => point(c)).on("pointerleave", () => point(null)).on("click", (_, c) => choose(c));
+function pointByKey(event) {
+  const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
+  if (step) {
+    const order = sortedConfigurations(), index = order.indexOf(pointed) + step;
+    const next = order[Math.max(0, Math.min(order.length - 1, index))];
+    point(next);
+    if (event.currentTarget.closest("table")) document.querySelector(`#table tr[data-c="${next}"]`)?.focus();
+  } else if (event.key === "Enter" && pointed !== null) choose(pointed);
+  else return;
+  event.preventDefault();
+}

@@ -1,0 +1,86 @@
+// The table of configurations.
+const columns = Object.keys(page.table);
+const asNumber = text => { // also of "#8" and "0.4 [0.398, 0.401]"; text comes last
+  const value = parseFloat(text.replace(/^#/, ""));
+  return Number.isNaN(value) ? Infinity : value;
+};
+function sortedConfigurations() {
+  const cells = page.table[state.sort] || page.table.rank, isText = cells.every(text => asNumber(text) === Infinity);
+  const key = isText ? c => cells[c] : c => asNumber(cells[c]), sign = state.down ? -1 : 1;
+  return d3.range(C).filter(isIn).sort((c, d) => sign * d3.ascending(key(c), key(d)) || c - d);
+}
+
+function visibleColumns() {
+  const hidden = new Set(["config_id", "form"]);
+  if (!configurations.some(configuration => configuration.failed)) hidden.add("failed");
+  if (page.judged.reduce === "mean" && page.judged.statistic === "median") hidden.add("score"); // equals `selection`
+  const visible = columns.filter(name => !hidden.has(name));
+  if (innerWidth >= 700) return visible;
+
+  // On a phone results come first, and the values of hyperparameters last.
+  const hyperparameters = new Set(page.hyperparameters.map(({name}) => name));
+  const position = name => ["rank", "label", "selection", "test"].indexOf(name) + 1 || (hyperparameters.has(name) ? 6 : 5);
+  return visible.sort((name, other) => position(name) - position(other));
+}
+
+function drawTable() {
+  const table = $("table"), names = visibleColumns(), order = sortedConfigurations(), limit = C > 15 ? 10 : 15;
+
+  // The head; a click on a column sorts by it.
+  const head = make("tr"), thead = make("thead"), tbody = make("tbody");
+  head.append(make("th"));
+  for (const name of names) {
+    const cell = make("th"), button = make("button", name, {type: "button"});
+    if (state.sort === name) cell.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+    button.addEventListener("click", () => {
+      state.down = state.sort === name ? 1 - state.down : 0;
+      state.sort = name;
+      update();
+    });
+    cell.append(button);
+    head.append(cell);
+  }
+  thead.append(head);
+
+  // The rows; A and B are always among them.
+  const makeCell = text => {
+    const [value, quartiles] = text.split(" ["), cell = make("td", value, {class: "number"});
+    if (quartiles) cell.append(make("small", ` [${quartiles}`));
+    return cell;
+  };
+  for (const c of state.every ? order : order.filter((c, index) => index < limit || markOf(c))) {
+    const row = make("tr", undefined, {tabindex: 0, "data-c": c, title: page.table.config_id?.[c] || ""}), cell = make("td");
+    const mark = make("span", markOf(c), {class: `mark ${{A: "first", B: "second"}[markOf(c)] || "none"}`});
+    if (!markOf(c)) mark.style.background = colour(c);
+    cell.append(mark);
+    row.append(cell, ...names.map(name => makeCell(page.table[name][c])));
+    row.addEventListener("pointerenter", () => point(c));
+    row.addEventListener("pointerleave", () => point(null));
+    row.addEventListener("focus", () => point(c));
+    row.addEventListener("click", () => choose(c));
+    row.addEventListener("keydown", pointByKey);
+    tbody.append(row);
+  }
+  table.replaceChildren(thead, tbody);
+
+  // Name the columns beyond the edge, and offer the rows that are not shown.
+  const edge = table.parentElement.clientWidth + 1;
+  const beyond = [...head.cells].filter(cell => cell.offsetLeft + cell.offsetWidth > edge).map(cell => cell.textContent);
+  $("beyond").hidden = !beyond.length;
+  $("beyond").textContent = `Scroll the table sideways to see ${beyond.join(", ")}.`;
+  $("every").hidden = order.length <= limit;
+  $("every").textContent = state.every ? `Show the first ${limit}` : `Show all ${order.length} configurations`;
+  $("clear").hidden = !Object.keys(state.filters).length;
+}
+
+// A table from its head and the rows of its body, in a box that scrolls sideways. Cells are texts or elements.
+function makeTable(head, body) {
+  const table = make("table"), thead = make("thead"), tbody = make("tbody"), box = make("div", undefined, {class: "scroll"});
+  const makeRow = cells => { const row = make("tr"); row.append(...cells); return row; };
+  const makeCell = content => { const cell = make("td", undefined, {class: "number"}); cell.append(content); return cell; };
+  thead.append(makeRow(head.map(text => make("th", text))));
+  tbody.append(...body.map(cells => makeRow(cells.map(makeCell))));
+  table.append(thead, tbody);
+  box.append(table);
+  return box;
+}
