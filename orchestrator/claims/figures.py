@@ -61,20 +61,22 @@ def draw_claim(judgement: Judgement) -> Figure:
     )
     if is_by_length:
         count = _draw_lengths(axes, claim, sweep, arms)
-        seeds = f"{count} seeds as measured and its 95 % interval, every seed thin"
+        seeds = f"{count} seeds as measured, with its 95 % interval; every seed thin"
     else:
         _draw_seeds(axes, judgement, arms)
-        seeds = "seeds and its 95 % interval, every seed a dot"
+        seeds = "seeds, with its 95 % interval; every seed a dot"
     _draw_reference(axes, claim)
 
-    # Write the title: claim, sweep, arms and statistic.
+    # The title is the comparison with the side that the claim expects; the file is named after the claim.
+    joined = f" {'over' if claim.question == 'ratio' else 'minus'} ".join(claim.compare)
+    side = {"smaller": "below", "larger": "above"}.get(claim.expect or "")
+    claimed = f" (claimed: {side} {_null_value(claim):g})" if side else ""
     configurations = max(len(arm.config_ids) for arm in arms)
     pooled = f" in {configurations} configurations each" if configurations > 1 else ""
-    joined = f" {'over' if claim.question == 'ratio' else 'minus'} ".join(claim.compare)
     statistic = "median" if is_by_length else claim.statistic or "median"
-    title = f"{claim.id} ({sweep.name}): {joined}\n{statistic} over {seeds}{pooled}"
+    figure.suptitle(remove_controls(f"{joined}{claimed}"), fontsize=11)
+    axes.set_title(f"{statistic} over {seeds}{pooled}", fontsize=8)
     axes.set_ylabel(label_axis(claim, claim.compare))
-    figure.suptitle(remove_controls(title), fontsize=8)
     return figure
 
 
@@ -168,11 +170,16 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
         axes.text(1, 1.15 * highest, NOT_REACHED, va="center", fontsize=8)
 
 
+def _null_value(claim: Claim) -> float:
+    """Return the value without an effect: 0, or 1 of a ratio, unless the claim has a bound of its own."""
+    if claim.bound is not None:
+        return claim.bound
+    return 1.0 if claim.question == "ratio" else claim.around or 0.0
+
+
 def _draw_reference(axes: Axes, claim: Claim) -> None:
     """Draw the reference of the values: 0 or 1, a bound, or the allowed range of an equivalence."""
-    # The line is at the null value.
-    center = 1.0 if claim.question == "ratio" else claim.around or 0.0
-    center = center if claim.bound is None else claim.bound
+    center = _null_value(claim)
     axes.axhline(center, color="#555555", linewidth=0.9, linestyle="--")
 
     # The band is the range in which values count as equal.

@@ -18,7 +18,7 @@ POOLED = {"where": {"model.norm": "pre"}, "configurations": "all"}
 def axes_of(one: Judgement):
     assert is_drawable(one)
     figure = draw_claim(one)
-    return figure.axes[0], figure.get_suptitle()
+    return figure.axes[0], f"{figure.get_suptitle()}, {figure.axes[0].get_title()}"
 
 
 ARMS = {"arms": {"pre": POOLED, "none": {**POOLED, "where": {"model.norm": "none"}}}}
