@@ -25,7 +25,7 @@ from orchestrator.claims.values import (
 from orchestrator.claims.words import label_axis
 from orchestrator.figures.bands import consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes
-from orchestrator.statistics.intervals import median
+from orchestrator.statistics.intervals import estimate_median
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import NOT_REACHED
 from search_spaces.grammar.claims import Claim
@@ -106,7 +106,7 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
     seeds = curves.groupby(level="seed").median()
     lengths = [int(length) for length in seeds.columns]
     axes.plot(lengths, seeds.T, color=PALETTE[0], linewidth=0.6, alpha=0.3)
-    medians = [median(seeds[length].dropna()) for length in lengths]
+    medians = [estimate_median(seeds[length].dropna()) for length in lengths]
     axes.fill_between(lengths, [m.low for m in medians], [m.high for m in medians], color=PALETTE[0], alpha=0.25, lw=0)
     axes.plot(lengths, [m.value for m in medians], color=PALETTE[0], linewidth=2)
 

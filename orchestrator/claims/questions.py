@@ -26,9 +26,15 @@ from orchestrator.claims.values import (
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import ROUNDING
 from orchestrator.results.scoring.search_design import read_design
-from orchestrator.statistics.effects.partial_effects import partial_effects
-from orchestrator.statistics.effects.rank_effects import effects
-from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR_MEDIAN, correlation_p, mean, median
+from orchestrator.statistics.effects.partial_effects import compute_partial_effects
+from orchestrator.statistics.effects.rank_effects import compute_effects
+from orchestrator.statistics.intervals import (
+    FEWEST_FOR_CORRELATION,
+    FEWEST_FOR_MEDIAN,
+    compute_correlation_p,
+    estimate_mean,
+    estimate_median,
+)
 from search_spaces.grammar.claims import Claim
 
 
@@ -294,24 +300,28 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
                 f"sweep {sweep.name}: the values of {key} are compared within {design.unit}, which share the other "
                 "keys; leave hold_others out"
             )
-        partial = partial_effects(searched, medians, design)[key]
+        partial = compute_partial_effects(searched, medians, design)[key]
         slopes = [slope for slope in partial.slopes if claim.category in (None, slope.value)]
         if partial.slopes and len(slopes) != 1:
             raise UserError(f"sweep {sweep.name}: {key} is a category; allowed: one of its values as `category`")
         effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
         n, p, reason = partial.n, slopes[0].p if slopes else math.nan, partial.reason
     else:
-        effect_alone = next(effect for effect in effects(searched, medians, design, seeds) if effect.key == key)
+        effect_alone = next(effect for effect in compute_effects(searched, medians, design, seeds) if effect.key == key)
         effect, low, high = effect_alone.correlation, effect_alone.low, effect_alone.high
         n, reason = effect_alone.n, effect_alone.reason
-        p = effect_alone.correlation_p if design.compares_within_units(key) else correlation_p(effect, low, high)
+        p = (
+            effect_alone.correlation_p
+            if design.compares_within_units(key)
+            else compute_correlation_p(effect, low, high)
+        )
     return Answer(
         effect=effect,
         low=low,
         high=high,
         p=p,
         n=n,
-        ran=len({design.member_unit(name, 0) for name in searched}),
+        ran=len({design.get_unit(name, 0) for name in searched}),
         needed=FEWEST_FOR_MEDIAN if design.compares_within_units(key) else FEWEST_FOR_CORRELATION,
         unit=design.unit,
         reason=reason or "",
@@ -337,14 +347,14 @@ def _find_successes(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
 def answer_median(seeds: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null` without ties."""
     seeds = _snap_to_bounds(seeds, null)
-    estimate, p = median(seeds, "seeds"), _compute_sign_p(seeds, null)
+    estimate, p = estimate_median(seeds, "seeds"), _compute_sign_p(seeds, null)
     return Answer(effect=estimate.value, low=estimate.low, high=estimate.high, p=p, null=null, n=estimate.n)
 
 
 def answer_mean(seeds: Values) -> Answer:
     """Return the mean over seeds, Student's interval and test against 0; the sign test if all values are equal."""
     # Equal values have no standard error, so the sign test decides.
-    estimate, p = mean(seeds, "seeds"), math.nan
+    estimate, p = estimate_mean(seeds, "seeds"), math.nan
     if estimate.high > estimate.low:
         p = float(stats.ttest_1samp(seeds, 0.0).pvalue)
     elif not math.isnan(estimate.low):

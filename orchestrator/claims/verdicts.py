@@ -25,7 +25,7 @@ from orchestrator.claims.values import ArmValues, read_arms
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.statistics.exact_tests import holm
+from orchestrator.statistics.exact_tests import correct_by_holm
 from orchestrator.text.wording import compact_value, counted
 from search_spaces import nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
@@ -62,7 +62,9 @@ def decide_verdicts(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> li
     while True:
         p_values = [_read_p_value(judged[claim.id]) if claim.id in tested else 1.0 for claim in file.claims]
         p_values += [1.0] * (file.family - len(file.claims))  # of removed claims
-        corrected = {claim.id: p for claim, p in zip(file.claims, holm(p_values), strict=False) if claim.id in tested}
+        corrected = {
+            claim.id: p for claim, p in zip(file.claims, correct_by_holm(p_values), strict=False) if claim.id in tested
+        }
         decided: dict[str, Judgement] = {}
         for name in judged:
             _decide_row(name, judged, row_of, corrected, decided)
@@ -113,7 +115,7 @@ def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: in
         answer = ask_more(n)
         return (
             read_verdict(judgement.claim, answer) != UNDECIDED
-            and holm([answer.p, *tested, *untested])[0] <= SIGNIFICANCE_LEVEL
+            and correct_by_holm([answer.p, *tested, *untested])[0] <= SIGNIFICANCE_LEVEL
         )
 
     # Note it if even the largest number would not decide the claim.

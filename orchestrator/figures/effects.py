@@ -27,9 +27,9 @@ from orchestrator.results.outcomes import searched_values
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.decades import is_logarithmic, spans_decades
 from orchestrator.statistics.effects.rank_effects import is_numeric
-from orchestrator.statistics.failed_seeds import worst_value
-from orchestrator.statistics.quartiles import Quartiles, quartiles
-from orchestrator.statistics.trend import binned_medians
+from orchestrator.statistics.failed_seeds import get_worst_value
+from orchestrator.statistics.quartiles import Quartiles, compute_quartiles
+from orchestrator.statistics.trend import compute_binned_medians
 from orchestrator.text.wording import compact_value
 
 GOLDEN_RATIO = 0.6180339887
@@ -60,7 +60,7 @@ def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
     """Draw the score of every configuration against a searched key on `axes`, with quartiles over seeds."""
     # Numbers and categories are drawn differently.
     panel = _make_panel(summary, key)
-    domain, worst = summary.searched[key], worst_value(summary.objective.direction)
+    domain, worst = summary.searched[key], get_worst_value(summary.objective.direction)
     _scale_axes(axes, panel, summary)
     if domain not in ("choice", "grid") and is_numeric([dot.value for dot in panel.dots]):
         _draw_numbers(axes, key, panel, domain, worst)
@@ -101,7 +101,7 @@ def _draw_numbers(axes: Axes, key: str, panel: Panel, domain: str, worst: float)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
     # Draw the trend with its quartiles.
-    bins = binned_medians(x, [dot.outcome.median for dot in panel.dots], worst)
+    bins = compute_binned_medians(x, [dot.outcome.median for dot in panel.dots], worst)
     bins = [point for point in bins if math.isfinite(point.median)]
     if len(bins) > 1:
         centre, median = [point.x for point in bins], [point.median for point in bins]
@@ -127,7 +127,7 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
         finite = outcomes[np.isfinite(outcomes)]
         if len(outcomes) < 2 or not len(finite):
             continue
-        q25, median, q75 = quartiles(outcomes, worst)
+        q25, median, q75 = compute_quartiles(outcomes, worst)
         if math.isfinite(median):
             axes.hlines(median, position - 0.3, position + 0.3, color=TREND_COLOUR, linewidth=2, zorder=4)
             if len(outcomes) >= MIN_FOR_BOX:

@@ -5,7 +5,7 @@ from math import comb
 from typing import Any
 
 from orchestrator.statistics.effects.rank_effects import is_numeric
-from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
+from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from search_spaces import ABSENT, Grid, SweepSpec
 from search_spaces.grammar.domains import Choice, value_key
 from search_spaces.grammar.problems import lookup
@@ -25,7 +25,7 @@ def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
     # Compare them with the number that the test of each key needs.
     for key, values in _find_categories(spec).items():
         tests = comb(len(values), 2)
-        needed = fewest_pairs(tests)
+        needed = count_needed_pairs(tests)
         if seeds < needed:
             corrected = f" after Holm's correction for {tests} pairs of values" if tests > 1 else ""
             yield (

@@ -33,7 +33,7 @@ from orchestrator.results.comparing.sweep_comparison import SweepComparison, com
 from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.exact_tests import ALPHA
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, LEVEL, fewest_for_median
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, LEVEL, count_needed_values
 from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import (
     command,
@@ -333,7 +333,7 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
     lengths, outcome = counted(len(points), "length"), points[0].outcome
     if not compared.has_band:
         missing = next(comparison.outcome for comparison in points if math.isnan(comparison.outcome.low))
-        fewest = fewest_for_median(compared.band_level)
+        fewest = count_needed_values(compared.band_level)
         few = missing.paired and 0 < missing.n < fewest
         too_few = f"{counted(missing.n, 'seed')} are too few for {lengths} at once (at least {fewest})"
         yield f"No band against length: {too_few if few else missing.reason}."

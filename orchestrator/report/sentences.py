@@ -21,7 +21,7 @@ from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_informed
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, median
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, estimate_median
 from orchestrator.text.wording import (
     command,
     compact_value,
@@ -282,7 +282,7 @@ def _describe_test_value(result: Summary, row: Row) -> str:
     band = result.bands[row.config_id, *result.objective_curve]
     values = band.seed_values(row.groups.test, "mean").values()
     if len(values) >= FEWEST_FOR_MEDIAN and not any(map(math.isnan, values)):
-        estimate = median(values)
+        estimate = estimate_median(values)
         low, high = (three_digits(end, infinite) for end in (estimate.low, estimate.high))
         return f"{median_text} (95 % interval {low} to {high})"
     q25, q75 = (three_digits(value, infinite) for value in (row.test.q25, row.test.q75))

@@ -14,11 +14,11 @@ from orchestrator.results.outcomes import (
 from orchestrator.results.scoring.objective import seed_statistic
 from orchestrator.results.summary import CACHED_SUMMARIES, Summary
 from orchestrator.statistics.effects.design import Design
-from orchestrator.statistics.effects.importance import Importance, importances
-from orchestrator.statistics.effects.partial_effects import PartialEffect, partial_effects
-from orchestrator.statistics.effects.rank_effects import KeyEffect, effects
-from orchestrator.statistics.failed_seeds import failed_seed_value, score_seeds
-from orchestrator.statistics.intervals import Estimate, spearman
+from orchestrator.statistics.effects.importance import Importance, compute_importances
+from orchestrator.statistics.effects.partial_effects import PartialEffect, compute_partial_effects
+from orchestrator.statistics.effects.rank_effects import KeyEffect, compute_effects
+from orchestrator.statistics.failed_seeds import get_failed_seed_value, score_seeds
+from orchestrator.statistics.intervals import Estimate, estimate_correlation
 from orchestrator.statistics.quartiles import Floats
 
 DEPENDENCE_REASONS = {
@@ -114,17 +114,20 @@ def _effects_at(
         }
 
     # Count failed seeds as the policy says.
-    penalty = failed_seed_value(policy, direction)
+    penalty = get_failed_seed_value(policy, direction)
     members = {
         config_id: {seed: penalty if math.isnan(value) else value for seed, value in value_by_seed.items()}
         for config_id, value_by_seed in seed_values.items()
     }
 
     # Join the three analyses of each key.
-    importance, partial = importances(values, outcomes, design), partial_effects(values, outcomes, design)
+    importance, partial = (
+        compute_importances(values, outcomes, design),
+        compute_partial_effects(values, outcomes, design),
+    )
     return tuple(
         Effect(**vars(effect), partial=partial[effect.key], importance=importance[effect.key])
-        for effect in effects(values, outcomes, design, members)
+        for effect in compute_effects(values, outcomes, design, members)
     )
 
 
@@ -157,7 +160,7 @@ def order_agreement(
 
     # The interval of the correlation assumes independent configurations.
     score_list, test_list = [scores[name] for name in config_ids], [test[name] for name in config_ids]
-    correlation = spearman(score_list, test_list, "configurations")
+    correlation = estimate_correlation(score_list, test_list, "configurations")
     if not math.isnan(correlation.low) and (
         why := DEPENDENCE_REASONS.get("survivors" if design.survivors else design.kind)
     ):

@@ -10,7 +10,7 @@ MIN_DECADES_FOR_LOG = 2.0
 
 def spans_decades(values: np.ndarray[Any, Any]) -> bool:
     """Return whether at least 80 % of the values are positive, span two decades or more, and none is negative."""
-    # Zeros are allowed, negative values are not.
+    # A few zeros, such as no weight decay, would not justify crowding all other values on a linear axis.
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     if len(positive) < 2 or (finite < 0).any() or len(positive) < 0.8 * len(finite):
@@ -24,7 +24,7 @@ def is_geometric(values: np.ndarray[Any, Any]) -> bool:
     if len(distinct) < 3 or distinct[0] <= 0:
         return False
 
-    # Ratios are even within a factor of 2, differences are not.
+    # A factor of 2 tolerates rounded grids, such as 0.001, 0.003, 0.01; equal differences are a linear grid.
     gaps, ratios = np.diff(distinct), np.diff(np.log(distinct))
     return bool(ratios.max() / ratios.min() < 2 and gaps.max() / gaps.min() > 2)
 

@@ -20,22 +20,22 @@ ALPHA = 0.05
 
 
 class ExactTest(NamedTuple):
-    """The two-sided `p` of a test, and the `smallest` p that the sample sizes and, for ranks, the ties allow."""
+    """The two-sided `p` of a test, and the `smallest_p` that the sample sizes and, for ranks, the ties allow."""
 
     p: float
-    smallest: float
+    smallest_p: float
 
 
 def sign_test(differences: Floats) -> ExactTest:
     """Test whether the median of paired differences (n,), without NaN, is zero.
 
     Differences of zero count for both sides, so that p is at most 1 - coverage of the interval between two of the
-    sorted differences (`intervals.median`) if and only if that interval excludes zero.
+    sorted differences (`intervals.estimate_median`) if and only if that interval excludes zero.
     """
-    # Count the arrangements of signs that are at least as uneven.
-    n, fewer = len(differences), min(int((differences <= 0).sum()), int((differences >= 0).sum()))
-    arrangements = sum(math.comb(n, below) for below in range(fewer + 1))
-    return ExactTest(p=min(1.0, arrangements / 2 ** (n - 1)), smallest=min(1.0, 2.0 ** (1 - n)))
+    # Under the null hypothesis all 2^n arrangements of signs are equally likely; count those at least as uneven.
+    n, rarer_signs = len(differences), min(int((differences <= 0).sum()), int((differences >= 0).sum()))
+    arrangements = sum(math.comb(n, signs) for signs in range(rarer_signs + 1))
+    return ExactTest(p=min(1.0, arrangements / 2 ** (n - 1)), smallest_p=min(1.0, 2.0 ** (1 - n)))
 
 
 def signed_rank_test(differences: Floats) -> ExactTest:
@@ -45,20 +45,21 @@ def signed_rank_test(differences: Floats) -> ExactTest:
     This is not a test of the median alone: it also rejects if as many differences are above zero as below it, but the
     positive ones are larger. Differences of zero are left out; if all are zero, p is 1.
     """
-    # Compute the probability of each sum of positive ranks.
+    # A rank is positive with probability 1/2, so it averages the distribution with a copy shifted by the rank.
     nonzero = differences[differences != 0]
     ranks = _double_ranks(np.abs(nonzero))
     total, observed = int(ranks.sum()), int(ranks[nonzero > 0].sum())
-    weights = np.zeros(total + 1)
-    weights[0] = 1.0
+    probabilities = np.zeros(total + 1)  # by the sum of positive ranks
+    probabilities[0] = 1.0
     for rank in ranks.tolist():
-        weights[rank:] += weights[: total + 1 - rank].copy()
-        weights /= 2
+        probabilities[rank:] += probabilities[: total + 1 - rank].copy()
+        probabilities /= 2
 
-    # p is the share of sums that are at least as far from the mean as the observed one.
+    # Distances from the mean are doubled, so that they are whole numbers and ties compare exactly.
     distances = np.abs(2 * np.arange(total + 1) - total)
     return ExactTest(
-        p=_sum_tail(weights, distances, abs(2 * observed - total)), smallest=min(1.0, 2.0 ** (1 - len(nonzero)))
+        p=_sum_tail(probabilities, distances, abs(2 * observed - total)),
+        smallest_p=min(1.0, 2.0 ** (1 - len(nonzero))),
     )
 
 
@@ -67,35 +68,35 @@ def rank_sum_test(first: Floats, second: Floats) -> ExactTest:
 
     This is the rank-sum test of Wilcoxon, Mann and Whitney over all permutations.
     """
-    count, n = len(first), len(first) + len(second)
-    if not count or count == n:
-        return ExactTest(p=1.0, smallest=1.0)
+    n_first, n = len(first), len(first) + len(second)
+    if not n_first or n_first == n:
+        return ExactTest(p=1.0, smallest_p=1.0)
 
-    # Count the permutations by rank sum of the first sample.
+    # Each value is either in the first sample, and adds its rank, or in the second.
     ranks = _double_ranks(np.concatenate([first, second]))
     total = int(ranks.sum())
-    permutations = np.zeros((count + 1, total + 1))  # by the number of values in the first sample and their rank sum
+    permutations = np.zeros((n_first + 1, total + 1))  # by the number of values in the first sample and their rank sum
     permutations[0, 0] = 1.0
     for rank in ranks.tolist():
         permutations[1:, rank:] += permutations[:-1, : total + 1 - rank].copy()
 
-    # p is the share of rank sums that are at least as far from the mean as the observed one.
-    distances = np.abs(n * np.arange(total + 1) - count * total)
-    weights, observed = permutations[count] / permutations[count].sum(), int(ranks[:count].sum())
-    largest = int(distances[weights > 0].max())
+    # The mean rank sum is n_first / n of the total; distances from it are multiplied by n to be whole numbers.
+    distances = np.abs(n * np.arange(total + 1) - n_first * total)
+    probabilities, observed = permutations[n_first] / permutations[n_first].sum(), int(ranks[:n_first].sum())
+    max_distance = int(distances[probabilities > 0].max())
     return ExactTest(
-        p=_sum_tail(weights, distances, abs(n * observed - count * total)),
-        smallest=_sum_tail(weights, distances, largest),
+        p=_sum_tail(probabilities, distances, abs(n * observed - n_first * total)),
+        smallest_p=_sum_tail(probabilities, distances, max_distance),
     )
 
 
-def holm(p: Sequence[float]) -> list[float]:
+def correct_by_holm(p: Sequence[float]) -> list[float]:
     """Return the p-values of a family of tests after Holm's correction (Holm 1979); NaN stays NaN and is not counted.
 
-    >>> holm([0.01, 0.04, 0.03])
+    >>> correct_by_holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    # Multiply the p-values in ascending order by the number of remaining tests.
+    # The running maximum keeps the order of the p-values, which the falling factors could reverse.
     ascending = sorted((value, index) for index, value in enumerate(p) if not math.isnan(value))
     adjusted, largest = [math.nan] * len(p), 0.0
     for rank, (value, index) in enumerate(ascending):
@@ -104,7 +105,7 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def fewest_pairs(tests: int) -> int:
+def count_needed_pairs(tests: int) -> int:
     """Return how many pairs a sign test needs so that its p, times the number of `tests`, can reach ALPHA."""
     return math.ceil(1 + math.log2(tests / ALPHA))
 
@@ -114,6 +115,6 @@ def _double_ranks(values: Floats) -> npt.NDArray[np.int64]:
     return np.asarray(np.rint(2 * stats.rankdata(values)), dtype=np.int64)
 
 
-def _sum_tail(weights: Floats, distances: npt.NDArray[np.int64], least: int) -> float:
-    """Return the sum of the weights with a distance of at least `least`."""
-    return min(1.0, float(weights[distances >= least].sum()))
+def _sum_tail(probabilities: Floats, distances: npt.NDArray[np.int64], min_distance: int) -> float:
+    """Return the probability of a distance of at least `min_distance`; at most 1, whatever rounding adds."""
+    return min(1.0, float(probabilities[distances >= min_distance].sum()))

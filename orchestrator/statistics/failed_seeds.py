@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from orchestrator.statistics.quartiles import Floats, Quartiles, quartiles, quartiles_of_rows
+from orchestrator.statistics.quartiles import Floats, Quartiles, compute_quartiles, compute_row_quartiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +45,15 @@ def summarise_seeds(
     values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
 ) -> SeedStatistics:
     """Return quartiles and a statistic (None: median) of one value per seed, NaN for a failed seed."""
-    # Count failed seeds as the policy says.
+    # A penalty of NaN means that failed seeds are left out.
     seed_values = np.array(list(values), dtype=np.float64)
     alive = seed_values[~np.isnan(seed_values)]
-    failed, penalty = len(seed_values) - len(alive), failed_seed_value(policy, direction)
+    failed, penalty = len(seed_values) - len(alive), get_failed_seed_value(policy, direction)
     counted = alive if math.isnan(penalty) else np.append(alive, np.full(failed, penalty))
 
-    # Without a seed that has a value nothing is defined.
+    # If every seed failed, a penalty alone says nothing about the configuration: the statistics are NaN.
     undefined = Quartiles(math.nan, math.nan, math.nan)
-    computed = quartiles(counted, worst_value(direction)) if len(alive) else undefined
+    computed = compute_quartiles(counted, get_worst_value(direction)) if len(alive) else undefined
     score = statistic(counted) if statistic and len(alive) else computed.median
     return SeedStatistics(quartiles=computed, score=score, seeds=len(seed_values), failed=failed, counted=len(counted))
 
@@ -67,42 +67,43 @@ def score_seeds(
     under `fail` and the worst possible value otherwise. An infinite median without `is_failed` means that at least half
     of the seeds failed under `worst`.
     """
-    # A configuration that did not fail keeps its statistics.
     outcome = summarise_seeds(values, policy, direction, statistic)
     if outcome.failed < outcome.seeds and (policy != "fail" or not outcome.failed):
         return outcome
-    score = math.nan if policy == "fail" else worst_value(direction)
+
+    # Statistics over the remaining seeds would flatter a failed configuration.
+    score = math.nan if policy == "fail" else get_worst_value(direction)
     return replace(outcome, quartiles=Quartiles(score, score, score), score=score, counted=0, is_failed=True)
 
 
-def quartiles_of_groups(
+def compute_group_quartiles(
     values: Floats, seeds: npt.NDArray[np.int64], penalty: Floats, worst: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return q25, median and q75 of many groups of seeds, each as in `summarise_seeds`; NaN if all seeds failed.
 
-    `values` has the groups one after the other, `seeds` (G,) their sizes, `penalty` (G,) the `failed_seed_value` of
+    `values` has the groups one after the other, `seeds` (G,) their sizes, `penalty` (G,) the `get_failed_seed_value` of
     each group, `worst` (G,) its worst value. Each result is (G,).
     """
-    # Make a row of values for each group.
+    # Groups have different sizes, so each becomes a row that is padded with NaN.
     group, starts = np.repeat(np.arange(len(seeds)), seeds), np.cumsum(seeds) - seeds
     values_GS = np.full((len(seeds), seeds.max()), np.nan)  # NaN beyond the seeds of a group
     values_GS[group, np.arange(len(values)) - starts[group]] = values
 
-    # Replace failed seeds by their penalty; sort values beyond the seeds of a group last.
+    # Padding is NaN again after failed seeds got their penalty, because NaN is sorted last and not counted.
     alive = (~np.isnan(values_GS)).sum(axis=1)
     values_GS = np.where(np.isnan(values_GS), penalty[:, None], values_GS)
     values_GS[np.arange(values_GS.shape[1]) >= seeds[:, None]] = np.nan
-    values_GS.sort(axis=1)  # NaN last
-    table = quartiles_of_rows(values_GS, np.where(np.isnan(penalty), alive, seeds), worst)
+    values_GS.sort(axis=1)
+    table = compute_row_quartiles(values_GS, np.where(np.isnan(penalty), alive, seeds), worst)
     q25, median, q75 = (np.where(alive == 0, np.nan, column) for column in table)
     return q25, median, q75
 
 
-def failed_seed_value(policy: str, direction: str) -> float:
+def get_failed_seed_value(policy: str, direction: str) -> float:
     """Return the value that a failed seed counts as: the worst possible one, or NaN if it is left out."""
-    return worst_value(direction) if policy == "worst" and direction in ("minimize", "maximize") else math.nan
+    return get_worst_value(direction) if policy == "worst" and direction in ("minimize", "maximize") else math.nan
 
 
-def worst_value(direction: str) -> float:
+def get_worst_value(direction: str) -> float:
     """Return the worst possible value of a metric: infinity with the sign that is worse."""
     return -math.inf if direction == "maximize" else math.inf

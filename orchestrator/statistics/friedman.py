@@ -32,12 +32,12 @@ def rule_out_treatments(values_BK: Floats, level: float) -> FriedmanResult:
     exceeds the best one by more than Conover's critical difference (1999, section 5.8). Two treatments are compared by
     Wilcoxon's signed-rank test. If the test is not significant, all stay. Needs at least two treatments and no NaN.
     """
-    # Rank the treatments within each block.
+    # Ranks within blocks cancel differences in level between seeds.
     blocks, treatments = values_BK.shape
     ranks_BK = stats.rankdata(values_BK, axis=1)
     sums_K, squares = ranks_BK.sum(axis=0), float((ranks_BK**2).sum())
 
-    # Of two treatments, the sign of the signed-rank statistic shows the worse one.
+    # Of two treatments Friedman's test would be a sign test; the signed-rank test also uses sizes of differences.
     if treatments == 2:
         with np.errstate(invalid="ignore"):  # two infinite values
             differences = np.nan_to_num(values_BK[:, 0] - values_BK[:, 1], nan=0.0, posinf=math.inf, neginf=-math.inf)
@@ -46,7 +46,7 @@ def rule_out_treatments(values_BK: Floats, level: float) -> FriedmanResult:
         is_worse = np.array([signed_sum > 0, signed_sum < 0])
         return FriedmanResult(~(is_worse & (p < level)), sums_K, p)
 
-    # Compute Friedman's statistic with its correction for ties.
+    # Conover's form of Friedman's statistic, which corrects for ties.
     spread = float((sums_K**2).sum())
     centre = blocks * treatments * (treatments + 1) ** 2 / 4
     if squares == centre:  # all values of every block are ties
@@ -56,8 +56,8 @@ def rule_out_treatments(values_BK: Floats, level: float) -> FriedmanResult:
     if not p < level:
         return FriedmanResult(np.ones(treatments, dtype=bool), sums_K, p)
 
-    # Rule out by Conover's critical difference of rank sums.
-    freedom = (blocks - 1) * (treatments - 1)
+    # The critical difference is that of two rank sums at `level`, from the residual variance of the ranks.
+    freedom = (blocks - 1) * (treatments - 1)  # 0 for one block, where nothing can be ruled out
     error = max(0.0, 2 * (blocks * squares - spread) / freedom) if freedom else math.inf
     critical = float(stats.t.isf(level / 2, freedom)) * math.sqrt(error) if freedom else math.inf
     return FriedmanResult(sums_K - sums_K.min() <= critical, sums_K, p)

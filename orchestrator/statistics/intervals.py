@@ -42,7 +42,7 @@ class Estimate:
     reason: str | None = None
 
 
-def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: str = "values") -> Estimate:
+def estimate_correlation(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: str = "values") -> Estimate:
     """Return Spearman's rank correlation of independent pairs with an interval on Fisher's scale.
 
     The variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), which
@@ -50,41 +50,40 @@ def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: st
     Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `units` is
     the plural noun for the pairs in `reason`.
     """
-    # Leave out undefined pairs; too few or constant values have no correlation.
+    # Fewer than two pairs, or a constant side, have no correlation at all.
     pairs = np.column_stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])
     pairs = pairs[~np.isnan(pairs).any(axis=1)]
     n = len(pairs)
     if n < 2:
-        return Estimate(n=n, reason=f"{too_few(n, units)} for a correlation")
+        return Estimate(n=n, reason=f"{describe_too_few(n, units)} for a correlation")
     if any(len(np.unique(column)) == 1 for column in pairs.T):
         return Estimate(n=n, reason="one side is constant")
 
-    # Estimate the correlation, and an interval if its coverage is known.
-    value = float(rank_correlations(pairs[None])[0])
+    # No interval for few pairs, whose coverage simulations found too low, or at +-1, where Fisher's scale is infinite.
+    value = float(compute_rank_correlations(pairs[None])[0])
     if n < FEWEST_FOR_CORRELATION:
         return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_CORRELATION, units))
     if abs(value) > 1 - 1e-9:
         return Estimate(n=n, value=value, reason="both sides have the same order: no error to estimate")
-    (low,), (high,) = correlation_intervals(pairs[None])
+    (low,), (high,) = compute_correlation_intervals(pairs[None])
     return Estimate(n=n, value=value, low=float(low), high=float(high))
 
 
-def correlation_p(correlation: float, low: float, high: float) -> float:
-    """Return the p-value of a rank correlation from `spearman`'s interval, normal on Fisher's scale.
+def compute_correlation_p(correlation: float, low: float, high: float) -> float:
+    """Return the p-value of a rank correlation from `estimate_correlation`'s interval, normal on Fisher's scale.
 
     It is below 0.05 if the interval excludes 0, and NaN without an interval.
     """
     if math.isnan(low):
         return math.nan
 
-    # Recover the standard error from the interval on Fisher's scale.
+    # The interval is symmetric on Fisher's scale, so its width gives back the standard error.
     error = (math.atanh(high) - math.atanh(low)) / (2 * stats.norm.ppf((1 + LEVEL) / 2))
     return float(2 * stats.norm.sf(abs(math.atanh(correlation)) / error))
 
 
-def rank_correlations(samples_RN2: Floats) -> Floats:
+def compute_rank_correlations(samples_RN2: Floats) -> Floats:
     """Return Spearman's correlation (samples,) of each sample (samples, pairs, 2), NaN if one side is constant."""
-    # Correlate centred ranks.
     ranks = np.asarray(stats.rankdata(samples_RN2, axis=1))
     ranks = ranks - ranks.mean(axis=1, keepdims=True)
     x_RN, y_RN = ranks[..., 0], ranks[..., 1]
@@ -93,40 +92,43 @@ def rank_correlations(samples_RN2: Floats) -> Floats:
         return np.asarray((x_RN * y_RN).sum(axis=1) / scale_R)
 
 
-def correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
-    """Return the ends (samples,) of `spearman`'s interval for each sample; NaN if the correlation is +-1 or NaN."""
-    # A correlation of +-1 has no interval on Fisher's scale.
-    n = samples_RN2.shape[1]
-    r_R = rank_correlations(samples_RN2)
-    r_R = np.where(np.abs(r_R) > 1 - 1e-9, np.nan, r_R)
+def compute_correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
+    """Return the ends (samples,) of `estimate_correlation`'s interval for each sample (samples, pairs, 2).
 
-    # Average the variances of the jackknife and of the formula.
+    The ends are NaN if the correlation is +-1 or NaN.
+    """
+    n = samples_RN2.shape[1]
+    r_R = compute_rank_correlations(samples_RN2)
+    r_R = np.where(np.abs(r_R) > 1 - 1e-9, np.nan, r_R)  # infinite on Fisher's scale
+
+    # The jackknife assumes no distribution but is noisy for few pairs, the formula is the reverse: average both.
     nearest = 1 - 12 / ((n - 1) * ((n - 1) ** 2 - 1))  # largest correlation of n - 1 values below 1; arctanh(1) is inf
     z_RN = np.arctanh(np.clip(np.nan_to_num(_leave_one_out(samples_RN2)), -nearest, nearest))
     jackknife_R = (n - 1) * z_RN.var(axis=1)
     formula_R = (1 + r_R**2 / 2) / (n - 3)
     error_R = np.sqrt((formula_R + np.maximum(jackknife_R, MIN_ERROR_RATIO**2 * formula_R)) / 2)
 
-    # Transform the interval back from Fisher's scale.
+    # The interval is symmetric on Fisher's scale, and tanh keeps its ends within [-1, 1].
     half_R = stats.norm.ppf((1 + LEVEL) / 2) * error_R
     return np.tanh(np.arctanh(r_R) - half_R), np.tanh(np.arctanh(r_R) + half_R)
 
 
 def _leave_one_out(samples_RN2: Floats) -> Floats:
-    """Return `rank_correlations` of each sample without each of its pairs in turn (samples, pairs), bit for bit.
+    """Return the rank correlation of each sample without each of its pairs in turn (samples, pairs).
 
     Without pair i, a rank falls by 1 if it is above that of i and by 1/2 if it is equal. So sums over all pairs are
-    corrected by sums over the pairs above i, in whole numbers: ranks are doubled, and falls are 0, 1 or 2.
+    corrected by sums over the pairs above i, in whole numbers: ranks are doubled, and falls are 0, 1 or 2. The result
+    equals `compute_rank_correlations` of the remaining pairs bit for bit.
     """
-    count_R, n, _ = samples_RN2.shape
-    # Sum the products of falls in blocks of pairs, to limit memory.
+    # A table of all falls would have pairs^2 numbers for each sample, so pairs are left out in blocks.
+    samples, n, _ = samples_RN2.shape
     x_RN, y_RN = (np.asarray(2 * stats.rankdata(samples_RN2[..., side], axis=1)).astype(np.int64) for side in (0, 1))
-    both_RN = np.empty((count_R, n), dtype=np.int64)  # sum over all pairs of the fall in x times the fall in y
-    block = max(1, MAX_COMPARISONS // max(1, count_R * n))
+    both_RN = np.empty((samples, n), dtype=np.int64)  # sum over all pairs of the fall in x times the fall in y
+    block = max(1, MAX_COMPARISONS // max(1, samples * n))
     for rows in (slice(first, first + block) for first in range(0, n, block)):
         both_RN[:, rows] = (_compute_falls(x_RN, rows) * _compute_falls(y_RN, rows)).sum(axis=2, dtype=np.int64)
 
-    # Correct the sums of products and squares by the falls; pair i itself is left out.
+    # (x - fall)(y - fall) is expanded, so that each term is a sum over all pairs less the term of pair i.
     xy_RN = (x_RN * y_RN).sum(axis=1, keepdims=True) - x_RN * y_RN + both_RN - 1
     xy_RN -= _weigh_falls(x_RN, y_RN) - y_RN + _weigh_falls(y_RN, x_RN) - x_RN
     xx_RN, yy_RN = (
@@ -171,44 +173,43 @@ def _count_lower(rank_RN: Integers) -> tuple[Integers, Integers]:
     return lowest.astype(np.int64) - 1, highest.astype(np.int64)
 
 
-def median(values: Iterable[float] | Floats, units: str = "values", *, level: float = LEVEL) -> Estimate:
+def estimate_median(values: Iterable[float] | Floats, units: str = "values", *, level: float = LEVEL) -> Estimate:
     """Return the median of independent values and an interval between two of them with coverage of at least `level`.
 
     The ends follow from the binomial distribution (David and Nagaraja, Order Statistics, 7.1), for any distribution of
     the values, which may be tied or infinite. The interval excludes 0 if the sign test rejects 0. NaN values are left
     out. `units` is the plural noun for the values in `reason`.
     """
-    # The median is undefined without values, or between opposite infinities.
     sample = np.asarray(list(values), dtype=np.float64)
     sample = np.sort(sample[~np.isnan(sample)])
     n = len(sample)
     if not n:
         return Estimate(n=0, reason="no values")
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # the mean of opposite infinities is NaN
         value = float(np.median(sample))
     if math.isnan(value):
         return Estimate(n=n, reason="the median is between opposite infinities")
 
-    # The interval lies between two sorted values.
-    order, fewest = order_statistic(n, level), max(FEWEST_FOR_MEDIAN, fewest_for_median(level))
+    # Two sorted values are the ends, so the interval needs no assumption about the distribution.
+    order, fewest = find_order_statistic(n, level), max(FEWEST_FOR_MEDIAN, count_needed_values(level))
     if order is None or n < fewest:
         return Estimate(n=n, value=value, reason=explain_too_few(n, fewest, units))
     return Estimate(n=n, value=value, low=float(sample[order]), high=float(sample[n - 1 - order]))
 
 
-def mean(values: Iterable[float] | Floats, units: str = "values", *, level: float = LEVEL) -> Estimate:
-    """Return the mean of independent values with Student's interval; NaN values are left out, `units` as in `median`.
+def estimate_mean(values: Iterable[float] | Floats, units: str = "values", *, level: float = LEVEL) -> Estimate:
+    """Return the mean of independent values with Student's interval; NaN values are left out.
 
-    The coverage is nominal for normal values, lower for few values with a heavy tail.
+    The coverage is nominal for normal values, lower for few values with a heavy tail. `units` is that of
+    `estimate_median`. The mean is undefined if a value is infinite.
     """
-    # The mean is undefined without values, or if one is infinite.
     sample = np.asarray(list(values), dtype=np.float64)
     sample = sample[~np.isnan(sample)]
     n = len(sample)
     if not n or not np.isfinite(sample).all():
         return Estimate(n=n, reason="a value is infinite" if n else "no values")
 
-    # Student's interval needs enough values.
+    # The mean needs as many values as the median, so that reports treat both alike.
     value = float(sample.mean())
     if n < FEWEST_FOR_MEDIAN:
         return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_MEDIAN, units))
@@ -216,28 +217,29 @@ def mean(values: Iterable[float] | Floats, units: str = "values", *, level: floa
     return Estimate(n=n, value=value, low=value - half, high=value + half)
 
 
-def fewest_for_median(level: float) -> int:
+def count_needed_values(level: float) -> int:
     """Return how many values an interval of the median needs for coverage of at least `level`.
 
-    >>> fewest_for_median(0.95), fewest_for_median(1 - 0.05 / 11)
+    >>> count_needed_values(0.95), count_needed_values(1 - 0.05 / 11)
     (6, 9)
     """
     return math.ceil(1 - math.log2(1 - level))
 
 
 @cache
-def order_statistic(n: int, level: float = LEVEL) -> int | None:
+def find_order_statistic(n: int, level: float = LEVEL) -> int | None:
     """Return how many of n sorted values an interval of the median leaves out at each end.
 
     This is the largest number with a coverage of at least `level`; None if even all n values cover less.
     """
-    order = int(stats.binom.ppf((1 - level) / 2, n, 0.5))  # reduced until the coverage suffices
-    while order >= 0 and coverage(n, order) < level:
+    # The quantile of a discrete distribution can be one too large.
+    order = int(stats.binom.ppf((1 - level) / 2, n, 0.5))
+    while order >= 0 and compute_coverage(n, order) < level:
         order -= 1
     return order if order >= 0 else None
 
 
-def coverage(n: int, order: int) -> float:
+def compute_coverage(n: int, order: int) -> float:
     """Return the probability that the true median lies within n sorted values without `order` of them at each end.
 
     This is exact for continuous distributions; with ties the probability is at least as large.
@@ -247,10 +249,10 @@ def coverage(n: int, order: int) -> float:
 
 def explain_too_few(n: int, fewest: int, units: str) -> str:
     """Return why there is no interval: "4 seeds are too few for an interval (at least 6)"."""
-    return f"{too_few(n, units)} for an interval (at least {fewest})"
+    return f"{describe_too_few(n, units)} for an interval (at least {fewest})"
 
 
-def too_few(n: int, units: str) -> str:
+def describe_too_few(n: int, units: str) -> str:
     """Return "4 seeds are too few" for 4 and "seeds", "1 draw is too few" for 1 and "draws"."""
     noun, *rest = units.split()
     return " ".join([f"{n} {noun.removesuffix('s')}", *rest, "is too few"] if n == 1 else [f"{n} {units} are too few"])

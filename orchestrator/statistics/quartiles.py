@@ -21,29 +21,28 @@ class Quartiles(NamedTuple):
     q75: float
 
 
-def quartiles(values: Floats, worst: float = math.inf) -> Quartiles:
+def compute_quartiles(values: Floats, worst: float = math.inf) -> Quartiles:
     """Return q25, median, q75 of at least one value, without NaN.
 
     Linear interpolation, bit for bit as `numpy.quantile` on finite values. A quantile between a finite and an infinite
     value is infinite, a quantile between two opposite infinities is `worst`, so NaN never appears.
     """
     ordered: list[float] = np.sort(values).tolist()
-    return Quartiles(*(quantile(ordered, fraction, worst) for fraction in FRACTIONS))
+    return Quartiles(*(compute_quantile(ordered, fraction, worst) for fraction in FRACTIONS))
 
 
-def fast_median(values: Sequence[float]) -> float:
-    """Return the median as `quartiles` does, ten times faster for few values; needs at least one."""
-    # Take the middle values.
+def compute_median(values: Sequence[float]) -> float:
+    """Return the median as `compute_quartiles` does, ten times faster for few values; needs at least one."""
     ordered = sorted(values)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
 
-    # Infinities are not averaged.
+    # Infinities are not averaged, because opposite ones would give NaN.
     if low == high or math.isinf(high):
         return high
     return low if math.isinf(low) else (low + high) / 2
 
 
-def median_or_nan(values: Sequence[float] | Floats) -> float:
+def compute_median_or_nan(values: Sequence[float] | Floats) -> float:
     """Return the median of values without NaN; NaN if empty or between two opposite infinities."""
     if not len(values):
         return math.nan
@@ -52,45 +51,48 @@ def median_or_nan(values: Sequence[float] | Floats) -> float:
     return low if low == high else (low + high) / 2
 
 
-def quantile(ordered: Sequence[float], fraction: float, worst: float) -> float:
+def compute_quantile(ordered: Sequence[float], fraction: float, worst: float) -> float:
     """Return a quantile of at least one ascending value; between opposite infinities it is `worst`."""
-    # Find the two neighbouring values.
+    # The quantile lies between two neighbouring values.
     position = fraction * (len(ordered) - 1)
     low, high = ordered[math.floor(position)], ordered[math.ceil(position)]
     weight = position - math.floor(position)
     if low == high or weight == 0:
         return low
 
-    # Infinities are not interpolated.
+    # Arithmetic with infinities would give NaN.
     if math.isinf(low):
         return (-math.inf if worst < 0 else math.inf) if math.isinf(high) else low
     if math.isinf(high):
         return high
 
-    # Interpolate in the order of operations of numpy, for the same bits.
+    # numpy's order of operations, for the same bits.
     if fraction == 0.5:
         return (low + high) / 2
     step = high - low
     return low + step * weight if weight < 0.5 else high - step * (1 - weight)
 
 
-def quartiles_of_rows(
+def compute_row_quartiles(
     values_GS: Floats, counted: npt.NDArray[np.int64], worst: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return q25, median, q75 (each (G,)) of the first `counted` (G,) ascending numbers of each row, as `quartiles`."""
-    low, middle, high = (_compute_quantile(values_GS, counted, fraction, worst) for fraction in FRACTIONS)
+    """Return q25, median, q75, each (G,), of the first `counted` (G,) ascending numbers of each row.
+
+    Each row has the result of `compute_quartiles`, bit for bit.
+    """
+    low, middle, high = (_compute_row_quantile(values_GS, counted, fraction, worst) for fraction in FRACTIONS)
     return low, middle, high
 
 
-def _compute_quantile(values_GS: Floats, counted: npt.NDArray[np.int64], fraction: float, worst: Floats) -> Floats:
+def _compute_row_quantile(values_GS: Floats, counted: npt.NDArray[np.int64], fraction: float, worst: Floats) -> Floats:
     """Return the quantile (G,) of the first `counted` ascending numbers of each row."""
-    # Find the two neighbouring values of each row.
+    # The quantile of a row lies between two neighbouring values; rows that count no value get any, unused.
     position = fraction * (np.maximum(counted, 1) - 1)
     below, above = (edge(position).astype(np.int64)[:, None] for edge in (np.floor, np.ceil))
     low, high = (np.take_along_axis(values_GS, index, axis=1)[:, 0] for index in (below, above))
     weight = position - below[:, 0]
 
-    # Interpolate as `quantile` does; infinities are not interpolated.
+    # The cases of `compute_quantile`, computed for all rows and selected by masks.
     with np.errstate(invalid="ignore"):
         step = high - low
         between = np.where(weight < 0.5, low + step * weight, high - step * (1 - weight))  # as numpy.quantile rounds

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.statistics.exact_tests import rank_sum_test, sign_test
-from orchestrator.statistics.intervals import LEVEL, coverage, median, order_statistic
-from orchestrator.statistics.quartiles import Floats, median_or_nan
+from orchestrator.statistics.intervals import LEVEL, compute_coverage, estimate_median, find_order_statistic
+from orchestrator.statistics.quartiles import Floats, compute_median_or_nan
 
 UNPAIRED_INTERVAL = "unpaired seeds have no interval without assumptions about the spread of both configurations"
 
@@ -68,26 +68,25 @@ def subtract_pairs(first: Floats, second: Floats) -> Floats:
 
 def describe_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamples:
     """Return median, interval and sign test of paired differences (n,), without NaN; see `compare_pairs`."""
-    # Without pairs nothing is compared.
     n = len(difference)
     if not n:
         return TwoSamples(n=0, reason="no seed has a value in both configurations")
 
-    # Estimate the median, with the test that its interval inverts.
-    estimate, order = median(difference, "pairs of seeds", level=level), order_statistic(n, level)
+    # The sign test and the interval of the median agree: the interval excludes 0 if and only if the test rejects it.
+    estimate, order = estimate_median(difference, "pairs of seeds", level=level), find_order_statistic(n, level)
     test = sign_test(difference)
     return TwoSamples(
         n=n,
-        difference=median_or_nan(difference),
+        difference=compute_median_or_nan(difference),
         mean=float(difference.mean()) if np.isfinite(difference).all() else math.nan,
         low=estimate.low,
         high=estimate.high,
-        level=math.nan if order is None else coverage(n, order),
+        level=math.nan if order is None else compute_coverage(n, order),
         first_smaller=int((difference < 0).sum()),
         second_smaller=int((difference > 0).sum()),
         ties=int((difference == 0).sum()),
         p=test.p,
-        smallest_p=test.smallest,
+        smallest_p=test.smallest_p,
         reason=estimate.reason,
     )
 
@@ -99,12 +98,11 @@ def compare_groups(first: Floats, second: Floats) -> TwoSamples:
     has ten times the spread, its coverage in 3,000 samples of 8 to 24 seeds was 91 to 92 %, and 75 to 89 % if some
     seeds fail to learn.
     """
-    # Without a value on both sides nothing is compared.
     if not len(first) or not len(second):
         return TwoSamples(n=len(first), n_second=len(second), reason="a configuration has no seed with a value")
 
-    # Compare medians, and test the rank sum; equal infinities have no difference.
-    medians = [median_or_nan(values) for values in (first, second)]
+    # Equal infinities differ by 0, not by NaN.
+    medians = [compute_median_or_nan(values) for values in (first, second)]
     all_values = np.concatenate([first, second])
     test = rank_sum_test(first, second)
     return TwoSamples(
@@ -113,6 +111,6 @@ def compare_groups(first: Floats, second: Floats) -> TwoSamples:
         difference=0.0 if medians[0] == medians[1] else medians[0] - medians[1],
         mean=float(first.mean() - second.mean()) if np.isfinite(all_values).all() else math.nan,
         p=test.p,
-        smallest_p=test.smallest,
+        smallest_p=test.smallest_p,
         reason=UNPAIRED_INTERVAL,
     )

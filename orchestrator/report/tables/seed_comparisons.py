@@ -18,7 +18,7 @@ from orchestrator.report.tables.columns import (
 )
 from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
-from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
+from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
 from orchestrator.text.wording import counted, lengths_in_words, spans, three_digits
 
@@ -159,7 +159,7 @@ def pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
     """Return how many pairs of seeds a p below ALPHA needs; None if there are enough or seeds are unpaired."""
     if any(not line.outcome.paired or line.tests * line.outcome.smallest_p < ALPHA for line in tested):
         return None
-    needed = fewest_pairs(max(line.tests for line in tested))
+    needed = count_needed_pairs(max(line.tests for line in tested))
     return needed if max(line.outcome.n for line in tested) < needed else None
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.results.comparing.shared_streams import SharedStreams, shared_streams
 from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
-from orchestrator.statistics.exact_tests import holm
-from orchestrator.statistics.failed_seeds import failed_seed_value, summarise_seeds
+from orchestrator.statistics.exact_tests import correct_by_holm
+from orchestrator.statistics.failed_seeds import get_failed_seed_value, summarise_seeds
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
 
@@ -187,7 +187,7 @@ def find_shared(first: Side, second: Side) -> SharedStreams:
 
 def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:
     """Return the comparisons of a family with their p after Holm's correction."""
-    adjusted = holm([comparison.outcome.p for comparison in family])
+    adjusted = correct_by_holm([comparison.outcome.p for comparison in family])
     tests = sum(not np.isnan(comparison.outcome.p) for comparison in family)
     return [replace(comparison, holm_p=p, tests=tests) for comparison, p in zip(family, adjusted, strict=True)]
 
@@ -211,7 +211,7 @@ def _compare_values(x: Floats, y: Floats, paired: bool, question: Question) -> T
 
 def count_failed(values: Floats, question: Question) -> Floats:
     """Return the values with the NaN of failed seeds replaced by the question's policy; NaN if they are left out."""
-    return np.where(np.isnan(values), failed_seed_value(question.policy, question.direction), values)
+    return np.where(np.isnan(values), get_failed_seed_value(question.policy, question.direction), values)
 
 
 def values_by_seed(side: Side, question: Question) -> dict[int, float]:

@@ -26,7 +26,7 @@ from orchestrator.results.comparing.shared_streams import SharedStreams, differi
 from orchestrator.results.pack_environments import differing_environment
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.intervals import LEVEL
-from orchestrator.statistics.quartiles import Floats, median_or_nan
+from orchestrator.statistics.quartiles import Floats, compute_median_or_nan
 from orchestrator.statistics.two_samples import (
     TwoSamples,
     compare_groups,
@@ -273,8 +273,8 @@ def _compare_together(
     first, second = map(_mean_over_configurations, (first_CS, second_CS))
     return SeedComparison(
         question=question,
-        first_median=median_or_nan(first[~np.isnan(first)]),
-        second_median=median_or_nan(second[~np.isnan(second)]),
+        first_median=compute_median_or_nan(first[~np.isnan(first)]),
+        second_median=compute_median_or_nan(second[~np.isnan(second)]),
         first_seeds=x_CS.size,
         second_seeds=y_CS.size,
         first_failed=int(np.isnan(x_CS).sum()),

@@ -13,7 +13,7 @@ import pandas as pd
 
 from orchestrator.results.scoring.evaluation_choice import Mask
 from orchestrator.results.scoring.objective import judged_quartiles, reduce_rows
-from orchestrator.statistics.failed_seeds import failed_seed_value, quartiles_of_groups, worst_value
+from orchestrator.statistics.failed_seeds import compute_group_quartiles, get_failed_seed_value, get_worst_value
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
 
@@ -74,11 +74,11 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     penalty, worst = (
         np.array(by_metric)[codes[1][order[starts]]]
         for by_metric in (
-            [failed_seed_value(objective.failed_seeds, direction) for direction in metric_directions],
-            [worst_value(direction) for direction in metric_directions],
+            [get_failed_seed_value(objective.failed_seeds, direction) for direction in metric_directions],
+            [get_worst_value(direction) for direction in metric_directions],
         )
     )
-    quartiles = quartiles_of_groups(values[order], np.diff(np.append(starts, len(order))), penalty, worst)
+    quartiles = compute_group_quartiles(values[order], np.diff(np.append(starts, len(order))), penalty, worst)
 
     # Join the quartiles of all lengths of a curve.
     bands: dict[CurveKey, Band] = {}

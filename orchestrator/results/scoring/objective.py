@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from orchestrator.errors import LedgerError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.results.scoring.evaluation_choice import choose_steps
-from orchestrator.statistics.failed_seeds import SeedStatistics, score_seeds, summarise_seeds, worst_value
-from orchestrator.statistics.quartiles import Floats, Quartiles, quantile
+from orchestrator.statistics.failed_seeds import SeedStatistics, get_worst_value, score_seeds, summarise_seeds
+from orchestrator.statistics.quartiles import Floats, Quartiles, compute_quantile
 from search_spaces import Objective
 from search_spaces.grammar.objective import SeedQuantile, ShareAbove
 
@@ -112,14 +112,14 @@ def seed_statistic(objective: Objective) -> Callable[[Floats], float] | None:
     Under `worst` a failed seed makes a mean infinite. A statistic between opposite infinities is the worst value.
     """
     # The median is computed with the quartiles.
-    seeds, worst = objective.seeds, worst_value(objective.direction)
+    seeds, worst = objective.seeds, get_worst_value(objective.direction)
     if seeds == "median":
         return None
 
     def statistic(values: Floats) -> float:
         # Statistics with a parameter.
         if isinstance(seeds, SeedQuantile):
-            return quantile(sorted(values.tolist()), seeds.quantile, worst)
+            return compute_quantile(sorted(values.tolist()), seeds.quantile, worst)
         if isinstance(seeds, ShareAbove):
             return float(np.mean(meets(values, seeds.share_above, "maximize")))
 

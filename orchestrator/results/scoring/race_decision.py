@@ -12,7 +12,7 @@ import numpy as np
 
 from orchestrator.record.state.race import RoundOutcome
 from orchestrator.results.scoring.objective import score_configuration
-from orchestrator.statistics.failed_seeds import worst_value
+from orchestrator.statistics.failed_seeds import get_worst_value
 from search_spaces import Objective, Racing
 
 MEDIAN, RANK_SUM = "median", "rank sum"
@@ -43,7 +43,7 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
         return RoundOutcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores))
     from orchestrator.statistics.friedman import rule_out_treatments  # scipy is slow to import
 
-    worst = worst_value(objective.direction)
+    worst = get_worst_value(objective.direction)
     values_BK = sign * np.array([[worst if math.isnan(value) else value for value in scores[name]] for name in alive]).T
     stays, rank_sums, p = rule_out_treatments(values_BK, float(racing.resolved()["level"]))
     sums = dict(zip(alive, rank_sums.tolist(), strict=True))

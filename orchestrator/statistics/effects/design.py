@@ -56,13 +56,12 @@ class Design:
         """Return whether the values of a key are compared within each unit, because units have several of them."""
         return self.kind == "fixed" or (self.kind == "grid_by_random" and key in self.grid)
 
-    def member_unit(self, config_id: str, seed: int) -> Hashable:
+    def get_unit(self, config_id: str, seed: int) -> Hashable:
         """Return the unit of a member."""
-        # Seeds of a fixed list, draws with a grid, else configurations are independent.
         if self.kind == "fixed":
             return seed
         return self.draw.get(config_id, config_id) if self.kind == "grid_by_random" else config_id
 
-    def grid_point(self, values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    def get_grid_point(self, values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         """Return the grid point of a configuration as sorted (key, text of the value) pairs."""
         return tuple(sorted((key, repr(value)) for key, value in values.items() if key in self.grid))

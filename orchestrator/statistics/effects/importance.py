@@ -14,12 +14,12 @@ from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.rank_effects import (
     Scores,
     Values,
-    hyperparameters,
     is_failed,
     is_numeric,
-    value_label,
+    label_value,
+    list_hyperparameters,
 )
-from orchestrator.statistics.intervals import too_few
+from orchestrator.statistics.intervals import describe_too_few
 
 MIN_CONFIGURATIONS, MIN_PER_HYPERPARAMETER = 20, 8
 
@@ -33,7 +33,9 @@ class Importance:
     reason: str | None
 
 
-def importances(values_by_config: Values, scores: Scores, design: Design | None = None) -> dict[str, Importance]:
+def compute_importances(
+    values_by_config: Values, scores: Scores, design: Design | None = None
+) -> dict[str, Importance]:
     """Return the fANOVA importance of each hyperparameter by its key.
 
     A random forest predicts the ranks of scores from the ranks of values; the importance is the share of its variance
@@ -42,13 +44,16 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
     configurations, or 8 per hyperparameter, a hyperparameter without effect is often first, so the share is NaN with a
     `reason`. If each draw was tried at several grid points (`design`), n counts draws.
     """
-    # Collect the values of each hyperparameter in scored configurations.
-    names = hyperparameters(values_by_config)
+    # Failed configurations have no rank that a forest could predict.
+    names = list_hyperparameters(values_by_config)
     scored = [config for config in values_by_config if config in scores and not is_failed(scores[config])]
-    values = {name: [values_by_config[c][name] for c in scored if name in values_by_config[c]] for name in names}
-    labels = {name: [value_label(value) for value in values[name]] for name in names}
+    values = {
+        name: [values_by_config[config][name] for config in scored if name in values_by_config[config]]
+        for name in names
+    }
+    labels = {name: [label_value(value) for value in values[name]] for name in names}
 
-    # Leave out hyperparameters that cannot be judged.
+    # The forest needs a value of every hyperparameter in every configuration, and a constant one explains nothing.
     reasons: dict[str, str] = {}
     for name in names:
         if len(values[name]) < len(scored):
@@ -56,7 +61,7 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
         elif len(set(labels[name])) < 2:
             reasons[name] = "constant"
 
-    # Give no importance for too few configurations, or if scores do not differ.
+    # Configurations of one draw share their drawn values, so with a grid only draws count as observations.
     used = [name for name in names if name not in reasons]
     by_draw = design is not None and design.kind == "grid_by_random"
     n = len({design.draw[config] for config in scored}) if design and by_draw else len(scored)
@@ -65,13 +70,13 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
     response = stats.rankdata(np.array([scores[config] for config in scored], dtype=np.float64))
     problem = None
     if n < fewest:
-        problem = f"{too_few(n, units)} for the importance of {len(used)} hyperparameters (at least {fewest})"
+        problem = f"{describe_too_few(n, units)} for the importance of {len(used)} hyperparameters (at least {fewest})"
     elif len(used) < 2:
         problem = "no other hyperparameter varies"
     elif len(np.unique(response)) < 2:
         problem = "the score is constant"
 
-    # Fit the random forest to ranks.
+    # Ranks make the result independent of the scale of numbers and scores; categories stay labels.
     columns = {
         name: (stats.rankdata(values[name]) / len(scored)).tolist() if is_numeric(values[name]) else labels[name]
         for name in used
@@ -88,7 +93,6 @@ def _compute_fanova(columns: Mapping[str, list[Any]], response: list[float]) -> 
     from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
-    # Describe each column to Optuna.
     distributions: dict[str, BaseDistribution] = {
         name: FloatDistribution(0.0, 1.0)
         if isinstance(column[0], float)
@@ -96,7 +100,7 @@ def _compute_fanova(columns: Mapping[str, list[Any]], response: list[float]) -> 
         for name, column in columns.items()
     }
 
-    # Enter each configuration as a finished trial.
+    # Optuna evaluates studies only, so each configuration becomes a finished trial of an empty study.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study()
     for index, value in enumerate(response):

@@ -15,16 +15,17 @@ from orchestrator.statistics.effects.rank_effects import (
     Scores,
     Values,
     group_scores,
-    hyperparameters,
     is_failed,
     is_numeric,
+    label_value,
+    list_hyperparameters,
     score_units,
-    value_label,
 )
-from orchestrator.statistics.intervals import LEVEL, too_few
+from orchestrator.statistics.intervals import LEVEL, describe_too_few
 from orchestrator.statistics.quartiles import Floats
+from orchestrator.text.wording import counted
 
-FEWEST_RESIDUALS = 4  # residual degrees of freedom that a fit needs for the coverage of its intervals
+MIN_RESIDUALS = 4  # residual degrees of freedom that a fit needs for the coverage of its intervals
 
 Column = tuple[str, str]  # a key and one of its values, or "" for a numeric key
 
@@ -56,22 +57,29 @@ class PartialEffect:
     reason: str | None = None
 
 
-def partial_effects(values_by_config: Values, scores: Scores, design: Design | None = None) -> dict[str, PartialEffect]:
+def compute_partial_effects(
+    values_by_config: Values, scores: Scores, design: Design | None = None
+) -> dict[str, PartialEffect]:
     """Return the effect of each hyperparameter with the other drawn ones held fixed, by its key.
 
-    The observations are the units of the design, as in `effects`, that have a score and every drawn hyperparameter.
+    The observations are the units of the design that have a score and every drawn hyperparameter; see
+    `compute_effects`.
     """
     design = design or Design.random(values_by_config)
 
-    # Select the drawn keys that every scored configuration has.
-    names = hyperparameters(values_by_config)
+    # Keys compared within units do not vary between them, and a regression needs a value of every key.
+    names = list_hyperparameters(values_by_config)
     reasons = {name: f"compared within {design.unit}" for name in names if design.compares_within_units(name)}
     drawn = [name for name in names if name not in reasons]
-    scored = {c: v for c, v in values_by_config.items() if c in scores and not is_failed(scores[c])}
+    scored = {
+        config: values
+        for config, values in values_by_config.items()
+        if config in scores and not is_failed(scores[config])
+    }
     common = [name for name in drawn if all(name in values for values in scored.values())]
     reasons |= {name: "missing in some configurations" for name in drawn if name not in common}
 
-    # Fit all columns in one regression.
+    # One regression over all columns holds the other keys fixed.
     sample = score_units(scored, scores, design) if drawn else []
     columns: dict[Column, Floats] = {}
     for name in common:
@@ -82,7 +90,7 @@ def partial_effects(values_by_config: Values, scores: Scores, design: Design | N
     response = _standardise_ranks(np.array([score for _, score in sample], dtype=np.float64))
     slopes, problem = _fit_slopes(response, columns, design.unit)
 
-    # Without independent units only the coefficients are valid.
+    # Standard errors assume independent units; the coefficients themselves do not.
     if not design.units_are_independent:
         slopes = {
             key: [replace(slope, low=nan, high=nan, p=nan) for slope in key_slopes]
@@ -98,16 +106,16 @@ def _fit_slopes(
     response: Floats, columns: Mapping[Column, Floats], unit: str
 ) -> tuple[dict[str, list[Slope]], str | None]:
     """Return the slopes of each key, or no slopes and the reason."""
-    # Reject a fit that has too few observations or no unique solution.
+    # Too few observations have intervals without coverage, collinear columns no unique coefficients.
     n, k = len(response), len(columns)
     if not k:
         return {}, None
     if not response.any():
         return {}, "the score is constant"
-    if n < k + 1 + FEWEST_RESIDUALS:
+    if n < k + 1 + MIN_RESIDUALS:
         return (
             {},
-            f"{too_few(n, unit)} for {k} effect{'' if k == 1 else 's'} at once (at least {k + 1 + FEWEST_RESIDUALS})",
+            f"{describe_too_few(n, unit)} for {counted(k, 'effect')} at once (at least {k + 1 + MIN_RESIDUALS})",
         )
     design = np.column_stack([np.ones(n), *columns.values()])
     if np.linalg.matrix_rank(design) < k + 1:
@@ -116,7 +124,7 @@ def _fit_slopes(
     if squares < 1e-9 * n:
         return {}, "exact fit: no residual error to estimate"
 
-    # Group the slopes by key, without the intercept.
+    # The first row is the intercept, which no report shows.
     numbers = np.column_stack([coefficients, low, high, p])[1:].tolist()
     slopes: dict[str, list[Slope]] = {}
     for (key, value), (coefficient, low, high, p) in zip(columns, numbers, strict=True):
@@ -130,7 +138,7 @@ def fit_least_squares(response: Floats, design: Floats) -> tuple[Floats, Floats,
     `response` is (n,), `design` (n, k) of rank k < n. Intervals and p-values are Student's with n - k degrees of
     freedom.
     """
-    # Fit by the pseudoinverse.
+    # The pseudoinverse gives the coefficients and, below, their variances.
     n, k = design.shape
     inverse = np.linalg.pinv(design)
     coefficients = inverse @ response
@@ -145,12 +153,11 @@ def fit_least_squares(response: Floats, design: Floats) -> tuple[Floats, Floats,
 
 def _make_columns(values: Sequence[Any]) -> dict[str, Floats]:
     """Return the columns of a key: its ranks, or an indicator of each value but the first; empty if constant."""
-    # A constant key has no effect.
-    labels = [value_label(value) for value in values]
+    labels = [label_value(value) for value in values]
     if len(set(labels)) < 2:
         return {}
 
-    # Numbers give a column of ranks, categories an indicator for each.
+    # The first category is the reference: an indicator of every category would add up to the intercept.
     if is_numeric(values):
         return {"": _standardise_ranks(np.array(values, dtype=np.float64))}
     distinct = list(group_scores(values, np.zeros(len(values))))

@@ -17,8 +17,8 @@ from scipy import stats
 
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.within import Cells, Difference, compare_within
-from orchestrator.statistics.intervals import spearman
-from orchestrator.statistics.quartiles import Floats, fast_median
+from orchestrator.statistics.intervals import estimate_correlation
+from orchestrator.statistics.quartiles import Floats, compute_median
 from orchestrator.text.wording import compact_value
 
 Values = Mapping[str, Mapping[str, Any]]
@@ -73,7 +73,7 @@ class KeyEffect:
     @property
     def sentence(self) -> str:
         """The effect as the title of a figure."""
-        # Prefer the correlation, then the test, then the reason.
+        # A correlation has a direction, which a test does not have.
         count = f"n = {self.n} {self.unit}"
         if not math.isnan(self.correlation):
             interval = "no interval" if math.isnan(self.low) else f"95 % [{self.low:.2f}, {self.high:.2f}]"
@@ -83,7 +83,7 @@ class KeyEffect:
         return self.reason or ""
 
 
-def effects(
+def compute_effects(
     values_by_config: Values,
     scores: Scores,
     design: Design | None = None,
@@ -104,8 +104,8 @@ def effects(
     if design.kind == "fixed" and members is None:
         raise ValueError("a fixed design needs the score of each member")
     effects_by_key = []
-    for name in hyperparameters(values_by_config):
-        # Select the configurations that have the key and a score.
+    for name in list_hyperparameters(values_by_config):
+        # A conditional key is judged over the configurations that have it.
         having = [config for config in values_by_config if name in values_by_config[config] and config in scores]
         used = {
             config: values_by_config[config]
@@ -116,7 +116,7 @@ def effects(
         groups = group_scores(values, np.array([scores[config] for config in used], dtype=np.float64))
         numeric, shown_groups = is_numeric(values), groups if len(groups) <= MAX_MEDIANS else {}
 
-        # Compare values within units, or correlate over independent draws.
+        # Comparisons within units cancel what configurations of a unit share; drawn keys vary only between units.
         if design.compares_within_units(name):
             units = _group_by_unit(name, used, scores, design, members)
             fields = _measure_within_units(units, list(groups), numeric, design.unit)
@@ -132,7 +132,7 @@ def effects(
                 configurations=len(used),
                 distinct=len(groups),
                 dropped=len(having) - len(used),
-                medians={value: fast_median(group.tolist()) for value, group in shown_groups.items()},
+                medians={value: compute_median(group.tolist()) for value, group in shown_groups.items()},
                 counts={value: len(group) for value, group in shown_groups.items()},
                 **fields,
             )
@@ -151,9 +151,9 @@ def _measure_over_units(name: str, used: Values, scores: Scores, design: Design,
     values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
     fields: dict[str, Any] = {"n": len(sample)}
 
-    # Correlate numbers, test categories.
+    # Categories have no order, so they have a test instead of a correlation.
     if numeric:
-        correlation = spearman(values, score, design.unit)
+        correlation = estimate_correlation(values, score, design.unit)
         fields |= {
             "correlation": correlation.value,
             "low": correlation.low,
@@ -186,17 +186,17 @@ def _group_by_unit(name: str, used: Values, scores: Scores, design: Design, memb
 
     A context has no conditional keys, which some configurations lack.
     """
-    # The other compared keys make the context.
+    # Scores are compared only where all other compared keys are equal; conditional keys would split contexts.
     context_keys = [
         key
-        for key in hyperparameters(used)
+        for key in list_hyperparameters(used)
         if key != name and design.compares_within_units(key) and all(key in values for values in used.values())
     ]
 
-    # Sort the scores of seeds, or of draws, into units, contexts and values.
+    # In a fixed design every seed of a configuration is an observation, else its draw is one.
     units: dict[Hashable, dict[Hashable, dict[str, list[float]]]] = {}
     for config, values in used.items():
-        context = tuple(value_label(values[key]) for key in context_keys)
+        context = tuple(label_value(values[key]) for key in context_keys)
         if design.kind == "fixed":
             scored_units = [(seed, score) for seed, score in ((members or {}).get(config) or {}).items()]
         else:
@@ -204,7 +204,7 @@ def _group_by_unit(name: str, used: Values, scores: Scores, design: Design, memb
         for unit, score in scored_units:
             if not math.isnan(score):
                 cell = units.setdefault(unit, {}).setdefault(context, {})
-                cell.setdefault(value_label(values[name]), []).append(score)
+                cell.setdefault(label_value(values[name]), []).append(score)
     return list(units.values())
 
 
@@ -214,15 +214,14 @@ def score_units(used: Values, scores: Scores, design: Design) -> list[tuple[str,
     The score of a draw at several grid points is its mean rank among all draws at each grid point, scaled to between 0
     and 1, so that all grid points have the same weight. Failed configurations are left out.
     """
-    # Independent configurations are units themselves.
     score_by_config = {config: math.nan if (score := scores[config]) is None else score for config in used}
     if design.kind != "grid_by_random":
         return list(score_by_config.items())
 
-    # Rank the draws at each grid point, and average the ranks of a draw.
+    # Scores of different grid points have different scales, so only ranks within a grid point are averaged.
     points: dict[Hashable, list[str]] = {}
     for config, values in used.items():
-        points.setdefault(design.grid_point(values), []).append(config)
+        points.setdefault(design.get_grid_point(values), []).append(config)
     ranks: dict[int, list[float]] = {}
     first_configs: dict[int, str] = {}
     for configs in points.values():
@@ -235,7 +234,6 @@ def score_units(used: Values, scores: Scores, design: Design) -> list[tuple[str,
 
 def _test_groups(groups: Sequence[Floats], unit: str) -> tuple[float, str | None]:
     """Return p of the Kruskal-Wallis test that groups of scores differ, or NaN and the reason."""
-    # Explain why there is no test.
     if len(groups) < 2:
         return math.nan, "constant" if groups else "no configuration has a score"
     if len(np.unique(np.concatenate(groups))) < 2:
@@ -243,28 +241,27 @@ def _test_groups(groups: Sequence[Floats], unit: str) -> tuple[float, str | None
     if min(map(len, groups)) < 2:
         return math.nan, f"a value has only one of the {unit}"
 
-    # Test ranks, because scores may be infinite.
+    # Scores may be infinite; their ranks give the same statistic.
     ranks = np.split(stats.rankdata(np.concatenate(groups)), np.cumsum([len(group) for group in groups])[:-1])
     return float(stats.kruskal(*ranks).pvalue), None
 
 
 def group_scores(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
     """Return the scores by label of the value: numbers ascending, then other values in alphabetical order."""
-    # Order the labels.
-    labels = [value_label(value) for value in values]
+    # Text order would put "10" before "9", so numbers are sorted by value.
+    labels = [label_value(value) for value in values]
     value_by_label = dict(zip(labels, values, strict=True))
     numbers = [label for label, value in value_by_label.items() if is_numeric([value])]
     numbers.sort(key=lambda label: float(value_by_label[label]))
     order = [*numbers, *sorted(value_by_label.keys() - set(numbers))]
 
-    # Collect the scores of each label.
     indices: dict[str, list[int]] = {label: [] for label in order}
     for index, label in enumerate(labels):
         indices[label].append(index)
     return {label: score[indices[label]] for label in order}
 
 
-def hyperparameters(values_by_config: Values) -> list[str]:
+def list_hyperparameters(values_by_config: Values) -> list[str]:
     """Return the keys that any configuration has, in order of first appearance."""
     return list(dict.fromkeys(name for values in values_by_config.values() for name in values))
 
@@ -274,10 +271,10 @@ def is_numeric(values: Sequence[Any]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def value_label(value: Any) -> str:
+def label_value(value: Any) -> str:
     """Return a value as a text that distinguishes it from other values, in scientific notation if that is exact.
 
-    value_label(0.05), value_label(1e12), value_label(123456789.0) -> "0.05", "1e+12", "123456789.0"
+    label_value(0.05), label_value(1e12), label_value(123456789.0) -> "0.05", "1e+12", "123456789.0"
     """
     if isinstance(value, Mapping):
         return compact_value(value)

@@ -14,12 +14,11 @@ import numpy as np
 from scipy import stats
 
 from orchestrator.statistics.exact_tests import sign_test
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, median, rank_correlations
-from orchestrator.statistics.quartiles import Floats, fast_median, median_or_nan
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, compute_rank_correlations, estimate_median
+from orchestrator.statistics.quartiles import Floats, compute_median, compute_median_or_nan
 
-Cells = Mapping[
-    Hashable, Mapping[str, Sequence[float]]
-]  # the scores by context (the values of all other compared keys) and value
+Cells = Mapping[Hashable, Mapping[str, Sequence[float]]]
+"""The scores of a unit by context (the values of all other compared keys) and value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +44,8 @@ class WithinComparison:
 
     `correlation` is the median over units of the rank correlation of value and score, with its interval and the sign
     test's `correlation_p`, for three or more numbers, else NaN. `p` is that of Friedman's test over units with all
-    values for three or more values, else of the only difference. `matched` is True if the
-    values of all other compared keys were equal.
+    values for three or more values, else of the only difference. `matched` is True if the values of all other compared
+    keys were equal.
     """
 
     differences: tuple[Difference, ...]
@@ -67,31 +66,31 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     Values are compared within each context, and the median over contexts counts. If no context of any unit has all
     values, contexts are ignored. `reason` names the units by the plural `unit`.
     """
-    # Without a complete context pool all contexts.
+    # Listed configurations may differ in several keys at once; then no context is complete, and all are pooled.
     matched = any(len(by_value) == len(labels) for cells in units for by_value in cells.values())
     if not matched:
         units = [_pool_contexts(cells) for cells in units]
 
-    # Compute differences from the first value, and the scores of units with every value.
+    # A difference needs the two values of a unit; Friedman's test and correlations need all of them.
     first = labels[0]
     differences = [_compare_values(units, value, first, unit) for value in labels[1:]]
-    tables = [row for cells in units if (row := _score_values(cells, labels)) is not None]
-    blocks = np.array(tables, dtype=np.float64).reshape(len(tables), len(labels))
+    rows = [row for cells in units if (row := _score_values(cells, labels)) is not None]
+    blocks = np.array(rows, dtype=np.float64).reshape(len(rows), len(labels))
     n = max((difference.n for difference in differences), default=len(units))
     incomplete = f"none of the {unit} has a score at every value" if not len(blocks) else None
 
-    # Correlate three or more numbers, and test whether any value differs.
+    # Two numbers have only the correlations 1, 0 and -1, which the sign test of their difference already covers.
     correlation, correlation_p = Estimate(n=0), math.nan
     if numeric and len(labels) > 2:
         unit_correlations, n = _correlate_rows(blocks), len(blocks)
-        correlation = median(unit_correlations, unit)
+        correlation = estimate_median(unit_correlations, unit)
         correlation_p = sign_test(unit_correlations).p if n else math.nan
     if len(labels) == 2:
         p, test = differences[0].p, "sign test"
     else:
         p, test = _test_friedman(blocks), "Friedman"
 
-    # The first reason explains the missing numbers.
+    # One reason is shown, that of the most general problem.
     reasons = [incomplete or correlation.reason, *(difference.reason for difference in differences)]
     if len(labels) < 2:
         reasons = ["constant"]
@@ -120,19 +119,19 @@ def _pool_contexts(cells: Cells) -> Cells:
 
 def _compare_values(units: Sequence[Cells], value: str, first: str, unit: str) -> Difference:
     """Return the difference between two values over units."""
-    # Take one difference of each unit: the median over its contexts.
+    # A unit counts once, however many contexts it has: with the median of their differences.
     differences = []
     for cells in units:
         context_differences = [
-            subtract(fast_median(by_value[value]), fast_median(by_value[first]))
+            subtract_scores(compute_median(by_value[value]), compute_median(by_value[first]))
             for by_value in cells.values()
             if by_value.get(value) and by_value.get(first)
         ]
         if context_differences:
-            differences.append(median_or_nan(context_differences))
+            differences.append(compute_median_or_nan(context_differences))
 
-    # Estimate the median over units, its interval and test.
-    estimate = median(differences, unit)
+    # Opposite infinities have no difference.
+    estimate = estimate_median(differences, unit)
     defined = np.array([value for value in differences if not math.isnan(value)])
     return Difference(
         value=value,
@@ -148,11 +147,10 @@ def _compare_values(units: Sequence[Cells], value: str, first: str, unit: str) -
 
 def _score_values(cells: Cells, labels: Sequence[str]) -> list[float] | None:
     """Return the score at every value, the median over contexts that have all values; None without such a context."""
-    # Only contexts with every value count.
     complete = [by_value for by_value in cells.values() if all(by_value.get(label) for label in labels)]
     if not complete:
         return None
-    return [fast_median([fast_median(by_value[label]) for by_value in complete]) for label in labels]
+    return [compute_median([compute_median(by_value[label]) for by_value in complete]) for label in labels]
 
 
 def _correlate_rows(blocks: Floats) -> Floats:
@@ -160,7 +158,7 @@ def _correlate_rows(blocks: Floats) -> Floats:
     if not len(blocks):
         return np.zeros(0)
     positions = np.broadcast_to(np.arange(blocks.shape[1], dtype=np.float64), blocks.shape)
-    return np.nan_to_num(rank_correlations(np.stack([positions, blocks], axis=2)))
+    return np.nan_to_num(compute_rank_correlations(np.stack([positions, blocks], axis=2)))
 
 
 def _test_friedman(blocks: Floats) -> float:
@@ -173,14 +171,14 @@ def _test_friedman(blocks: Floats) -> float:
     if n < FEWEST_FOR_MEDIAN or k < 3:
         return math.nan
 
-    # Split the variation of ranks into that between values and the rest.
+    # The F statistic compares the variation of ranks between values with the rest.
     ranks = np.asarray(stats.rankdata(blocks, axis=1))
     total = ((ranks - (k + 1) / 2) ** 2).sum()
     between = n * ((ranks.mean(axis=0) - (k + 1) / 2) ** 2).sum()
     if not total:
         return math.nan
 
-    # If all units have the same order of values, with the same ties, p is exact.
+    # If all units have the same order of values, with the same ties, the rest is 0 and F infinite, but p is known.
     if total - between < 1e-9 * total:
         ties = np.unique(ranks[0], return_counts=True)[1].tolist()
         orders = math.factorial(k) / math.prod(map(math.factorial, ties))
@@ -188,6 +186,6 @@ def _test_friedman(blocks: Floats) -> float:
     return float(stats.f.sf((n - 1) * between / (total - between), k - 1, (n - 1) * (k - 1)))
 
 
-def subtract(x: float, y: float) -> float:
+def subtract_scores(x: float, y: float) -> float:
     """Return x - y; 0 for equal infinities."""
     return 0.0 if x == y else x - y

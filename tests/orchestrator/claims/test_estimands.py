@@ -6,7 +6,7 @@ from scipy import stats
 
 from orchestrator.claims.registration import read_deciding_values
 from orchestrator.errors import UserError
-from orchestrator.statistics.intervals import mean
+from orchestrator.statistics.intervals import estimate_mean
 from search_spaces.grammar.claims import Claim
 from tests.orchestrator.claims.conftest import Put, claim, is_pre
 from tests.orchestrator.claims.test_trends import RANDOM
@@ -65,9 +65,9 @@ def test_a_mean_that_lies_on_one_side_decides(put: Put) -> None:
 
 
 def test_the_interval_of_a_mean_needs_six_finite_values() -> None:
-    assert mean([]).n == 0 and np.isnan(mean([1.0, np.inf] * 4).value)
-    assert mean([1.0] * 5).value == 1.0 and np.isnan(mean([1.0] * 5).low)
-    assert mean([np.nan, *[1.0] * 6]).low == 1.0
+    assert estimate_mean([]).n == 0 and np.isnan(estimate_mean([1.0, np.inf] * 4).value)
+    assert estimate_mean([1.0] * 5).value == 1.0 and np.isnan(estimate_mean([1.0] * 5).low)
+    assert estimate_mean([np.nan, *[1.0] * 6]).low == 1.0
 
 
 SEARCH = RANDOM.replace("averages: {raw: {}}", "averages: {raw: {}, ema: {decay: 0.9}}")

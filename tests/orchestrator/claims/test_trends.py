@@ -10,7 +10,7 @@ from statsmodels.regression.linear_model import OLS
 from orchestrator.errors import UserError
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summarise
-from orchestrator.statistics.intervals import spearman
+from orchestrator.statistics.intervals import estimate_correlation
 from tests.orchestrator.claims.conftest import Put, claim
 from trainers.config.member import MemberConfig
 
@@ -126,7 +126,7 @@ def test_p_of_a_correlation_is_below_5_percent_just_where_its_interval_leaves_0_
     ranks, found = stats.rankdata(keys), {}
     for seed in range(400):
         scores = ranks * 0.04 + np.random.default_rng(seed).normal(size=24) * 0.6
-        if (one := spearman(keys, scores)).low > 0:
+        if (one := estimate_correlation(keys, scores)).low > 0:
             found[one.low] = scores
     drawn.update(zip(keys, found[min(found)], strict=True))
     judged = put(value, *asked, seeds=3, sweep=sweep)["one"]

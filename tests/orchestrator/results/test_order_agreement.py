@@ -7,7 +7,7 @@ from scipy import stats
 
 from orchestrator.results.analysis import order_agreement
 from orchestrator.statistics.effects.design import Design
-from orchestrator.statistics.intervals import spearman
+from orchestrator.statistics.intervals import estimate_correlation
 
 SCORES = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4, "e": 0.5}
 DRAWN = Design.random("abcde")
@@ -19,7 +19,7 @@ def test_the_others_that_are_better_are_named_the_most_first():
     assert found.better == (("c", pytest.approx(0.3)), ("d", pytest.approx(0.05))) and found.others == 4
     expected = stats.spearmanr(list(SCORES.values()), list(TEST.values())).statistic
     assert found.correlation.value == pytest.approx(expected)
-    assert found.correlation == spearman(list(SCORES.values()), list(TEST.values()), "configurations")
+    assert found.correlation == estimate_correlation(list(SCORES.values()), list(TEST.values()), "configurations")
 
 
 def test_it_follows_the_direction_and_equals_are_not_better():
@@ -44,4 +44,4 @@ def test_only_configurations_that_were_drawn_one_by_one_have_an_interval(kind, g
     test = {name: score + (0.15 if name in "258" else 0.0) for name, score in scores.items()}
     found = order_agreement(scores, test, "minimize", Design(kind=kind)).correlation
     assert (not math.isnan(found.low)) == given == (found.reason is None)
-    assert found.value == spearman(list(scores.values()), list(test.values())).value and found.n == 12
+    assert found.value == estimate_correlation(list(scores.values()), list(test.values())).value and found.n == 12

@@ -15,7 +15,7 @@ from orchestrator.report.comparisons import describe_noise
 from orchestrator.results.comparing.seed_comparisons import ALL_FAILED
 from orchestrator.results.comparing.sweep_comparison import TOGETHER, band_level, compare_sweeps
 from orchestrator.results.summarise import summarise
-from orchestrator.statistics.intervals import median
+from orchestrator.statistics.intervals import estimate_median
 from search_spaces.grammar.load import parse_sweep
 from tests.command_line import REPOSITORY
 
@@ -94,7 +94,7 @@ def test_the_band_contains_all_medians_at_once():
         values = np.where(generator.random((sweeps, n, 1)) < correlation, shared, own) - math.log(2)
         missed = 0
         for sample in values:
-            intervals = [median(column, level=band_level(lengths)) for column in sample.T]
+            intervals = [estimate_median(column, level=band_level(lengths)) for column in sample.T]
             missed += any(one.low > 0 or one.high < 0 for one in intervals)
         assert missed / sweeps < 0.05 + 3 * math.sqrt(0.05 * 0.95 / sweeps)
         assert missed > 0  # an interval that is never wrong would be no interval

@@ -15,15 +15,15 @@ import pytest
 
 from orchestrator.claims.questions import answer_median
 from orchestrator.statistics.effects.design import Design
-from orchestrator.statistics.effects.partial_effects import Slope, partial_effects
-from orchestrator.statistics.effects.rank_effects import Members, effects, score_units
+from orchestrator.statistics.effects.partial_effects import Slope, compute_partial_effects
+from orchestrator.statistics.effects.rank_effects import Members, compute_effects, score_units
 from orchestrator.statistics.effects.within import compare_within
 from orchestrator.statistics.intervals import (
-    correlation_intervals,
-    coverage,
-    median,
-    order_statistic,
-    rank_correlations,
+    compute_correlation_intervals,
+    compute_coverage,
+    compute_rank_correlations,
+    estimate_median,
+    find_order_statistic,
 )
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -72,9 +72,9 @@ def pairs(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], rho: float, s
 @pytest.mark.parametrize("rho", [0.0, 0.6, 0.9])
 @pytest.mark.parametrize("kind", [continuous, tied, two_values, failing, spreading])
 def test_correlations(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], rho: float) -> None:
-    (truth,) = rank_correlations(pairs(kind, rho, 1, 100_000))
+    (truth,) = compute_rank_correlations(pairs(kind, rho, 1, 100_000))
     for n, samples in ((8, 1500), (16, 1200), (64, 400)):
-        low, high = correlation_intervals(pairs(kind, rho, samples, n))
+        low, high = compute_correlation_intervals(pairs(kind, rho, samples, n))
         given = ~np.isnan(low)
         within_three_points((low <= truth)[given] & (truth <= high)[given], or_more=kind in (tied, two_values))
 
@@ -99,23 +99,23 @@ MEDIANS: dict[str, tuple[Callable[[np.random.Generator, int], Floats], float]] =
 def test_medians(n: int, name: str) -> None:
     draw, truth = MEDIANS[name]
     rng = np.random.default_rng(n)
-    found = [median(draw(rng, n)) for _ in range(1000)]
+    found = [estimate_median(draw(rng, n)) for _ in range(1000)]
     covered = [one.low <= truth <= one.high for one in found]
-    place = order_statistic(n)
-    assert place is not None and 0.95 <= coverage(n, place) <= 0.993
-    within_three_points(covered, coverage(n, place), or_more=name == "all or nothing")
+    place = find_order_statistic(n)
+    assert place is not None and 0.95 <= compute_coverage(n, place) <= 0.993
+    within_three_points(covered, compute_coverage(n, place), or_more=name == "all or nothing")
 
 
 @pytest.mark.parametrize("n", [6, 8, 20])
 def test_the_seeds_of_claims(n: int) -> None:
     rng = np.random.default_rng(n)
-    chosen = order_statistic(n)
+    chosen = find_order_statistic(n)
     assert chosen is not None
     for share, truth in ((0.3, 0.0), (0.8, 1.0)):
         found = [answer_median((rng.random(n) < share).astype(float), truth) for _ in range(800)]
         within_three_points([one.low <= truth <= one.high for one in found], or_more=True)
     found = [answer_median(rng.normal(size=n), 0.0) for _ in range(800)]
-    within_three_points([one.low <= 0 <= one.high for one in found], coverage(n, chosen))
+    within_three_points([one.low <= 0 <= one.high for one in found], compute_coverage(n, chosen))
     assert all((one.p > 0.05) == (one.low <= 0 <= one.high) for one in found), "the test is that of the interval"
 
 
@@ -178,7 +178,7 @@ def summarise_seeds(rng: np.random.Generator, n: int, cells: list[tuple[dict[str
 
 def numbers(sweep: Sweep) -> Iterator[tuple[str, float, float, float]]:
     """Every number of the effects of a sweep with its interval: name, value, low, high."""
-    for effect in effects(*sweep):
+    for effect in compute_effects(*sweep):
         if not math.isnan(effect.correlation):
             yield f"{effect.key}: correlation", effect.correlation, effect.low, effect.high
         for one in effect.differences:
@@ -195,7 +195,7 @@ def truths(make: Callable[[np.random.Generator, int, float], Sweep], effect: flo
     for key in {key for one in values.values() for key in one if not design.compares_within_units(key)}:
         sample = score_units({c: one for c, one in values.items() if key in one}, scores, design)
         pairs = np.array([(values[config][key], score) for config, score in sample])
-        found[f"{key}: correlation"] = float(rank_correlations(pairs[None])[0])
+        found[f"{key}: correlation"] = float(compute_rank_correlations(pairs[None])[0])
     return found
 
 
@@ -220,11 +220,11 @@ def test_effects_of_sweeps(
                 covered.setdefault(name, []).append(low <= truth[name] <= high)
     assert len(covered) == keys and covered.keys() == truth.keys()
     within_units = make is not plain_random
-    place = order_statistic(n)
+    place = find_order_statistic(n)
     for name, found in covered.items():
         assert len(found) > 0.9 * SAMPLES
         medians = within_units and ("-" in name or make is not grid_by_random)
-        nominal = coverage(n, place) if medians and place is not None else 0.95
+        nominal = compute_coverage(n, place) if medians and place is not None else 0.95
         within_three_points(found, nominal, or_more=medians and "correlation" in name)
 
 
@@ -238,7 +238,7 @@ def test_grid_points_of_a_draw_are_no_independent_configurations() -> None:
         draw = {f"c{i}": i // 4 for i in scores}
         design = Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"]))
         for name, told in (("draws", design), ("configurations", None)):
-            rate, _ = effects(values, {f"c{i}": score for i, score in scores.items()}, told)
+            rate, _ = compute_effects(values, {f"c{i}": score for i, score in scores.items()}, told)
             clear[name] += rate.low > 0 or rate.high < 0
     assert clear["draws"] / 100 <= 0.1 and clear["configurations"] / 100 >= 0.2
 
@@ -254,7 +254,7 @@ def test_slopes_with_the_others_held(n: int, effect: float) -> None:
     rng, design, covered = np.random.default_rng(n), Design(kind="random"), {}
 
     def slopes(sweep: Sweep) -> dict[tuple[str, str], Slope]:
-        return {(key, one.value): one for key, of in partial_effects(*sweep[:3]).items() for one in of.slopes}
+        return {(key, one.value): one for key, of in compute_partial_effects(*sweep[:3]).items() for one in of.slopes}
 
     truth = {column: one.coefficient for column, one in slopes(sample(20_000)).items()}
     for _ in range(SAMPLES):
@@ -282,7 +282,7 @@ def test_a_test_of_drawn_categories_rejects_nothing_in_five_of_a_hundred(n: int)
     rng, found = np.random.default_rng(n), []
     values = {f"c{i}": {"norm": "aabbcc"[i] if i < 6 else "abc"[i % 3]} for i in range(n)}
     for scores in rng.normal(size=(240, n)):
-        (norm,) = effects(values, {f"c{i}": score for i, score in enumerate(scores.tolist())})
+        (norm,) = compute_effects(values, {f"c{i}": score for i, score in enumerate(scores.tolist())})
         found.append(norm.p <= 0.05)
     assert np.mean(found) <= 0.05 + POINTS
 
@@ -291,8 +291,8 @@ def test_a_test_of_drawn_categories_rejects_nothing_in_five_of_a_hundred(n: int)
 def test_an_adaptive_search_and_survivors_have_neither_interval_nor_test(design: Design) -> None:
     values, scores, _, _ = plain_random(np.random.default_rng(0), 40, 1.0)
     values = {name: {**one, "norm": "ab"[i % 2]} for i, (name, one) in enumerate(values.items())}
-    alone = effects(values, scores, design)
-    slopes = [slope for one in partial_effects(values, scores, design).values() for slope in one.slopes]
+    alone = compute_effects(values, scores, design)
+    slopes = [slope for one in compute_partial_effects(values, scores, design).values() for slope in one.slopes]
     assert slopes and all(math.isnan(number) for one in (*alone, *slopes) for number in (one.low, one.high, one.p))
     assert not all(math.isnan(one.correlation) for one in alone)
 
@@ -305,8 +305,8 @@ def test_a_key_that_changes_speed_alone_has_no_interval_among_survivors_of_a_run
         kept = np.argsort(final - speed)[:16]
         values = {f"c{i}": {"rate": speed[i]} for i in kept}
         scores = {f"c{i}": final[i] for i in kept}
-        (naive,) = effects(values, scores)
-        (effect,) = effects(values, scores, Design(kind="random", survivors=True))
+        (naive,) = compute_effects(values, scores)
+        (effect,) = compute_effects(values, scores, Design(kind="random", survivors=True))
         taken_for_random.append(naive.low > 0 or naive.high < 0)
         assert effect.correlation == naive.correlation and math.isnan(effect.low) and math.isnan(effect.high)
     assert np.mean(taken_for_random) > 0.2

@@ -13,8 +13,8 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
 from orchestrator.statistics.effects.design import Design
-from orchestrator.statistics.effects.partial_effects import fit_least_squares, partial_effects
-from orchestrator.statistics.effects.rank_effects import effects
+from orchestrator.statistics.effects.partial_effects import compute_partial_effects, fit_least_squares
+from orchestrator.statistics.effects.rank_effects import compute_effects
 from orchestrator.statistics.effects.within import compare_within
 
 inf, nan = math.inf, math.nan
@@ -33,7 +33,7 @@ def planted(n: int = 40, seed: int = 0) -> tuple[dict[str, dict[str, Any]], dict
 
 def test_effects_find_what_was_planted() -> None:
     values, scores = planted()
-    rate, norm, width = effects(values, scores)
+    rate, norm, width = compute_effects(values, scores)
     assert (rate.key, rate.kind, rate.n, rate.distinct) == ("rate", "numeric", 40, 40)
     order = list(scores)
     expected = stats.spearmanr([values[c]["rate"] for c in order], [scores[c] for c in order]).statistic
@@ -54,7 +54,7 @@ def test_failed_configurations_are_dropped_and_counted_and_infinite_ones_rank_la
     values = {f"c{n}": {"x": n, "norm": "ab"[n % 2]} for n in range(8)}
     scores: dict[str, float | None] = {f"c{n}": float(n) for n in range(8)}
     scores |= {"c0": None, "c1": nan, "c7": inf}
-    x, norm = effects(values, scores)
+    x, norm = compute_effects(values, scores)
     assert (x.n, x.dropped, x.correlation) == (6, 2, pytest.approx(1.0))
     assert (norm.n, norm.dropped, norm.medians) == (6, 2, {"a": 4.0, "b": 5.0})
     assert not math.isnan(norm.p)
@@ -64,29 +64,29 @@ def test_a_conditional_hyperparameter_is_judged_where_it_is() -> None:
     values, scores = planted(20)
     for name in list(values)[:8]:
         values[name]["clip"] = float(name[1:])
-    counts = {one.key: one.n for one in effects(values, scores)}
+    counts = {one.key: one.n for one in compute_effects(values, scores)}
     assert (counts["clip"], counts["rate"]) == (8, 20)
-    clip = partial_effects(values, scores)["clip"]
+    clip = compute_partial_effects(values, scores)["clip"]
     assert clip.reason == "missing in some configurations" and not clip.slopes
 
 
 def test_values_of_mixed_kinds_are_categories_in_order() -> None:
     mixed = [None, 10, 2, 1.5, True, [1, 2], "x"]
     values = {f"c{n}": {"clip": value} for n, value in enumerate(mixed)}
-    (row,) = effects(values, {f"c{n}": float(n) for n in range(7)})
+    (row,) = compute_effects(values, {f"c{n}": float(n) for n in range(7)})
     assert row.kind == "categorical"
     assert list(row.medians) == ["1.5", "2", "10", "[1, 2]", "null", "true", "x"]
 
 
 def test_a_value_is_written_shortly_and_no_two_values_alike() -> None:
     values = {"a": 1e12, "b": 1e6, "c": 0.05, "d": 1.0, "e": 123456789.0, "f": 1e-05, "g": 123456000000.5, "h": 0.0}
-    (row,) = effects({name: {"k": value} for name, value in values.items()}, dict.fromkeys(values, 0.1))
+    (row,) = compute_effects({name: {"k": value} for name, value in values.items()}, dict.fromkeys(values, 0.1))
     assert list(row.counts) == ["0.0", "1e-05", "0.05", "1.0", "1e+06", "123456789.0", "123456000000.5", "1e+12"]
 
 
 def test_many_values_have_no_medians() -> None:
     values = {f"c{n}": {"name": f"v{n % 9}"} for n in range(18)}
-    (row,) = effects(values, {f"c{n}": float(n) for n in range(18)})
+    (row,) = compute_effects(values, {f"c{n}": float(n) for n in range(18)})
     assert (row.distinct, row.medians, row.counts) == (9, {}, {})
 
 
@@ -96,9 +96,9 @@ def test_partial_effects_separate_what_moves_together() -> None:
     x = rng.normal(size=60)
     values = {f"c{n}": {"z": x[n] + 0.5 * rng.normal(), "x": x[n], "norm": "ab"[n % 2]} for n in range(60)}
     scores = {f"c{n}": 2 * x[n] + 0.5 * rng.normal() for n in range(60)}
-    alone, _, _ = effects(values, scores)
+    alone, _, _ = compute_effects(values, scores)
     assert alone.key == "z" and alone.low > 0.5
-    partial = partial_effects(values, scores)
+    partial = compute_partial_effects(values, scores)
     assert list(partial) == ["z", "x", "norm"]
     (z,), (row,), (norm,) = (one.slopes for one in partial.values())
     assert z.low < 0 < z.high or abs(z.coefficient) < 0.2
@@ -109,7 +109,7 @@ def test_partial_effects_separate_what_moves_together() -> None:
 
 def test_partial_effects_are_least_squares_on_ranks() -> None:
     values, scores = planted(30, seed=3)
-    partial = partial_effects(values, scores)
+    partial = compute_partial_effects(values, scores)
     slopes = [slope for one in partial.values() for slope in one.slopes]
 
     def standard(column: list[float]) -> np.ndarray:
@@ -170,7 +170,7 @@ TWO = {"x": lambda n: n, "k": lambda n: "ab"[n % 2]}
 def test_tiny_samples_give_reasons_and_no_warnings(
     values: dict[str, dict[str, Any]], scores: dict[str, float | None], reason: str | None
 ) -> None:
-    alone, partial = effects(values, scores), partial_effects(values, scores)
+    alone, partial = compute_effects(values, scores), compute_partial_effects(values, scores)
     for one in alone:
         if one.kind == "numeric" and math.isnan(one.low):
             assert one.reason
@@ -201,7 +201,7 @@ def grid_of_draws(draws: int = 9) -> tuple[dict[str, dict[str, Any]], dict[str, 
 
 def test_grid_values_are_compared_within_each_draw_and_draws_are_counted() -> None:
     values, scores, design = grid_of_draws()
-    norm, rate = effects(values, scores, design)
+    norm, rate = compute_effects(values, scores, design)
     assert (norm.unit, norm.n, norm.configurations, norm.test) == ("draws", 9, 27, "Friedman")
     assert [(one.value, one.against, one.n) for one in norm.differences] == [("b", "a", 9), ("c", "a", 9)]
     assert [one.difference for one in norm.differences] == pytest.approx([1.0, 2.0])
@@ -209,7 +209,7 @@ def test_grid_values_are_compared_within_each_draw_and_draws_are_counted() -> No
     assert (rate.n, rate.kind) == (9, "numeric")
     order = stats.spearmanr(range(9), [10.0 * (i * 4 % 9) + 0.1 * (i % 3) for i in range(9)]).statistic
     assert rate.correlation == pytest.approx(order) and rate.low < 0 < rate.high
-    independent, _ = effects(values, scores)
+    independent, _ = compute_effects(values, scores)
     assert independent.p > 0.5, "differences between draws hide it where configurations are taken for independent"
 
 
@@ -218,7 +218,7 @@ def test_the_p_of_two_values_never_contradicts_its_interval(differences: list[in
     values = {f"{n}{value}": {"norm": value} for n in range(len(differences)) for value in "ab"}
     scores = {f"{n}{value}": one * (value == "b") for n, one in enumerate(differences) for value in "ab"}
     draw = {name: int(name[:-1]) for name in values}
-    (norm,) = effects(values, scores, Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"])))
+    (norm,) = compute_effects(values, scores, Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"])))
     (difference,) = norm.differences
     assert (norm.p <= 0.05) == (difference.low > 0 or difference.high < 0)
 
@@ -227,14 +227,14 @@ def test_numbers_of_a_grid_are_correlated_within_each_draw() -> None:
     values, scores, design = grid_of_draws()
     values = {name: {"depth": "abc".index(str(one["norm"])), "rate": one["rate"]} for name, one in values.items()}
     design = Design(kind="grid_by_random", draw=design.draw, grid=frozenset(["depth"]))
-    depth, _ = effects(values, scores, design)
+    depth, _ = compute_effects(values, scores, design)
     assert (depth.correlation, depth.low, depth.high, depth.n) == (1.0, 1.0, 1.0, 9)
 
 
 def test_a_draw_without_a_score_at_one_grid_point_is_left_out_of_that_comparison() -> None:
     values, scores, design = grid_of_draws()
     lost: dict[str, float | None] = {**scores, "c0": None, "c4": inf}
-    norm, rate = effects(values, lost, design)
+    norm, rate = compute_effects(values, lost, design)
     b, c = norm.differences
     assert (b.n, c.n, b.difference, rate.n, norm.dropped) == (8, 8, pytest.approx(1.0), 9, 1)
 
@@ -243,7 +243,7 @@ def test_slopes_are_over_draws() -> None:
     values, scores, design = grid_of_draws(12)
     for name, one in values.items():
         one["other"] = design.draw[name] * 5 % 12
-    partial = partial_effects(values, scores, design)
+    partial = compute_partial_effects(values, scores, design)
     assert partial["norm"].reason == "compared within draws"
     assert (partial["rate"].n, partial["other"].n) == (12, 12)
 
@@ -253,19 +253,19 @@ def test_a_list_is_compared_seed_by_seed() -> None:
     members = {name: {s: 10.0 * s + place for s in range(7)} for place, name in enumerate("abc")}
     scores = {name: 30.0 + place for place, name in enumerate("abc")}
     members["c"][6] = nan
-    rate, norm = effects(values, scores, Design(kind="fixed"), members)
+    rate, norm = compute_effects(values, scores, Design(kind="fixed"), members)
     assert (rate.unit, rate.n, rate.correlation, rate.low) == ("seeds", 6, 1.0, 1.0)
     assert [one.n for one in rate.differences] == [7, 6] and not rate.matched
     (difference,) = norm.differences
     assert (difference.difference, difference.low, difference.high) == (1.5, 1.5, 1.5)
     assert norm.test == "sign test" and norm.p == pytest.approx(stats.binomtest(6, 6).pvalue)
     with pytest.raises(ValueError, match="score of each member"):
-        effects(values, scores, Design(kind="fixed"))
+        compute_effects(values, scores, Design(kind="fixed"))
 
 
 def test_no_test_where_a_value_has_one_configuration() -> None:
     values = {f"c{n}": {"norm": "a" if n else "b"} for n in range(12)}
-    (row,) = effects(values, {f"c{n}": float(n) for n in range(12)})
+    (row,) = compute_effects(values, {f"c{n}": float(n) for n in range(12)})
     assert math.isnan(row.p) and row.reason == "a value has only one of the configurations"
 
 
@@ -287,7 +287,7 @@ def test_a_value_of_which_every_seed_failed_does_not_hide_the_others() -> None:
     seeds = {"a": 0.5, "b": nan, "c": 0.4}
     members = {name: {seed: level + 0.001 * seed for seed in range(8)} for name, level in seeds.items()}
     scores = {"a": 0.5, "b": inf, "c": 0.4}
-    (found,) = effects(values, scores, Design(kind="fixed"), members)
+    (found,) = compute_effects(values, scores, Design(kind="fixed"), members)
     assert (found.matched, found.dropped, found.reason) == (True, 1, None)
     (difference,) = found.differences
     assert (difference.value, difference.difference, difference.n) == ("0.2", pytest.approx(-0.1), 8)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from orchestrator.statistics.exact_tests import fewest_pairs, holm, rank_sum_test, signed_rank_test
+from orchestrator.statistics.exact_tests import correct_by_holm, count_needed_pairs, rank_sum_test, signed_rank_test
 
 inf, nan = math.inf, math.nan
 FEW_VALUES = st.sampled_from([-inf, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, inf])
@@ -42,7 +42,7 @@ def test_a_signed_rank_test_counts_every_assignment(values: list[float]) -> None
     found = signed_rank_test(np.array(values))
     assert found.p == pytest.approx(by_every_sign(np.array(values)))
     moved = sum(value != 0 for value in values)
-    assert found.smallest == min(1.0, 2.0 ** (1 - moved)) <= found.p
+    assert found.smallest_p == min(1.0, 2.0 ** (1 - moved)) <= found.p
 
 
 @settings(max_examples=40)
@@ -52,7 +52,7 @@ def test_a_rank_sum_test_counts_every_deal(first: list[float], second: list[floa
     found, other = rank_sum_test(x, y), rank_sum_test(y, x)
     assert found.p == pytest.approx(by_every_deal(x, y))
     assert other.p == pytest.approx(found.p)
-    assert 0 < found.smallest <= found.p + 1e-12
+    assert 0 < found.smallest_p <= found.p + 1e-12
 
 
 @pytest.mark.parametrize("n", [2, 5, 9, 20])
@@ -108,13 +108,13 @@ def test_no_more_than_five_of_a_hundred_are_rejected_where_nothing_differs(n: in
 def test_holms_correction_is_that_of_statsmodels() -> None:
     for count in (1, 2, 5, 15):
         p = (np.random.default_rng(count).random(count) ** 3).round(2).tolist()  # small ones, and ties
-        assert holm(p) == pytest.approx(multipletests(p, method="holm")[1])
-        with_a_gap = holm([nan, *p])
-        assert math.isnan(with_a_gap[0]) and with_a_gap[1:] == holm(p)
+        assert correct_by_holm(p) == pytest.approx(multipletests(p, method="holm")[1])
+        with_a_gap = correct_by_holm([nan, *p])
+        assert math.isnan(with_a_gap[0]) and with_a_gap[1:] == correct_by_holm(p)
 
 
 def test_pairs_that_are_needed() -> None:
     for tests in (1, 3, 10, 15, 20):
-        n = fewest_pairs(tests)
+        n = count_needed_pairs(tests)
         assert tests * 2.0 ** (1 - n) <= 0.05 < tests * 2.0 ** (2 - n)
-    assert fewest_pairs(1) == 6
+    assert count_needed_pairs(1) == 6

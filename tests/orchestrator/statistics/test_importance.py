@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.statistics.effects.importance import importances
+from orchestrator.statistics.effects.importance import compute_importances
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from orchestrator.statistics.effects.importance import importances
 def test_importance_says_why_it_is_missing(count, keys, score, reason):
     rng = np.random.default_rng(0)
     values = {f"c{n}": {key: float(rng.random()) for key in keys} for n in range(count)}
-    found = importances(values, {name: score(n) for n, name in enumerate(values)})
+    found = compute_importances(values, {name: score(n) for n, name in enumerate(values)})
     assert all(math.isnan(one.share) for one in found.values())
     assert {one.reason for one in found.values()} == ({reason} if reason else set())
 
@@ -36,7 +36,7 @@ def test_importance_leaves_out_what_cannot_be_compared_and_takes_infinite_scores
         f"c{n}": {"x": n % 10, "same": 3, "kind": "abc"[n % 3]} | ({"some": n} if n % 2 else {}) for n in range(30)
     }
     scores = {name: math.inf if one["x"] == 9 else one["x"] + 0.1 * rng.normal() for name, one in values.items()}
-    found = importances(values, {**scores, "c0": None})
+    found = compute_importances(values, {**scores, "c0": None})
     assert found["same"].reason == "constant"
     assert found["some"].reason == "missing in some configurations"
     assert found["x"].share > 0.8 and found["x"].n == 29

@@ -14,11 +14,11 @@ from scipy import stats
 from orchestrator.statistics import intervals
 from orchestrator.statistics.intervals import (
     Estimate,
-    coverage,
-    median,
-    order_statistic,
-    rank_correlations,
-    spearman,
+    compute_coverage,
+    compute_rank_correlations,
+    estimate_correlation,
+    estimate_median,
+    find_order_statistic,
 )
 
 inf, nan = math.inf, math.nan
@@ -31,7 +31,7 @@ def test_without_each_pair_in_turn_a_correlation_is_that_of_the_others(
     generator = np.random.default_rng(seed)
     pairs = generator.integers(values + 1, size=(samples, n, 2)).astype(np.float64)
     pairs[pairs == 0] = -inf
-    slow = np.stack([rank_correlations(np.delete(pairs, left_out, axis=1)) for left_out in range(n)], axis=1)
+    slow = np.stack([compute_rank_correlations(np.delete(pairs, left_out, axis=1)) for left_out in range(n)], axis=1)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(intervals, "MAX_COMPARISONS", at_once)
         assert np.array_equal(intervals._leave_one_out(pairs), slow, equal_nan=True)
@@ -42,7 +42,7 @@ def test_without_each_pair_in_turn_a_correlation_is_that_of_the_others(
 )
 def test_spearman_is_scipys(pairs: list[tuple[float, float]]) -> None:
     x, y = np.array(pairs, dtype=np.float64).T
-    estimate = spearman([*x, nan, 1.0], [*y, 1.0, nan])
+    estimate = estimate_correlation([*x, nan, 1.0], [*y, 1.0, nan])
     assert estimate.n == len(pairs)
     if len(set(x)) == 1 or len(set(y)) == 1:
         assert estimate == Estimate(n=len(pairs), reason="one side is constant")
@@ -63,7 +63,7 @@ def test_a_correlations_interval_is_between_the_two_it_is_made_of() -> None:
     """One by one, by the formulas: Bonett and Wright's standard error, and the jackknife's, on Fisher's scale."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 12))
-    estimate = spearman(x, y)
+    estimate = estimate_correlation(x, y)
     r = stats.spearmanr(x, y).statistic
     without = [stats.spearmanr(np.delete(x, i), np.delete(y, i)).statistic for i in range(12)]
     jackknife = 11 / 12 * sum((np.arctanh(without) - np.mean(np.arctanh(without))) ** 2)
@@ -76,37 +76,37 @@ def test_a_correlations_interval_is_between_the_two_it_is_made_of() -> None:
 @pytest.mark.parametrize("n", [0, 1])
 def test_spearman_of_too_few(n: int) -> None:
     few = "1 value is" if n == 1 else f"{n} values are"
-    assert spearman([1.0] * n, [2.0] * n) == Estimate(n=n, reason=f"{few} too few for a correlation")
+    assert estimate_correlation([1.0] * n, [2.0] * n) == Estimate(n=n, reason=f"{few} too few for a correlation")
 
 
 @pytest.mark.parametrize("n", range(6, 65))
 def test_a_medians_interval_goes_with_the_sign_test(n: int) -> None:
     """It excludes 0 for as many values on one side as the sign test rejects, and no fewer."""
-    place = order_statistic(n)
-    assert place is not None and coverage(n, place) >= 0.95 > coverage(n, place + 1)
+    place = find_order_statistic(n)
+    assert place is not None and compute_coverage(n, place) >= 0.95 > compute_coverage(n, place + 1)
     for below in range(n + 1):
-        found = median([-1.0 - i for i in range(below)] + [1.0 + i for i in range(n - below)])
+        found = estimate_median([-1.0 - i for i in range(below)] + [1.0 + i for i in range(n - below)])
         assert found.reason is None
         assert (found.low > 0 or found.high < 0) == (stats.binomtest(below, n).pvalue <= 0.05)
 
 
 def ends(values: Iterable[float]) -> tuple[float, float]:
-    return median(values).low, median(values).high
+    return estimate_median(values).low, estimate_median(values).high
 
 
 def test_the_fewest_for_a_median_are_those_of_the_sign_test() -> None:
-    assert [n for n in range(1, 20) if order_statistic(n) is None] == [1, 2, 3, 4, 5]
-    assert median([1.0, 2.0, 3.0, 4.0, 5.0]).reason == "5 values are too few for an interval (at least 6)"
+    assert [n for n in range(1, 20) if find_order_statistic(n) is None] == [1, 2, 3, 4, 5]
+    assert estimate_median([1.0, 2.0, 3.0, 4.0, 5.0]).reason == "5 values are too few for an interval (at least 6)"
     assert ends([6.0, 2.0, 3.0, 4.0, 5.0, 1.0]) == (1.0, 6.0) and ends(range(20)) == (5.0, 14.0)
 
 
 def test_small_medians_say_why_there_is_no_interval() -> None:
-    assert median([]).reason == "no values"
-    assert median([nan]).n == 0
+    assert estimate_median([]).reason == "no values"
+    assert estimate_median([nan]).n == 0
     few = "3 values are too few for an interval (at least 6)"
-    assert median([1.0, 5.0, 2.0, nan]) == Estimate(n=3, value=2.0, reason=few)
-    assert median([inf, -inf, inf, -inf]).reason == "the median is between opposite infinities"
-    assert median([1.0, 2.0, 3.0, inf, inf]).value == 3.0
+    assert estimate_median([1.0, 5.0, 2.0, nan]) == Estimate(n=3, value=2.0, reason=few)
+    assert estimate_median([inf, -inf, inf, -inf]).reason == "the median is between opposite infinities"
+    assert estimate_median([1.0, 2.0, 3.0, inf, inf]).value == 3.0
     assert ends([4.0] * 6) == (4.0, 4.0) and ends([1.0, 2.0, 3.0, 4.0, inf, inf]) == (1.0, inf)
 
 
@@ -114,5 +114,5 @@ def test_small_medians_say_why_there_is_no_interval() -> None:
 def test_one_swap_in_a_perfect_order_has_an_interval_far_from_zero(n: int) -> None:
     """The order without one of the two is perfect; the jackknife must not take that for infinitely far away."""
     swapped = [1.0, 0.0, *map(float, range(2, n))]
-    estimate = spearman(list(map(float, range(n))), swapped)
+    estimate = estimate_correlation(list(map(float, range(n))), swapped)
     assert estimate.value > 0.97 and estimate.low > 0.8

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.statistics.quartiles import Quartiles, quartiles, quartiles_of_rows
+from orchestrator.statistics.quartiles import Quartiles, compute_quartiles, compute_row_quartiles
 
 finite = st.floats(-1e6, 1e6)
 numbers = finite | st.sampled_from([math.inf, -math.inf])
@@ -30,7 +30,7 @@ def by_hand(values: list[float], fraction: float, worst: float) -> float:
 
 @given(st.lists(finite, min_size=1, max_size=12))
 def test_quartiles_of_finite_values_are_numpys(values: list[float]) -> None:
-    q25, median, q75 = quartiles(np.array(values))
+    q25, median, q75 = compute_quartiles(np.array(values))
     assert median == np.median(values)
     assert (q25, q75) == (np.quantile(values, 0.25), np.quantile(values, 0.75))
     assert q25 <= median <= q75
@@ -38,7 +38,7 @@ def test_quartiles_of_finite_values_are_numpys(values: list[float]) -> None:
 
 @given(st.lists(finite | st.sampled_from([math.inf, -math.inf]), min_size=1, max_size=12), st.sampled_from([-1, 1]))
 def test_quartiles_with_infinities_are_never_nan_and_in_order(values: list[float], sign: int) -> None:
-    three = quartiles(np.array(values), worst=sign * math.inf)
+    three = compute_quartiles(np.array(values), worst=sign * math.inf)
     assert not np.isnan(three).any()
     assert list(three) == sorted(three)
     low, high = np.quantile(values, [0.25, 0.75], method="lower"), np.quantile(values, [0.25, 0.75], method="higher")
@@ -50,7 +50,7 @@ def test_quartiles_with_infinities_are_never_nan_and_in_order(values: list[float
 @given(st.lists(numbers, min_size=1, max_size=12), st.sampled_from([math.inf, -math.inf]))
 @example([-math.inf, math.inf], -math.inf)
 def test_quartiles_are_those_by_hand(values: list[float], worst: float) -> None:
-    for got, fraction in zip(quartiles(np.array(values), worst), (0.25, 0.5, 0.75), strict=True):
+    for got, fraction in zip(compute_quartiles(np.array(values), worst), (0.25, 0.5, 0.75), strict=True):
         expected = by_hand(values, fraction, worst)
         assert got == expected or math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-9)
 
@@ -61,10 +61,12 @@ def test_many_rows_at_once_are_each_row_alone(rows: list[list[float]], sign: flo
     for line, row in zip(values, rows, strict=True):
         line[: len(row)] = sorted(row)
     worst = np.full(len(rows), sign * math.inf)
-    together = quartiles_of_rows(values, np.array([len(row) for row in rows]), worst)
-    assert list(zip(*together, strict=True)) == [tuple(quartiles(np.array(row), sign * math.inf)) for row in rows]
+    together = compute_row_quartiles(values, np.array([len(row) for row in rows]), worst)
+    assert list(zip(*together, strict=True)) == [
+        tuple(compute_quartiles(np.array(row), sign * math.inf)) for row in rows
+    ]
 
 
 def test_the_order_is_that_of_size() -> None:
     assert Quartiles._fields == ("q25", "median", "q75")
-    assert quartiles(np.array([3.0, 1.0, 2.0])) == Quartiles(q25=1.5, median=2.0, q75=2.5)
+    assert compute_quartiles(np.array([3.0, 1.0, 2.0])) == Quartiles(q25=1.5, median=2.0, q75=2.5)
