@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from orchestrator.claims.descriptions import label_axis
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import (
@@ -22,7 +23,6 @@ from orchestrator.claims.values import (
     reduce_configurations,
     subtract,
 )
-from orchestrator.claims.words import label_axis
 from orchestrator.figures.bands import consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes
 from orchestrator.statistics.intervals import estimate_median
@@ -30,18 +30,14 @@ from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import NOT_REACHED
 from search_spaces.grammar.claims import Claim
 
-MAX_LOG_LENGTHS, MIN_LOG_RATIO = 8, 8  # a logarithmic axis: few lengths, the last many times the first
+# The axis of lengths is logarithmic if they are few and the last is many times the first.
+MAX_LOG_LENGTHS, MIN_LOG_RATIO = 8, 8
 COLOURS = 64  # of a PNG; a full-colour PNG has three times the bytes
-DRAWN_QUESTIONS = (
-    "difference",
-    "equivalence",
-    "ratio",
-    "bound",
-)  # others are about shares or searches
+DRAWN_QUESTIONS = ("difference", "equivalence", "ratio", "bound")  # others are about shares or searches
 
 
 def is_drawable(judgement: Judgement) -> bool:
-    """Return whether a claim has a figure: its sweep was read, and its question compares values."""
+    """Return whether a claim can have a figure: its sweep was read, and its question compares values."""
     has_values = judgement.sweep is not None and judgement.arms is not None
     return has_values and judgement.claim.figure != "none" and judgement.claim.question in DRAWN_QUESTIONS
 
@@ -51,31 +47,32 @@ def draw_claim(judgement: Judgement) -> Figure:
     sweep, claim = judgement.sweep, judgement.claim
     assert sweep is not None and judgement.arms is not None, "only drawable claims are drawn"
 
-    # Draw curves against length, or a dot per seed.
     arms = [judgement.arms[name] for name in claim.compare]
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     axes = figure.subplots()
     frame_axes(axes)
+
+    # Curves are read from the sweep, which has none of arms relative to other arms; these get a dot per seed.
     is_by_length = claim.figure == "curves" and not any(
         claim.arms[name].minus or claim.arms[name].over for name in claim.compare
     )
     if is_by_length:
         count = _draw_lengths(axes, claim, sweep, arms)
-        seeds = f"{count} seeds as measured, with its 95 % interval; every seed thin"
+        drawn = f"{count} seeds as measured, with its 95 % interval; every seed thin"
     else:
         _draw_seeds(axes, judgement, arms)
-        seeds = "seeds, with its 95 % interval; every seed a dot"
+        drawn = "seeds, with its 95 % interval; every seed a dot"
     _draw_reference(axes, claim)
 
     # The title is the comparison with the side that the claim expects; the file is named after the claim.
-    joined = f" {'over' if claim.question == 'ratio' else 'minus'} ".join(claim.compare)
+    arm_names = f" {'over' if claim.question == 'ratio' else 'minus'} ".join(claim.compare)
     side = {"smaller": "below", "larger": "above"}.get(claim.expect or "")
-    claimed = f" (claimed: {side} {_null_value(claim):g})" if side else ""
+    claimed = f" (claimed: {side} {_choose_null_value(claim):g})" if side else ""
     configurations = max(len(arm.config_ids) for arm in arms)
     pooled = f" in {configurations} configurations each" if configurations > 1 else ""
     statistic = "median" if is_by_length else claim.statistic or "median"
-    figure.suptitle(remove_controls(f"{joined}{claimed}"), fontsize=11)
-    axes.set_title(f"{statistic} over {seeds}{pooled}", fontsize=8)
+    figure.suptitle(remove_controls(f"{arm_names}{claimed}"), fontsize=11)
+    axes.set_title(f"{statistic} over {drawn}{pooled}", fontsize=8)
     axes.set_ylabel(label_axis(claim, claim.compare))
     return figure
 
@@ -86,15 +83,15 @@ def write_small_png(figure: Figure, path: Path) -> None:
     figure.savefig(full_colour, format="png", dpi=110, metadata={"Software": None})
     path.parent.mkdir(parents=True, exist_ok=True)
     with Image.open(full_colour) as image:
-        small = image.convert("RGB").quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-        small.save(path, optimize=True)
+        quantized = image.convert("RGB").quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        quantized.save(path, optimize=True)
 
 
 def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> int:
     """Draw the paired values against length, with trained lengths shaded; return the number of seeds."""
     tables = [_read_lengths(claim, sweep, arm) for arm in arms]
 
-    # Pair the arms at common lengths.
+    # Two arms may be measured at different lengths; only common ones have pairs.
     curves = tables[0]
     if len(tables) > 1:
         relate = divide if claim.question == "ratio" else subtract
@@ -103,32 +100,31 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
         curves = pd.DataFrame({length: relate(paired[0][length], paired[1][length]) for length in shared})
 
     # Draw a thin line for each seed, and the median with its band.
-    seeds = curves.groupby(level="seed").median()
-    lengths = [int(length) for length in seeds.columns]
-    axes.plot(lengths, seeds.T, color=PALETTE[0], linewidth=0.6, alpha=0.3)
-    medians = [estimate_median(seeds[length].dropna()) for length in lengths]
+    seed_curves = curves.groupby(level="seed").median()
+    lengths = [int(length) for length in seed_curves.columns]
+    axes.plot(lengths, seed_curves.T, color=PALETTE[0], linewidth=0.6, alpha=0.3)
+    medians = [estimate_median(seed_curves[length].dropna()) for length in lengths]
     axes.fill_between(lengths, [m.low for m in medians], [m.high for m in medians], color=PALETTE[0], alpha=0.25, lw=0)
     axes.plot(lengths, [m.value for m in medians], color=PALETTE[0], linewidth=2)
 
-    # Shade the trained and the selection lengths.
+    # Shade the trained and the selection lengths; selection lengths among the trained ones have no own colour.
     trained, selection = sweep.groups["trained"], sweep.groups["selection"]
-    inside = ", selection among them" if set(selection) <= set(trained) else ""
-    for name, shaded, colour in (
-        (f"trained{inside}", trained, "#E6E9ED"),
-        ("selection", () if inside else selection, "#F4F1E4"),
+    note = ", selection among them" if set(selection) <= set(trained) else ""
+    for label, shaded_lengths, colour in (
+        (f"trained{note}", trained, "#E6E9ED"),
+        ("selection", () if note else selection, "#F4F1E4"),
     ):
-        for first, last in consecutive_runs(shaded, sweep.groups["all"]):
-            axes.axvspan(first - 0.5, last + 0.5, zorder=0, linewidth=0, label=name, facecolor=colour)
-            name = ""  # once in the legend
+        for first, last in consecutive_runs(shaded_lengths, sweep.groups["all"]):
+            axes.axvspan(first - 0.5, last + 0.5, zorder=0, linewidth=0, label=label, facecolor=colour)
+            label = ""  # once in the legend
 
-    # A few lengths with a wide range have a logarithmic axis.
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if lengths[-1] >= MIN_LOG_RATIO * lengths[0] and len(lengths) <= MAX_LOG_LENGTHS:
         axes.set_xscale("log", base=2)
         axes.set_xticks(lengths, [str(length) for length in lengths])
     axes.set_xlabel("length")
     axes.legend(frameon=False, fontsize=8)
-    return len(seeds)
+    return len(seed_curves)
 
 
 def _read_lengths(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> pd.DataFrame:
@@ -144,8 +140,8 @@ def _read_lengths(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> pd.DataFr
 
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None:
     """Draw the sorted paired values of seeds and their interval; infinite values as crosses at the top."""
-    # Compute the values of the seeds, over the seeds of this asking alone.
-    claim, answer = judgement.claim, judgement.own_answer or judgement.answer
+    # The arms have the seeds of this test alone, so the interval must not pool those of earlier tests.
+    claim, answer = judgement.claim, judgement.unpooled_answer or judgement.answer
     if not claim.metric[0].startswith("steps_to_"):
         arms = count_as_worst(arms)
     rows = arms[0].values
@@ -153,7 +149,6 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
         rows = (divide if claim.question == "ratio" else subtract)(*pair_arms(arms))
     values = np.sort(reduce_configurations(rows))
 
-    # Draw the interval, and a dot per seed in the order of its value.
     ranks, is_finite = np.arange(1, len(values) + 1), np.isfinite(values)
     if answer is not None and math.isfinite(answer.low) and math.isfinite(answer.high):
         axes.axhspan(answer.low, answer.high, color=PALETTE[0], alpha=0.2, linewidth=0)
@@ -170,7 +165,7 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
         axes.text(1, 1.15 * highest, NOT_REACHED, va="center", fontsize=8)
 
 
-def _null_value(claim: Claim) -> float:
+def _choose_null_value(claim: Claim) -> float:
     """Return the value without an effect: 0, or 1 of a ratio, unless the claim has a bound of its own."""
     if claim.bound is not None:
         return claim.bound
@@ -179,10 +174,10 @@ def _null_value(claim: Claim) -> float:
 
 def _draw_reference(axes: Axes, claim: Claim) -> None:
     """Draw the reference of the values: 0 or 1, a bound, or the allowed range of an equivalence."""
-    center = _null_value(claim)
+    center = _choose_null_value(claim)
     axes.axhline(center, color="#555555", linewidth=0.9, linestyle="--")
 
-    # The band is the range in which values count as equal.
+    # Values in the band count as equal.
     within = claim.within if claim.question == "equivalence" else claim.no_effect_bound
     if within is not None:
         axes.axhspan(center - within, center + within, color="#DDDDDD", alpha=0.5, zorder=0, linewidth=0)

@@ -11,7 +11,7 @@ from search_spaces.grammar.claims import Claim
 
 HELD, CONTRADICTED, NO_EFFECT = "held", "contradicted", "no effect"  # NO_EFFECT is followed by its bound
 UNDECIDED, NOT_TESTED = "undecided", "not tested"
-NOT_LEARNED = "not learned"  # the first words of a reason
+NOT_LEARNED = "not learned"  # the first words of a reason of NOT_TESTED
 VERDICTS = (HELD, CONTRADICTED, NO_EFFECT, UNDECIDED, NOT_TESTED)
 SIGNIFICANCE_LEVEL = 0.05
 SUGGESTED_SEEDS = (9, 12, 17, 24, 36, 48)  # numbers of seeds that may be suggested
@@ -21,14 +21,15 @@ SUGGESTED_SEEDS = (9, 12, 17, 24, 36, 48)  # numbers of seeds that may be sugges
 class Judgement:
     """The verdict of a claim with the answers behind it.
 
-    `answer` is over all seeds and decides. Other answers decide nothing: `learned_only` is over the seeds that learned
-    the task, `measured` over all seeds with the values of unlearned ones as measured, `other_statistic` is the mean of
-    a difference that the median decides, or vice versa. `holm_p` is the p-value after Holm's correction over all claims
-    of the page. `sweep` is None if the sweep is missing. `seeds_needed` is the number of seeds with values like these
-    that would decide an undecided claim: one of SUGGESTED_SEEDS, 0 if none would, None if unknown.
+    `answer` is over all seeds and decides. Other answers decide nothing: `learned_answer` is over the seeds that
+    learned the task, `measured_answer` over all seeds with the values of unlearned ones as measured,
+    `other_statistic_answer` is the mean of a difference that the median decides, or vice versa. `holm_p` is the p-value
+    after Holm's correction over all claims of the page. `sweep` is None if the sweep is missing. `seeds_needed` is the
+    number of seeds with values like these that would decide an undecided claim: one of SUGGESTED_SEEDS, 0 if none
+    would, None if unknown.
 
-    All askings of a claim have the same verdict. If the judged asking pools several, `pooled` has their ids, and
-    `own_answer` is the answer over its own seeds.
+    All tests of a claim have the same verdict. If the judged test pools the seeds of several tests, `pooled` has their
+    ids, and `unpooled_answer` is the answer over its own seeds.
     """
 
     claim: Claim
@@ -37,16 +38,16 @@ class Judgement:
     sweep: SweepCurves | None = None
     arms: Mapping[str, ArmValues] | None = None
     answer: Answer | None = None
-    learned_only: Answer | None = None
-    measured: Answer | None = None
-    other_statistic: Answer | None = None
+    learned_answer: Answer | None = None
+    measured_answer: Answer | None = None
+    other_statistic_answer: Answer | None = None
     holm_p: float = math.nan
     seeds_needed: int | None = None
     pooled: tuple[str, ...] = ()
-    own_answer: Answer | None = None
+    unpooled_answer: Answer | None = None
 
     @property
-    def words(self) -> str:
+    def verdict_text(self) -> str:
         """The verdict with its reason, if there is one."""
         separator = ": " if self.verdict == NOT_TESTED else " "
         return f"{self.verdict}{separator}{self.reason}" if self.reason else self.verdict

@@ -23,7 +23,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
-CURVES, REGISTERED = "curves.parquet", "claims.json"
+CURVES_NAME, REGISTERED_NAME = "curves.parquet", "claims.json"
 
 
 def locate_packed(file: ClaimsFile, sweep: str) -> Path:
@@ -36,14 +36,13 @@ def write_packed(sweep: SweepCurves, claims: Iterable[Claim], path: Path) -> int
 
     The same sweep gives the same bytes. Raises UserError if the file cannot be written.
     """
-    # Make the three files.
     sink = io.BytesIO()
     sweep.curves[_mask_read_rows(sweep, list(claims))].to_parquet(sink, compression=None, index=False)
     claims_of_sweep = {name: values for name, values in sweep.registered.items() if name in sweep.state.claims}
     contents = {
         LEDGER_FILE: (sweep.folder / LEDGER_FILE).read_bytes(),
-        CURVES: sink.getvalue(),
-        REGISTERED: json.dumps(claims_of_sweep, sort_keys=True).encode(),
+        CURVES_NAME: sink.getvalue(),
+        REGISTERED_NAME: json.dumps(claims_of_sweep, sort_keys=True).encode(),
     }
 
     # Archive them without times and owners, which would change the bytes.
@@ -63,17 +62,17 @@ def read_packed(path: Path) -> SweepCurves:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(path, "r:xz") as archive:
-                for name in (LEDGER_FILE, CURVES):
+                for name in (LEDGER_FILE, CURVES_NAME):
                     content = archive.extractfile(name)
                     Path(folder, name).write_bytes(content.read() if content else b"")
-                claims_file = archive.extractfile(REGISTERED) if REGISTERED in archive.getnames() else None
+                claims_file = archive.extractfile(REGISTERED_NAME) if REGISTERED_NAME in archive.getnames() else None
                 registered = json.load(claims_file) if claims_file else {}
-            curves = pd.read_parquet(Path(folder) / CURVES)
+            curves = pd.read_parquet(Path(folder) / CURVES_NAME)
             state = SweepState.load(Path(folder))
         except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, KeyError, LengthwiseError) as error:
             raise DamagedCurves(f"{path}: damaged, or not a packed sweep: {str(error).splitlines()[0]}") from error
 
-    # Messages name the packed file.
+    # The folder of the state appears in messages, and the temporary folder is gone.
     state.folder = path
     return SweepCurves(path, state, curves, registered)
 

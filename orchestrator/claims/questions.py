@@ -18,7 +18,7 @@ from orchestrator.claims.values import (
     count_as_worst,
     divide,
     pair_arms,
-    passes,
+    reaches_threshold,
     reduce_configurations,
     reduce_seeds,
     subtract,
@@ -26,6 +26,7 @@ from orchestrator.claims.values import (
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import ROUNDING
 from orchestrator.results.scoring.search_design import read_design
+from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.partial_effects import compute_partial_effects
 from orchestrator.statistics.effects.rank_effects import compute_effects
 from orchestrator.statistics.intervals import (
@@ -42,10 +43,11 @@ from search_spaces.grammar.claims import Claim
 class Answer:
     """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
 
-    `n` is the number of values (`unit`: seeds or configurations), `ran` the number that were trained, `needed` the
-    number that an interval needs; `reason` says why there is no interval in spite of enough values. If the effect is
-    only known up to a range, it is from `least_effect` to `effect`. `detail` has further numbers as text. `ask_more(n)`
-    returns the answer for at least n seeds per arm with the same proportions of values; None if unknown.
+    `n` is the number of values (`unit`: seeds or configurations), `n_trained` the number that were trained, `n_needed`
+    the number that an interval needs; `reason` says why there is no interval in spite of enough values. If the effect
+    is only known up to a range, it is from `least_effect` to `effect`. `detail` has further numbers as text.
+    `extrapolate(n)` returns the answer for at least n seeds per arm with the same proportions of values; None if
+    unknown.
     """
 
     effect: float = math.nan
@@ -55,15 +57,15 @@ class Answer:
     p: float = math.nan
     null: float = 0.0
     n: int = 0
-    ran: int = 0
-    needed: int = FEWEST_FOR_MEDIAN
+    n_trained: int = 0
+    n_needed: int = FEWEST_FOR_MEDIAN
     unit: str = "seeds"
     detail: str = ""
     reason: str = ""
-    ask_more: "Callable[[int], Answer] | None" = field(default=None, compare=False)
+    extrapolate: "Callable[[int], Answer] | None" = field(default=None, compare=False)
 
 
-def ask(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only: bool) -> Answer:
+def answer_question(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only: bool) -> Answer:
     """Return the answer to a claim's question over all seeds, or over those that learned in all arms.
 
     Over all seeds, failed and unlearned seeds count as the worst of all (`count_as_worst`) and have not succeeded; for
@@ -72,8 +74,7 @@ def ask(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only
 
     Raises UserError for arms whose configurations cannot be paired, and for a trend of a key that was not searched.
     """
-    # Choose the values of failed and unlearned seeds.
-    ran = max(arm.seeds for arm in arms)
+    n_trained = max(arm.seeds for arm in arms)
     if learned_only:
         arms = _keep_learned(arms)
     elif claim.metric[0].startswith("steps_to_"):
@@ -81,25 +82,26 @@ def ask(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only
     elif claim.question not in ("trend", "share", "fisher"):
         arms = count_as_worst(arms)
 
-    # Answer the question.
-    answer = _QUESTIONS[claim.question](claim, sweep, arms)
-    return replace(answer, ran=ran if answer.unit == "seeds" else answer.ran)
+    answer = _ANSWER_FUNCTIONS[claim.question](claim, sweep, arms)
+    return replace(answer, n_trained=n_trained if answer.unit == "seeds" else answer.n_trained)
 
 
 def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
     """Return the arms with only the seeds that learned in every configuration of every arm."""
-    # Find the seeds that learned everywhere.
     learned = [arm.learned.groupby(level="seed").all() for arm in arms]
     all_learned = pd.concat(learned, axis=1, join="inner").all(axis=1)
     seeds = all_learned.index[all_learned]
 
-    # Keep their rows.
-    def keep(rows: Any) -> Any:
+    def select_rows(rows: Any) -> Any:
         return rows[rows.index.get_level_values("seed").isin(seeds)]
 
     return [
         replace(
-            arm, values=keep(arm.values), learned=keep(arm.learned), floor=keep(arm.floor), ceiling=keep(arm.ceiling)
+            arm,
+            values=select_rows(arm.values),
+            learned=select_rows(arm.learned),
+            floor=select_rows(arm.floor),
+            ceiling=select_rows(arm.ceiling),
         )
         for arm in arms
     ]
@@ -113,13 +115,12 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     difference and a difference that is not negligible, is true. Saturated pairs do not support it
     (`compute_saturated_share`).
     """
-    # Answer by the mean over seeds, or by the median with a test of equivalence.
     limit, differences = claim.no_effect_bound, subtract(*pair_arms(arms))
     if claim.statistic == "mean":
         return _answer_rows(answer_mean, differences)
     share = compute_saturated_share(arms) if limit is not None else 0.0
 
-    def ask_seeds(seeds: Values) -> Answer:
+    def compute_answer(seeds: Values) -> Answer:
         answer = answer_median(seeds, null=0.0)
         if limit is not None and -limit <= answer.low and answer.high <= limit:
             return replace(
@@ -127,18 +128,18 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
             )
         return answer
 
-    # The units are seeds, or independent configurations.
     if claim.unit is None:
-        return _answer_rows(ask_seeds, differences)
+        return _answer_rows(compute_answer, differences)
+
+    # Configurations are independent samples only if they were drawn at random.
     design = read_design(sweep.state)
     if design.kind != "random":
         raise UserError(
             f"sweep {sweep.name}: unit: configurations needs a random search, whose configurations are independent"
         )
 
-    # Reduce the seeds of each configuration to their median.
     units = reduce_seeds(differences)
-    return replace(_answer_seeds(ask_seeds, units), unit=design.unit, ran=len(arms[0].contexts))
+    return replace(_answer_seeds(compute_answer, units), unit=design.unit, n_trained=len(arms[0].contexts))
 
 
 def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -146,25 +147,24 @@ def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues])
 
     An interval outside of this range has the p-value of the sign test against the nearer end.
     """
-    # Take the paired differences of two arms, or the values of the only arm.
+    # A single arm is compared with `around`.
     rows, share = arms[0].values, 0.0
     if len(arms) == 2:
         share = compute_saturated_share(arms)
         first, second = pair_arms(arms)
         rows = subtract(first, second)
 
-    # Test against the ends of the allowed range.
     center, half_width = claim.around or 0.0, claim.within or 0.0
     lower, upper = center - half_width, center + half_width
 
-    def ask_seeds(seeds: Values) -> Answer:
+    def compute_answer(seeds: Values) -> Answer:
         seeds = _snap_to_bounds(seeds, lower, upper)
         answer = answer_median(seeds, null=center)
         if answer.high < lower or answer.low > upper:
             return replace(answer, p=_compute_sign_p(seeds, lower if answer.high < lower else upper))
         return replace(answer, p=_compute_equivalence_p(seeds, lower, upper, share), detail=_describe_saturation(share))
 
-    return _answer_rows(ask_seeds, rows)
+    return _answer_rows(compute_answer, rows)
 
 
 def _describe_saturation(share: float) -> str:
@@ -184,7 +184,7 @@ def _compute_equivalence_p(seeds: Values, lower: float, upper: float, share: flo
     if not len(seeds):
         return math.nan
 
-    # Take the saturated seeds away from those inside, rounded up; 1e-9 allows for the rounding of the share.
+    # Saturated seeds count as outside, rounded up; 1e-9 allows for the rounding of the share.
     outside = math.ceil(share * len(seeds) - 1e-9)
     inside = (max(0, int(count) - outside) for count in ((seeds > lower).sum(), (seeds < upper).sum()))
     return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside)
@@ -202,24 +202,23 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     all trained steps. So ratios of steps have a smallest and a largest possible value: the interval covers both, and
     the effect is between their medians.
     """
-    # Values that are known exactly have exact ratios.
     first, second = pair_arms(arms)
     null = _choose_null(claim)
     if not claim.metric[0].startswith("steps_to_"):
         return _answer_rows(lambda seeds: answer_median(seeds, null), divide(first, second))
 
-    # Steps have bounds, and so have their ratios.
+    # The smallest ratio has the fewest steps over the most steps, the largest ratio vice versa.
     (low_1, high_1), (low_2, high_2) = (
         _bound_steps(steps, arm, sweep) for steps, arm in zip((first, second), arms, strict=True)
     )
     reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
 
-    def ask_seeds(smallest: Values, largest: Values) -> Answer:
+    def compute_answer(smallest: Values, largest: Values) -> Answer:
         covered = _cover_answers(answer_median(smallest, null), answer_median(largest, null))
         return replace(covered, detail=f"steps are known to one evaluation; reached by {reached}")
 
     return _answer_seeds(
-        ask_seeds, reduce_configurations(divide(low_1, high_2)), reduce_configurations(divide(high_1, low_2))
+        compute_answer, reduce_configurations(divide(low_1, high_2)), reduce_configurations(divide(high_1, low_2))
     )
 
 
@@ -237,25 +236,24 @@ def _answer_share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     """Answer by the share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
     successful, null = _find_successes(claim, arms[0]), _choose_null(claim)
 
-    def ask_seeds(successful: NDArray[np.bool_]) -> Answer:
+    def compute_answer(successful: NDArray[np.bool_]) -> Answer:
         hits, n = int(successful.sum()), len(successful)
         test = stats.binomtest(hits, n, null)
         low, high = test.proportion_ci(0.95, method="exact")
         return Answer(effect=hits / n, low=low, high=high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}")
 
-    return _answer_seeds(ask_seeds, successful.to_numpy()) if len(successful) else Answer(null=null)
+    return _answer_seeds(compute_answer, successful.to_numpy()) if len(successful) else Answer(null=null)
 
 
 def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the difference of two shares of seeds: Fisher's exact test, Newcombe's interval (1998, method 10)."""
     successes = [_find_successes(claim, arm).to_numpy() for arm in arms]
 
-    def ask_seeds(*successful: NDArray[np.bool_]) -> Answer:
-        # Test the table of successes and failures.
+    def compute_answer(*successful: NDArray[np.bool_]) -> Answer:
         (a, n), (b, m) = ((int(arm.sum()), len(arm)) for arm in successful)
         p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
 
-        # Combine the Wilson intervals of both shares.
+        # Newcombe's interval combines the Wilson intervals of both shares.
         (low_1, high_1), (low_2, high_2) = (
             stats.binomtest(k, total).proportion_ci(0.95, method="wilson") for k, total in ((a, n), (b, m))
         )
@@ -265,7 +263,7 @@ def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> A
         detail = f"{a} of {n} against {b} of {m}"
         return Answer(effect=first - second, low=low, high=high, p=p, n=min(n, m), detail=detail)
 
-    return _answer_seeds(ask_seeds, *successes) if all(map(len, successes)) else Answer()
+    return _answer_seeds(compute_answer, *successes) if all(map(len, successes)) else Answer()
 
 
 def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -274,62 +272,81 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     `n` counts the independent units of the design of the search, as in reports. With `hold_others` the effect is the
     slope with the other searched keys, except those of weight averages, held fixed, in standard deviations of ranks.
     """
-    # Collect the searched values and the medians over seeds of the configurations.
     key, arm = str(claim.key), arms[0]
-    searched = {name: dict(sweep.state.configurations[name].values) for name in arm.config_ids}
+    searched = {config_id: dict(sweep.state.configurations[config_id].values) for config_id in arm.config_ids}
     if not any(key in values for values in searched.values()):
         raise UserError(
             f"sweep {sweep.name}: {key} was not searched; allowed: {', '.join(_list_searched_keys(searched)) or 'none'}"
         )
+
+    # Collect the value of each seed by configuration; a configuration whose seeds all failed has none.
     design, by_context = read_design(sweep.state), dict(list(arm.values.groupby(level="context")))
     seeds: dict[str, dict[int, float]] = {
-        name: {int(str(seed)): float(value) for seed, value in by_context[context].droplevel("context").items()}
-        for name, context in arm.contexts.items()
+        config_id: {int(str(seed)): float(value) for seed, value in by_context[context].droplevel("context").items()}
+        for config_id, context in arm.contexts.items()
         if context in by_context
     }
+
+    # Differences and ratios of arms have no better direction, so no metrics are named for them.
     definition = claim.arms[arm.name]
     metrics = () if definition.minus or definition.over else definition.metric or claim.metric
-    medians = {name: sweep.compute_median(seeds.get(name, {}).values(), metrics) for name in arm.contexts}
-
-    # Estimate the effect with other keys held fixed, or the correlation of this key alone.
+    medians = {
+        config_id: sweep.compute_median(seeds.get(config_id, {}).values(), metrics) for config_id in arm.contexts
+    }
+    is_within_units = design.compares_within_units(key)
     if claim.hold_others:
-        averages = {k for values in searched.values() for k in values if ".averages." in k and k != key}
-        searched = {name: {k: v for k, v in values.items() if k not in averages} for name, values in searched.items()}
-        if design.compares_within_units(key):
-            raise UserError(
-                f"sweep {sweep.name}: the values of {key} are compared within {design.unit}, which share the other "
-                "keys; leave hold_others out"
-            )
-        partial = compute_partial_effects(searched, medians, design)[key]
-        slopes = [slope for slope in partial.slopes if claim.category in (None, slope.value)]
-        if partial.slopes and len(slopes) != 1:
-            raise UserError(f"sweep {sweep.name}: {key} is a category; allowed: one of its values as `category`")
-        effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
-        n, p, reason = partial.n, slopes[0].p if slopes else math.nan, partial.reason
+        answer = _estimate_slope(claim, sweep, design, searched, medians)
     else:
-        effect_alone = next(effect for effect in compute_effects(searched, medians, design, seeds) if effect.key == key)
-        effect, low, high = effect_alone.correlation, effect_alone.low, effect_alone.high
-        n, reason = effect_alone.n, effect_alone.reason
-        p = (
-            effect_alone.correlation_p
-            if design.compares_within_units(key)
-            else compute_correlation_p(effect, low, high)
+        alone = next(effect for effect in compute_effects(searched, medians, design, seeds) if effect.key == key)
+        p = alone.correlation_p if is_within_units else compute_correlation_p(alone.correlation, alone.low, alone.high)
+        answer = Answer(
+            effect=alone.correlation, low=alone.low, high=alone.high, p=p, n=alone.n, reason=alone.reason or ""
         )
-    return Answer(
-        effect=effect,
-        low=low,
-        high=high,
-        p=p,
-        n=n,
-        ran=len({design.get_unit(name, 0) for name in searched}),
-        needed=FEWEST_FOR_MEDIAN if design.compares_within_units(key) else FEWEST_FOR_CORRELATION,
+    return replace(
+        answer,
+        n_trained=len({design.get_unit(config_id, 0) for config_id in searched}),
+        n_needed=FEWEST_FOR_MEDIAN if is_within_units else FEWEST_FOR_CORRELATION,
         unit=design.unit,
-        reason=reason or "",
+    )
+
+
+def _estimate_slope(
+    claim: Claim,
+    sweep: SweepCurves,
+    design: Design,
+    searched: Mapping[str, Mapping[str, Any]],
+    medians: Mapping[str, float],
+) -> Answer:
+    """Return the slope of the searched key of a trend with the other searched keys held fixed.
+
+    Raises UserError for a key that is compared within units, and for a category without a chosen value.
+    """
+    key = str(claim.key)
+    if design.compares_within_units(key):
+        raise UserError(
+            f"sweep {sweep.name}: the values of {key} are compared within {design.unit}, which share the other "
+            "keys; leave hold_others out"
+        )
+
+    # Weight averages do not change the training, so they need not be held fixed.
+    averages = {k for values in searched.values() for k in values if ".averages." in k and k != key}
+    held_fixed = {
+        config_id: {k: v for k, v in values.items() if k not in averages} for config_id, values in searched.items()
+    }
+    partial = compute_partial_effects(held_fixed, medians, design)[key]
+    slopes = [slope for slope in partial.slopes if claim.category in (None, slope.value)]
+    if not partial.slopes:
+        return Answer(n=partial.n, reason=partial.reason or "")
+    if len(slopes) != 1:
+        raise UserError(f"sweep {sweep.name}: {key} is a category; allowed: one of its values as `category`")
+    slope = slopes[0]
+    return Answer(
+        effect=slope.coefficient, low=slope.low, high=slope.high, p=slope.p, n=partial.n, reason=partial.reason or ""
     )
 
 
 def _list_searched_keys(searched: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the keys that any configuration has a searched value of, in order."""
+    """Return the keys that are searched in any configuration, in order of appearance."""
     return list(dict.fromkeys(key for values in searched.values() for key in values))
 
 
@@ -341,7 +358,7 @@ def _choose_null(claim: Claim) -> float:
 def _find_successes(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
     """Return whether each seed succeeds in every configuration of an arm."""
     assert claim.success is not None
-    return (passes(claim.success, arm.values) & arm.learned).groupby(level="seed").all()
+    return (reaches_threshold(claim.success, arm.values) & arm.learned).groupby(level="seed").all()
 
 
 def answer_median(seeds: Values, null: float) -> Answer:
@@ -379,19 +396,21 @@ def _compute_sign_p(seeds: Values, null: float) -> float:
     return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
 
 
-def _answer_seeds(ask_seeds: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
-    """Return the answer of the seeds, with `ask_more` by repeated values."""
-    return replace(ask_seeds(*arms), ask_more=lambda n: ask_seeds(*(_repeat_values(seeds, n) for seeds in arms)))
+def _answer_seeds(compute_answer: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
+    """Return the answer of the seeds of one or two arms, with `extrapolate`, which repeats their values."""
+    return replace(
+        compute_answer(*arms), extrapolate=lambda n: compute_answer(*(_repeat_values(seeds, n) for seeds in arms))
+    )
 
 
-def _answer_rows(ask_seeds: Callable[[Values], Answer], rows: "pd.Series[float]") -> Answer:
-    """Return the answer of rows by seed; failed seeds (NaN) may have any value."""
+def _answer_rows(compute_answer: Callable[[Values], Answer], rows: "pd.Series[float]") -> Answer:
+    """Return the answer of the values by context and seed; failed seeds (NaN) may have any value."""
     if not rows.isna().any():
-        return _answer_seeds(ask_seeds, reduce_configurations(rows))
+        return _answer_seeds(compute_answer, reduce_configurations(rows))
 
-    # Answer with the lowest and with the highest possible values, and cover both.
+    # A failed seed may have any value, so the answer covers the lowest and the highest possible.
     lowest, highest = (reduce_configurations(rows.fillna(end)) for end in (-math.inf, math.inf))
-    return _answer_seeds(lambda low, high: _cover_answers(ask_seeds(low), ask_seeds(high)), lowest, highest)
+    return _answer_seeds(lambda low, high: _cover_answers(compute_answer(low), compute_answer(high)), lowest, highest)
 
 
 def _cover_answers(lowest: Answer, highest: Answer) -> Answer:
@@ -411,7 +430,7 @@ def _repeat_values(seeds: NDArray[Any], n: int) -> NDArray[Any]:
     return np.sort(seeds)[indices.astype(int)]
 
 
-_QUESTIONS: dict[str, Callable[[Claim, SweepCurves, list[ArmValues]], Answer]] = {
+_ANSWER_FUNCTIONS: dict[str, Callable[[Claim, SweepCurves, list[ArmValues]], Answer]] = {
     "difference": _answer_difference,
     "equivalence": _answer_equivalence,
     "bound": _answer_bound,

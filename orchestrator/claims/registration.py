@@ -1,6 +1,6 @@
-"""Pre-register claims: the ledger records the digest of every claim about its sweep before training.
+"""Register claims: the ledger records the digest of every claim about its sweep before training.
 
-Also compares the ledger with the sweep file beside the claims file.
+Later the digests show which claims were registered and which were changed since.
 """
 
 import json
@@ -25,7 +25,7 @@ def read_deciding_values(claim: Claim) -> dict[str, Any]:
 
     `negligible` defaults to the page's bound of no effect.
     """
-    # Newer keys are left out at their defaults, so that digests of older versions stay valid.
+    # Digests of older versions stay valid, because newer keys are left out at their defaults.
     values = claim.model_dump(mode="json", exclude={"asked_again", "figure", "note", "source"})
     values["negligible"] = claim.no_effect_bound
     return {key: value for key, value in values.items() if value is not None or key not in ("statistic", "unit")}
@@ -39,7 +39,7 @@ def read_registered_values(folder: Path) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
+def digest_claims(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
     """Return the digests of the claims about a sweep by id, and the bytes of their file; None without `claims`.
 
     Raises SweepFileError if the claims file is invalid or has no claim about this sweep.
@@ -47,12 +47,10 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
     if spec.claims is None:
         return None
 
-    # Read the file, which the sweep names relative to its own.
     path = (spec.folder or Path()) / spec.claims
     if not path.exists():
         raise SweepFileError([Problem(spec.where("claims"), "claims", f"{path}: there is no such file")])
 
-    # Digest the claims about this sweep.
     file = load_claims(path)
     digests = {
         claim.id: compute_digest(read_deciding_values(claim)) for claim in file.claims if claim.sweep == spec.name
@@ -80,7 +78,6 @@ def describe_registration(
 
 def _describe_digests(claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]]) -> str:
     """Return whether the ledger has the digest of a claim, and the changes since, as text."""
-    # Claims without a digest in the ledger.
     if IMPORTED in state.provenance:
         return "registered afterwards, because the results were imported"
     if claim.id not in state.claims:
@@ -113,10 +110,11 @@ def list_changes(state: SweepState, file: ClaimsFile) -> list[tuple[str, object,
     Empty without a file beside the claims, and for a sweep that was only extended. Raises SweepFileError for an invalid
     sweep file.
     """
-    # Read both specifications; an omitted direction is that of the metric.
     path = file.path.with_name(f"{state.name}.yaml")
     if not path.exists():
         return []
+
+    # The record has the direction of the metric if the file omits it.
     recorded, written = parse_recorded(state.spec, "the specification"), load_sweep(path)
     if written.direction_is_assumed:
         from orchestrator.plan.checks.soundness import complete_objective  # imports the registries

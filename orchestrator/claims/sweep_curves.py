@@ -48,9 +48,8 @@ class SweepCurves:
         self.name = self.state.name
         self.objective = recorded_objective(self.state.spec)
 
-        # Read what was measured, and group the lengths of the judged metric.
         digests = {name: configuration.measured for name, configuration in state.configurations.items()}
-        self.measured = read_measurements(state.measured, digests)
+        self.measurements = read_measurements(state.measured, digests)
         self.groups = self._group_lengths((self.objective.metric,))
         self._tables: dict[tuple[str, str, str], pd.DataFrame] = {}
 
@@ -70,7 +69,7 @@ class SweepCurves:
         return tuple(sorted({member.seed for member in self.state.members}))
 
     @property
-    def failed(self) -> int:
+    def failed_count(self) -> int:
         """The number of members that failed: those that diverged, and those of packs that died."""
         return sum(member.status == "failed" for member in self.state.members)
 
@@ -91,7 +90,6 @@ class SweepCurves:
         Failed seeds count as the objective says. Without metrics, as for a difference of arms, or without a common
         direction, no value is the worst, and a failed seed makes the median NaN.
         """
-        # Without a direction no value is the worst, and NaN stays NaN.
         seed_values, direction = list(values), self.choose_direction(metrics)
         if not seed_values or direction == "none":
             return float(np.median(seed_values)) if seed_values else math.nan
@@ -100,7 +98,7 @@ class SweepCurves:
 
     def choose_direction(self, metrics: Sequence[str]) -> str:
         """Return the common better direction of metrics, minimize or maximize; "none" without a common one."""
-        measured = next(iter(self.measured.values())).metrics
+        measured = next(iter(self.measurements.values())).metrics
         directions = {measured[name].direction for name in metrics if name in measured}
         return directions.pop() if len(directions) == 1 else "none"
 
@@ -113,7 +111,6 @@ class SweepCurves:
 
         A named part, such as `model.position`, matches by its name or by all given values.
         """
-        # Select the configurations.
         config_ids = [
             name
             for name in self.state.configurations
@@ -122,7 +119,7 @@ class SweepCurves:
         if config_ids:
             return config_ids
 
-        # Say which key or value no configuration has.
+        # Name the key or value that no configuration has.
         for key, value in where.items():
             recorded = [self.read_setting(name, key) for name in self.state.configurations]
             values = dict.fromkeys(str(setting) for setting in recorded if setting is not ABSENT)
@@ -134,7 +131,6 @@ class SweepCurves:
 
     def _suggest_key(self, key: str) -> str:
         """Return a hint for an unknown key: the nearest known key, or else the searched keys."""
-        # Suggest a similar key, even one that was not searched.
         configurations = self.state.configurations.values()
         known_keys = {known for configuration in configurations for known in dotted_keys(configuration.resolved)}
         if nearest := nearest_name(key, known_keys):
@@ -152,7 +148,6 @@ class SweepCurves:
 
     def _compute_score(self, config_ids: Sequence[str], average: str) -> float:
         """Return the score over all seeds of these configurations; NaN if a seed failed under `fail`."""
-        # Reduce the selection lengths of each seed, then score the seeds.
         objective = self.objective
         table = self.make_table((objective.metric,), average, objective.evaluation)[sorted(objective.lengths)]
         values = table[table.index.get_level_values("config_id").isin(config_ids)].to_numpy()
@@ -170,16 +165,15 @@ class SweepCurves:
         Every configuration trains on the trained lengths, for any of the metrics; none trains on unseen or test
         lengths. A metric on a distribution without trained lengths has those of the judged metric.
         """
-        # Collect all lengths, and the trained lengths of each configuration.
-        all_metrics = [metric for measured in self.measured.values() for metric in measured.metrics.values()]
+        all_metrics = [metric for measured in self.measurements.values() for metric in measured.metrics.values()]
         all_lengths = sorted({s for metric in all_metrics for s in metric.lengths})
         trained = list[set[int]]()
-        for measured in self.measured.values():
+        for measured in self.measurements.values():
             judged_lengths = measured.metrics[self.objective.metric].trained_lengths
             if present := [measured.metrics[name] for name in metrics if name in measured.metrics]:
                 trained.append({s for metric in present for s in metric.trained_lengths or judged_lengths})
 
-        # Divide all lengths into groups.
+        # Between trained by all and trained by none are lengths that only some configurations train on.
         trained_by_all, trained_by_any, selection = (
             set.intersection(*trained),
             set.union(*trained),
@@ -202,9 +196,9 @@ class SweepCurves:
         length.
         """
         # Intersect the measured lengths of all configurations and metrics.
-        measured = {s for name in config_ids for s in self.measured[name].lengths}
+        measured = {s for name in config_ids for s in self.measurements[name].lengths}
         for name in config_ids:
-            present = self.measured[name].metrics
+            present = self.measurements[name].metrics
             for metric in metrics:
                 if metric not in present:
                     raise self._make_unknown_error("metric", metric, list(present))
@@ -237,7 +231,6 @@ class SweepCurves:
         """Return the table of one metric, cached."""
         key = (metric, average, evaluation)
         if key not in self._tables:
-            # Select the rows of the metric and average at the chosen evaluation.
             rows = self.curves
             for column, name in (("metric", metric), ("average", average)):
                 known = [str(value) for value in rows[column].unique()]
@@ -249,7 +242,7 @@ class SweepCurves:
             else:
                 rows = rows[rows["step"] == rows["config_id"].astype(str).map(self.steps)]
 
-            # Make a row for each member, also for failed ones.
+            # Failed members have no curves; reindexing gives them a row of NaN.
             rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
             wide = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
             trained = self.state.configurations.items()
@@ -271,7 +264,6 @@ class SweepCurves:
 
 def _matches(recorded: Any, wanted: Any) -> bool:
     """Return whether a recorded value matches the wanted one; named parts match by name or by the given values."""
-    # A named part matches by its name or by all given values.
     if isinstance(recorded, Mapping):
         if isinstance(wanted, Mapping):
             return all(key in recorded and _matches(recorded[key], value) for key, value in wanted.items())

@@ -69,7 +69,7 @@ def read_arms(claim: Claim, sweep: SweepCurves) -> dict[str, ArmValues]:
 
 def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> ArmValues:
     """Return the values of an arm, relative to its other arms; `keys` are the keys that define arms."""
-    # Find the configurations of the arm, and their contexts, by which two arms are paired.
+    # Configurations of two arms are paired by their contexts; the best ones are paired whatever their values.
     arm = claim.arms[name]
     config_ids = sweep.find_configurations(arm.where)
     averages = arm.average or claim.average
@@ -83,32 +83,26 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
             "set one value of each in `where`"
         )
 
-    # Read the value of every unit at every length, and mask those that learned, or are at an end of the metric.
+    # Masks are taken before another arm is subtracted, because differences have other ends.
     metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
     table = _index_by_unit(_read_table(sweep, config_ids, metrics, average, lengths, claim.evaluation), contexts)
-    learned = pd.Series(True, index=table.index)
+    learned = _mask_learned(claim, sweep, contexts, average, table.index)
     floor, ceiling = _mask_ends(table, claim, sweep.make_table(metrics, average, claim.evaluation))
-    if claim.learned is not None:
-        rule = claim.learned
-        selection = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
-        learned = passes(
-            rule, _reduce_lengths(_index_by_unit(_read_table(sweep, config_ids, *selection), contexts), rule.reduce)
-        )
 
     # Subtract another arm at every length, or divide by it after the lengths are reduced.
     if arm.minus is not None:
-        other = _read_arm(claim, arm.minus, sweep, keys)
-        learned &= _align(other, other.learned, table.index, fill=False)
-        if claim.arms[arm.minus].over is None and list(other.lengths.columns) == list(table.columns):
-            table = subtract(table, _align(other, other.lengths, table.index))
+        subtracted = _read_arm(claim, arm.minus, sweep, keys)
+        learned &= _align(subtracted, subtracted.learned, table.index, fill=False)
+        if claim.arms[arm.minus].over is None and list(subtracted.lengths.columns) == list(table.columns):
+            table = subtract(table, _align(subtracted, subtracted.lengths, table.index))
         else:
-            values = _align(other, other.values, table.index)
+            values = _align(subtracted, subtracted.values, table.index)
             table = table.apply(lambda column: subtract(column, values))
     values = _reduce_lengths(table, arm.reduce or claim.reduce)
     if arm.over is not None:
-        other = _read_arm(claim, arm.over, sweep, keys)
-        learned &= _align(other, other.learned, values.index, fill=False)
-        values = divide(values, _align(other, other.values, values.index))
+        divisor = _read_arm(claim, arm.over, sweep, keys)
+        learned &= _align(divisor, divisor.learned, values.index, fill=False)
+        values = divide(values, _align(divisor, divisor.values, values.index))
 
     # Differences and ratios have no better direction.
     direction = "none" if arm.minus or arm.over else sweep.choose_direction(metrics)
@@ -125,6 +119,17 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
     )
 
 
+def _mask_learned(
+    claim: Claim, sweep: SweepCurves, contexts: Mapping[str, str], average: str, index: "pd.Index[Any]"
+) -> "pd.Series[bool]":
+    """Return a mask of the rows whose seeds learned the task; all of `index` without a rule."""
+    rule = claim.learned
+    if rule is None:
+        return pd.Series(True, index=index)
+    table = _read_table(sweep, list(contexts), rule.metric, rule.average or average, rule.lengths, claim.evaluation)
+    return reaches_threshold(rule, _reduce_lengths(_index_by_unit(table, contexts), rule.reduce))
+
+
 def _mask_ends(
     table: pd.DataFrame, claim: Claim, all_values: pd.DataFrame
 ) -> tuple["pd.Series[bool]", "pd.Series[bool]"]:
@@ -132,13 +137,11 @@ def _mask_ends(
 
     `all_values` has the values of all configurations; 0 and 1 are its ends only if no value is beyond them.
     """
-    # Without a bound no value is close to an end.
     bound = claim.within if claim.question == "equivalence" else claim.no_effect_bound
     no_rows = pd.Series(False, index=table.index)
     if bound is None:
         return no_rows, no_rows
 
-    # 0 and 1 are the ends only of metrics that never go beyond them.
     values = all_values.to_numpy()
     floor = (table <= bound).any(axis=1) if np.nanmin(values, initial=0.0) >= 0 else no_rows
     ceiling = (table >= 1 - bound).any(axis=1) if np.nanmax(values, initial=1.0) <= 1 else no_rows
@@ -155,7 +158,6 @@ def count_as_worst(arms: list[ArmValues]) -> list[ArmValues]:
     if len(directions) != 1 or "none" in directions:
         return arms
 
-    # Replace the values of failed and unlearned seeds.
     values = np.concatenate([arm.values.dropna().to_numpy() for arm in arms])
     if not len(values):
         return arms
@@ -170,7 +172,6 @@ def compute_saturated_share(arms: list[ArmValues]) -> float:
     """
     first, second = arms
 
-    # Mask the pairs that could hardly differ.
     is_unlearned = ~_combine_masks(first.learned, second.learned, "or")
     is_at_end = _combine_masks(first.floor, second.floor, "and") | _combine_masks(first.ceiling, second.ceiling, "and")
     is_saturated = is_at_end | is_unlearned
@@ -194,15 +195,14 @@ def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = mat
 def _read_table(
     sweep: SweepCurves, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
 ) -> pd.DataFrame:
-    """Return the table of these configurations by length."""
+    """Return the values of these configurations: rows by (config_id, seed), columns by length."""
     table = sweep.make_table(metrics, average, evaluation)
     columns = sweep.resolve_lengths(lengths, metrics, config_ids)
     return table[table.index.get_level_values("config_id").isin(config_ids)][columns]
 
 
-def passes(rule: SeedThreshold, values: "pd.Series[float]") -> "pd.Series[bool]":
-    """Return whether each value reaches a threshold; False for NaN."""
-    # Values within rounding of the threshold reach it.
+def reaches_threshold(rule: SeedThreshold, values: "pd.Series[float]") -> "pd.Series[bool]":
+    """Return whether each value reaches a threshold, up to rounding; False for NaN."""
     if rule.least is not None:
         return meets(values, rule.least, "maximize")
     assert rule.most is not None, "the loader requires one of them"
@@ -222,11 +222,9 @@ def _index_by_unit(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataF
     """
     config_ids, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
 
-    # Index the rows by the context of their configuration.
     rows = table.copy()
     rows.index = pd.MultiIndex.from_arrays([[contexts[str(config_id)] for config_id in config_ids], seeds], names=UNIT)
 
-    # Leave out seeds that some configuration lacks.
     rows_per_seed = rows.groupby(level="seed")[rows.columns[0]].transform("size")
     return rows[rows_per_seed == len(contexts)]
 

@@ -5,12 +5,13 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orchestrator.claims.askings import group_askings
+from orchestrator.claims.descriptions import describe_counts, describe_effect, write_question
+from orchestrator.claims.markdown import make_markdown_table
 from orchestrator.claims.packed import locate_packed, write_packed
-from orchestrator.claims.page import CLAIMS_HEADER, find_pictures, make_markdown_table, write_page
+from orchestrator.claims.page import CLAIMS_HEADER, find_pictures, write_page
 from orchestrator.claims.registration import list_changes
+from orchestrator.claims.repeated_tests import group_tests
 from orchestrator.claims.verdicts import count_verdicts, judge, read_sweeps
-from orchestrator.claims.words import describe_counts, describe_effect, write_question
 from orchestrator.code.packages import make_module_command
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
 from orchestrator.record.ledger.records import LEDGER_FILE
@@ -20,28 +21,27 @@ from search_spaces.grammar.claims import SOURCES, ClaimsFile, load_claims
 
 
 def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: bool = False) -> Iterator[str]:
-    """Yield the title, three lines per claim, the number of decided claims, and the written files.
+    """Judge the claims of a file, and write the page if given; yield the lines to print.
 
     With `keep` every finished sweep of the storage folder is packed beside the claims file. Raises SweepFileError for
     an invalid claims file, UserError for a claim that does not fit its sweep, or a page that cannot be written.
     """
-    # Check the page before the sweeps are read, which takes long.
+    # Refuse an unusable page early, because reading the sweeps takes long.
     file = load_claims(path)
     if page is not None:
         check_page(file, page)
     sweeps = read_sweeps(file, storage)
     judgements = judge(file, sweeps)
 
-    # Report every claim, repeated and removed claims, and counts of verdicts.
     yield f"{file.title}: claims of {file.paper}" if file.paper else file.title
     for judgement in judgements:
-        yield f"{judgement.claim.id}: {judgement.words}"
+        yield f"{judgement.claim.id}: {judgement.verdict_text}"
         yield f"  {judgement.claim.says}"
         yield f"  {write_question(judgement.claim)} {describe_effect(judgement.claim, judgement.answer)}"
-    for askings in group_askings(judgements):
-        if len(askings) > 1:
-            names = ", ".join(judgement.claim.id for judgement in askings)
-            yield f"asked {len(askings)} times: {names}: {askings[-1].verdict}"
+    for tests in group_tests(judgements):
+        if len(tests) > 1:
+            names = ", ".join(judgement.claim.id for judgement in tests)
+            yield f"asked {len(tests)} times: {names}: {tests[-1].verdict}"
     for group in file.removed:
         yield f"removed: {', '.join(group.claims)}: {group.because}"
     for source in SOURCES:
@@ -49,7 +49,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
             yield sentence
     yield f"{sum(judgement.is_decided for judgement in judgements)} of {len(judgements)} claims are decided"
 
-    # Write the packed results and the page.
+    # Pack only sweeps of the storage folder; the others were read from packed results.
     for sweep in sweeps.values() if keep else ():
         if not isinstance(sweep, str) and sweep.folder == storage / sweep.name:
             packed = locate_packed(file, sweep.name)
@@ -72,14 +72,14 @@ def check_page(file: ClaimsFile, page: Path) -> None:
 
 
 def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Path | None = None) -> int:
-    """Run or resume every unfinished sweep of a claims file, each in its process; return an exit code.
+    """Run or resume every unfinished sweep of a claims file, each in its own process; return an exit code.
 
-    The code is that of the first sweep that does not complete, else 0, because a complete sweep may have lost packs.
-    The sweep file is beside the claims file and named as the sweep. Raises SweepFileError for an invalid claims file,
-    UserError if a new sweep has no file or the page could not be written later, SpecChanged if a sweep was begun with
-    another specification.
+    The code is that of the first sweep that does not complete; 0 if all complete, even with failed packs. The sweep
+    file is beside the claims file and named as the sweep. Raises SweepFileError for an invalid claims file, UserError
+    if a new sweep has no file or the page could not be written later, SpecChanged if a sweep was begun with another
+    specification.
     """
-    # Check everything before the first run: the page, the files of new sweeps, and changed specifications.
+    # Check everything first, because an error after the first sweep would come hours later.
     file = load_claims(path)
     if page is not None:
         check_page(file, page)
@@ -93,7 +93,6 @@ def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Pat
             if changes := list_changes(state, file):
                 raise SpecChanged(state.folder, changes)
 
-    # Run or resume one sweep after the other.
     for name in unfinished:
         if (storage / name / LEDGER_FILE).exists():
             arguments = ["resume", str(storage / name)]
@@ -107,5 +106,5 @@ def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Pat
 
 
 def _is_complete(folder: Path) -> bool:
-    """Return whether the folder has a sweep that has ended as complete."""
+    """Return whether the folder holds a complete sweep."""
     return (folder / LEDGER_FILE).exists() and SweepState.load(folder).ended == "complete"

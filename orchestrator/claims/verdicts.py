@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.claims.askings import find_poolable, group_askings, pool_arms
 from orchestrator.claims.judgement import (
     CONTRADICTED,
     HELD,
@@ -19,7 +18,8 @@ from orchestrator.claims.judgement import (
     Judgement,
 )
 from orchestrator.claims.packed import locate_packed, read_packed
-from orchestrator.claims.questions import Answer, ask
+from orchestrator.claims.questions import Answer, answer_question
+from orchestrator.claims.repeated_tests import find_judged_test, find_poolable_tests, group_tests, pool_arms
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues, read_arms
 from orchestrator.errors import UserError
@@ -42,53 +42,59 @@ def judge(file: ClaimsFile, sweeps: Mapping[str, SweepCurves | str]) -> list[Jud
             judgements.append(_judge_claim(claim, sweeps[claim.sweep]))
         except UserError as error:
             raise UserError(f"{file.path}: claim {claim.id}: {error}") from None
-    return decide_verdicts([_pool_askings(askings) for askings in group_askings(judgements)], file)
+    return decide_verdicts([_pool_tests(tests) for tests in group_tests(judgements)], file)
 
 
-def decide_verdicts(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgement]:
-    """Return the judgements in the order of the file; each row has the askings of a claim, the judged one last.
+def decide_verdicts(groups: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgement]:
+    """Return the judgements in the order of the file; each group has the tests of a claim, the judged one last.
 
     A claim is not tested if its control did not hold, or if too few seeds ran or learned. Other claims are held,
     contradicted or without effect if the interval says so and p is below .05 after Holm's correction (Holm, 1979), else
     undecided. The correction is over every claim that was ever asked on the page: p is 1 for claims that are not
-    tested, not run or removed, and for all askings except the judged one.
+    tested, not run or removed, and for all tests except the judged one.
     """
-    # Take the judged asking of each row, and the rows with an answer.
-    judged = {row[-1].claim.id: row[-1] for row in rows}
-    row_of = {judgement.claim.id: row[-1].claim.id for row in rows for judgement in row}
-    tested = {name for name, judgement in judged.items() if judgement.answer is not None and not judgement.reason}
+    # Only the judged test of each group can be tested; the others get its verdict.
+    judged = {tests[-1].claim.id: tests[-1] for tests in groups}
+    judged_ids = {test.claim.id: tests[-1].claim.id for tests in groups for test in tests}
+    tested_ids = {
+        claim_id for claim_id, judgement in judged.items() if judgement.answer is not None and not judgement.reason
+    }
 
-    # Decide by corrected p-values; repeat until no further claim is untested because its control failed.
+    # A claim whose control fails gets p = 1, which changes the corrected p-values of others; repeat until none fails.
     while True:
-        p_values = [_read_p_value(judged[claim.id]) if claim.id in tested else 1.0 for claim in file.claims]
+        p_values = [_read_p_value(judged[claim.id]) if claim.id in tested_ids else 1.0 for claim in file.claims]
         p_values += [1.0] * (file.family - len(file.claims))  # of removed claims
-        corrected = {
-            claim.id: p for claim, p in zip(file.claims, correct_by_holm(p_values), strict=False) if claim.id in tested
+        corrected_p = {
+            claim.id: p
+            for claim, p in zip(file.claims, correct_by_holm(p_values), strict=False)
+            if claim.id in tested_ids
         }
         decided: dict[str, Judgement] = {}
-        for name in judged:
-            _decide_row(name, judged, row_of, corrected, decided)
-        untested = {name for name in tested if decided[name].verdict == NOT_TESTED}
-        if not untested:
+        for claim_id in judged:
+            _decide_test(claim_id, judged, judged_ids, corrected_p, decided)
+        untested_ids = {claim_id for claim_id in tested_ids if decided[claim_id].verdict == NOT_TESTED}
+        if not untested_ids:
             break
-        tested -= untested
+        tested_ids -= untested_ids
 
-    # Count the seeds that would decide undecided claims, and give all askings of a row its verdict.
-    family = file.family + 1  # with a further asking
-    decided = {name: add_seeds_needed(judgement, list(decided.values()), family) for name, judgement in decided.items()}
-    by_id = {judgement.claim.id: judgement for row in rows for judgement in row}
-    for name, row_name in row_of.items():
-        row = decided[row_name]
-        by_id[name] = row if name == row_name else replace(by_id[name], verdict=row.verdict, reason="")
+    # More seeds mean a further test of the claim, which enlarges the family by one.
+    page, family = list(decided.values()), file.family + 1
+    decided = {claim_id: add_seeds_needed(judgement, page, family) for claim_id, judgement in decided.items()}
+
+    # All tests of a group get its verdict.
+    by_id = {test.claim.id: test for tests in groups for test in tests}
+    for claim_id, judged_id in judged_ids.items():
+        judgement = decided[judged_id]
+        is_judged = claim_id == judged_id
+        by_id[claim_id] = judgement if is_judged else replace(by_id[claim_id], verdict=judgement.verdict, reason="")
     return [by_id[claim.id] for claim in file.claims]
 
 
 def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, int]:
-    """Return how many claims of a source have each verdict; the askings of a claim count once, by the last."""
-    last = [askings[-1] for askings in group_askings(judgements) if askings[-1].claim.source == source]
-    return {
-        name: count for name in VERDICTS if (count := sum(judgement.verdict.startswith(name) for judgement in last))
-    }
+    """Return how many claims of a source have each verdict; the tests of a claim count once, by the last."""
+    last_tests = [tests[-1] for tests in group_tests(judgements) if tests[-1].claim.source == source]
+    counts = {verdict: sum(test.verdict.startswith(verdict) for test in last_tests) for verdict in VERDICTS}
+    return {verdict: count for verdict, count in counts.items() if count}
 
 
 def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: int) -> Judgement:
@@ -97,29 +103,27 @@ def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: in
     `page` are the judgements of the page, `family` is the number of its claims. Claims that were asked again are
     unchanged.
     """
-    if judgement.answer is None or judgement.answer.ask_more is None or judgement.verdict != UNDECIDED:
+    if judgement.answer is None or judgement.answer.extrapolate is None or judgement.verdict != UNDECIDED:
         return judgement
 
-    # Try the numbers of SUGGESTED_SEEDS that are larger than today's.
-    ask_more, larger_counts = judgement.answer.ask_more, [n for n in SUGGESTED_SEEDS if n > judgement.answer.n]
+    extrapolate, larger_counts = judgement.answer.extrapolate, [n for n in SUGGESTED_SEEDS if n > judgement.answer.n]
     if not larger_counts or judgement.claim.asked_again:
         return judgement
 
-    # The p-values of the other claims stay as they are.
-    tested = [
+    # Assume that the p-values of the other claims stay as they are; 1 for those that are not tested.
+    other_p_values = [
         _read_p_value(other) for other in page if other.claim.id != judgement.claim.id and not math.isnan(other.holm_p)
     ]
-    untested = [1.0] * (family - 1 - len(tested))
+    other_p_values += [1.0] * (family - 1 - len(other_p_values))
 
-    def decide(n: int) -> bool:
-        answer = ask_more(n)
+    def is_decisive(n: int) -> bool:
+        answer = extrapolate(n)
         return (
             read_verdict(judgement.claim, answer) != UNDECIDED
-            and correct_by_holm([answer.p, *tested, *untested])[0] <= SIGNIFICANCE_LEVEL
+            and correct_by_holm([answer.p, *other_p_values])[0] <= SIGNIFICANCE_LEVEL
         )
 
-    # Note it if even the largest number would not decide the claim.
-    seeds_needed = next(filter(decide, larger_counts), 0)
+    seeds_needed = next(filter(is_decisive, larger_counts), 0)
     note = "" if seeds_needed else f"; {SUGGESTED_SEEDS[-1]} like these would not decide it"
     return replace(judgement, seeds_needed=seeds_needed, reason=f"{judgement.reason}{note}")
 
@@ -129,20 +133,19 @@ def _read_p_value(judgement: Judgement) -> float:
     return 1.0 if judgement.answer is None or math.isnan(judgement.answer.p) else judgement.answer.p
 
 
-def _pool_askings(askings: Sequence[Judgement]) -> list[Judgement]:
-    """Return the askings of a claim with the judged one last: the last that was run, with pooled seeds."""
-    # Find the last asking that was run, and the earlier ones that asked the same.
-    last = next((asking for asking in reversed(askings) if asking.sweep is not None), askings[-1])
-    pooled = find_poolable(askings[: askings.index(last) + 1])
+def _pool_tests(tests: Sequence[Judgement]) -> list[Judgement]:
+    """Return the tests of a claim with the judged one last: the last that was run, with pooled seeds."""
+    last = find_judged_test(tests)
+    pooled = find_poolable_tests(tests[: tests.index(last) + 1])
 
-    # Answer over all their seeds; the arms that are shown stay those of the last asking.
+    # Answer over all their seeds; the arms that are shown stay those of the last test.
     if len(pooled) > 1 and last.sweep is not None:
         judged = _answer_claim(last.claim, last.sweep, pool_arms(pooled))
-        names = tuple(judgement.claim.id for judgement in pooled)
-        judged = replace(judged, arms=last.arms, pooled=names, own_answer=last.answer)
+        pooled_ids = tuple(judgement.claim.id for judgement in pooled)
+        judged = replace(judged, arms=last.arms, pooled=pooled_ids, unpooled_answer=last.answer)
     else:
         judged = last
-    return [*(judgement for judgement in askings if judgement is not last), judged]
+    return [*(judgement for judgement in tests if judgement is not last), judged]
 
 
 def _judge_claim(claim: Claim, sweep: SweepCurves | str) -> Judgement:
@@ -154,19 +157,18 @@ def _judge_claim(claim: Claim, sweep: SweepCurves | str) -> Judgement:
 
 def _answer_claim(claim: Claim, sweep: SweepCurves, arms: Mapping[str, ArmValues]) -> Judgement:
     """Return the judgement of a claim by these arms, before its control and Holm's correction."""
-    # Answer over all seeds, and over those that learned.
     compared = [arms[name] for name in claim.compare]
-    answer = ask(claim, sweep, compared, learned_only=False)
-    learned_answer = ask(claim, sweep, compared, learned_only=True) if claim.learned else None
+    answer = answer_question(claim, sweep, compared, learned_only=False)
+    learned_answer = answer_question(claim, sweep, compared, learned_only=True) if claim.learned else None
 
-    # Give a reason, and no effect, if it cannot be tested: too few seeds learned, or too few ran.
+    # Few learned seeds say little about the task, so their effect is not shown.
     reason = ""
-    if learned_answer is not None and learned_answer.n < learned_answer.needed <= answer.n:
+    if learned_answer is not None and learned_answer.n < learned_answer.n_needed <= answer.n:
         counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared)
         reason, answer = f"{NOT_LEARNED} ({counts} seeds)", replace(answer, effect=math.nan)
-    elif answer.n < answer.needed or math.isnan(answer.low):
-        too_few = f"{answer.n} of {max(answer.ran, answer.needed)} {answer.unit}"
-        reason = answer.reason if answer.reason and answer.n >= answer.needed else too_few
+    elif answer.n < answer.n_needed or math.isnan(answer.low):
+        too_few = f"{answer.n} of {max(answer.n_trained, answer.n_needed)} {answer.unit}"
+        reason = answer.reason if answer.reason and answer.n >= answer.n_needed else too_few
     return Judgement(
         claim=claim,
         verdict=NOT_TESTED,
@@ -174,13 +176,15 @@ def _answer_claim(claim: Claim, sweep: SweepCurves, arms: Mapping[str, ArmValues
         sweep=sweep,
         arms=arms,
         answer=answer,
-        learned_only=learned_answer,
-        measured=_ask_as_measured(claim, sweep, compared, answer),
-        other_statistic=None if reason.startswith(NOT_LEARNED) else _ask_other_statistic(claim, sweep, compared),
+        learned_answer=learned_answer,
+        measured_answer=_answer_as_measured(claim, sweep, compared, answer),
+        other_statistic_answer=None
+        if reason.startswith(NOT_LEARNED)
+        else _answer_with_other_statistic(claim, sweep, compared),
     )
 
 
-def _ask_as_measured(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], answer: Answer) -> Answer | None:
+def _answer_as_measured(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], answer: Answer) -> Answer | None:
     """Return the answer with the values of unlearned seeds as measured; None if it equals `answer`.
 
     Failed seeds still count as the worst value. None for other questions than differences.
@@ -188,37 +192,39 @@ def _ask_as_measured(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], an
     if claim.question != "difference" or not claim.learned:
         return None
     measured_arms = [replace(arm, learned=arm.learned | arm.values.notna()) for arm in arms]
-    measured = ask(claim, sweep, measured_arms, learned_only=False)
+    measured = answer_question(claim, sweep, measured_arms, learned_only=False)
     return measured if (measured.effect, measured.low) != (answer.effect, answer.low) else None
 
 
-def _ask_other_statistic(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer | None:
+def _answer_with_other_statistic(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer | None:
     """Return the mean over seeds of a difference that the median decides, or vice versa; None for other questions."""
     if claim.question != "difference" or claim.unit is not None:
         return None
     statistic = None if claim.statistic == "mean" else "mean"
-    other = ask(claim.model_copy(update={"statistic": statistic}), sweep, arms, learned_only=False)
+    other = answer_question(claim.model_copy(update={"statistic": statistic}), sweep, arms, learned_only=False)
     return None if math.isnan(other.effect) else other
 
 
-def _decide_row(
-    name: str,
+def _decide_test(
+    claim_id: str,
     judged: Mapping[str, Judgement],
-    row_of: Mapping[str, str],
-    corrected: Mapping[str, float],
+    judged_ids: Mapping[str, str],
+    corrected_p: Mapping[str, float],
     decided: dict[str, Judgement],
 ) -> Judgement:
-    """Return the judgement of a row, after that of its control's row, and add both to `decided`."""
-    # Enter the row before its control is decided, because controls may refer to each other.
-    if name in decided:
-        return decided[name]
-    decided[name] = judgement = judged[name]
-    holm_p = corrected.get(name, math.nan)
+    """Return the judgement of a judged test, after that of its control, and add both to `decided`."""
+    # Enter the claim before its control is decided, because controls may refer to each other.
+    if claim_id in decided:
+        return decided[claim_id]
+    decided[claim_id] = judgement = judged[claim_id]
+    holm_p = corrected_p.get(claim_id, math.nan)
     claim, answer, verdict, reason = judgement.claim, judgement.answer, NOT_TESTED, judgement.reason
-    control_row = row_of.get(claim.control or "")
-    control = None if control_row in (None, name) else _decide_row(control_row, judged, row_of, corrected, decided)
+    control_id = judged_ids.get(claim.control or "")
+    control = None
+    if control_id not in (None, claim_id):
+        control = _decide_test(control_id, judged, judged_ids, corrected_p, decided)
 
-    # Decide by the control, then by the interval, then by the corrected p-value.
+    # A failed control leaves no question; a conclusive interval needs a small p-value as well.
     if control is not None and control.verdict != HELD:
         reason = f"its control {claim.control} is {control.verdict}"
     elif answer is not None and not reason:
@@ -227,8 +233,8 @@ def _decide_row(
             reason = f"after {counted(answer.n, answer.unit[:-1])}"
         elif not holm_p <= SIGNIFICANCE_LEVEL:
             verdict, reason = UNDECIDED, f"(p = {answer.p:.2g}, {holm_p:.2g} after Holm's correction)"
-    decided[name] = replace(judgement, verdict=verdict, reason=reason, holm_p=holm_p)
-    return decided[name]
+    decided[claim_id] = replace(judgement, verdict=verdict, reason=reason, holm_p=holm_p)
+    return decided[claim_id]
 
 
 def read_verdict(claim: Claim, answer: Answer) -> str:
@@ -253,7 +259,7 @@ def read_verdict(claim: Claim, answer: Answer) -> str:
 def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]:
     """Return the finished sweeps of a claims file by name, from the storage folder or packed beside the file.
 
-    A sweep that cannot be used is replaced by the reason as text.
+    The value of a sweep that cannot be used is the reason as text.
     """
     sweeps: dict[str, SweepCurves | str] = {}
     for name in file.sweeps:
@@ -273,7 +279,7 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]
 
 
 def _suggest_sweep(file: ClaimsFile, name: str) -> str:
-    """Return a hint at a sweep with a similar name, if there is no file of this name; else empty."""
+    """Return a hint to a sweep file with a similar name; empty if the sweep has a file."""
     if file.path.with_name(f"{name}.yaml").exists():
         return ""
     nearest = nearest_name(name, [path.stem for path in file.path.parent.glob("*.yaml")])

@@ -138,7 +138,7 @@ def validate(
 
     Writes nothing.
     """
-    from orchestrator.claims.registration import register
+    from orchestrator.claims.registration import digest_claims
     from orchestrator.preview.smoke import validate_sweep
 
     # Check each file; an invalid one does not stop the others.
@@ -147,7 +147,7 @@ def validate(
         try:
             spec = _load(file, overrides, imports=imports)
             *warnings, verdict = validate_sweep(spec, with_smoke=smoke)
-            register(spec)
+            digest_claims(spec)  # raises for an invalid claims file
         except (SweepFileError, LengthwiseError) as error:
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
                 raise
@@ -178,13 +178,13 @@ def plan(
 
     Writes nothing.
     """
-    from orchestrator.claims.registration import register
+    from orchestrator.claims.registration import digest_claims
     from orchestrator.preview.forecast import forecast
 
     # Check the sweep and its claims, and estimate its cost.
     spec = _load(file, overrides, name, imports, storage)
     plan = forecast(spec, workers, measured=measure)
-    register(spec)
+    digest_claims(spec)  # raises for an invalid claims file
 
     # Print the forecast.
     _say(f"{spec.name} would be stored in {address_or_path((storage or find_default_storage()) / spec.name)}")

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.addresses import address_of
-from orchestrator.claims.registration import CLAIMS_COPY, register
+from orchestrator.claims.registration import CLAIMS_COPY, digest_claims
 from orchestrator.code.code_record import CodeRecord, begin_reading, list_recorded_folders, record_code
 from orchestrator.code.own_code import import_spec_modules
 from orchestrator.code.provenance import provenance
@@ -86,7 +86,7 @@ def run_sweep(
     find_missing_resources(spec).raise_any()
 
     # Build the first configurations, and record their code.
-    registered = register(spec)
+    registered = digest_claims(spec)
     with begin_reading(spec.folder) as reading:  # git runs in parallel
         sources = import_spec_modules(spec)
         configurations = build_first_generation(spec)

@@ -100,7 +100,7 @@ def test_the_claims_of_a_page_can_be_put_to_the_quickstart(sandbox: Path, tmp_pa
     claims = load_claims(file)
     assert claims.sweeps == ("quickstart",)
     for one in judge(claims, read_sweeps(claims, sandbox / "sweeps")):
-        assert one.answer is not None and one.answer.ran > 0, one.words
+        assert one.answer is not None and one.answer.n_trained > 0, one.verdict_text
 
 
 def test_the_yaml_of_search_spaces_is_the_quickstart() -> None:

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.claims.questions import ask
+from orchestrator.claims.questions import answer_question
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import read_arms, reduce_configurations
 from orchestrator.claims.verdicts import Judgement
@@ -37,7 +37,7 @@ def test_all_configurations_are_paired_by_the_seed_and_by_what_else_was_searched
         return level - (0.01 if rate(member) == 0.001 else 0.03) * is_pre(member)
 
     found = put(value, claim(arms=ALL))["pre_norm"]
-    assert found.words == "held"
+    assert found.verdict_text == "held"
     assert (found.answer.low, found.answer.high) == pytest.approx((-0.02, -0.02), abs=1e-6), "the middle of both rates"
     assert found.answer.n == 9 and len(found.arms["pre"].config_ids) == 2, "seeds are counted, not members"
 
@@ -67,7 +67,7 @@ def test_seeds_that_only_some_configurations_of_an_arm_have_are_left_out(put: Pu
     arms = read_arms(asked.claim, SweepCurves(members.folder, state, curves, {}))
     assert (arms["pre"].seeds, arms["none"].seeds) == (4, 9)
     assert reduce_configurations(arms["pre"].values).tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3])
-    assert ask(asked.claim, members, list(arms.values()), learned_only=False).n == 4
+    assert answer_question(asked.claim, members, list(arms.values()), learned_only=False).n == 4
 
 
 def test_configurations_that_are_no_pairs_are_refused(put: Put) -> None:
@@ -185,7 +185,7 @@ def test_what_is_subtracted_must_have_learned_too(put: Put) -> None:
     arms = {"gap": {**PRE, "minus": "none"}, "none": NONE}
     asked = claim(arms=arms, compare=["gap"], question="bound", bound=0.0, learned=LEARNED)
     found = put(lambda one, *_: 0.9 if not is_pre(one) and 0 < one.seed < 5 else 0.01, asked)["pre_norm"]
-    assert found.words == "not tested: not learned (gap 5 of 9 seeds)"
+    assert found.verdict_text == "not tested: not learned (gap 5 of 9 seeds)"
 
 
 def test_several_metrics_are_averaged_and_one_that_failed_is_not_skipped(put: Put) -> None:
@@ -219,7 +219,7 @@ def test_a_failed_seed_has_not_learned_and_has_not_succeeded(put: Put) -> None:
     assert found.answer.detail == "8 of 9"
     learned = put(first_failed, {**asked, "learned": {"metric": "total_variation", "most": 0.5}})["pre_norm"]
     assert learned.answer.detail == "8 of 9"
-    assert learned.learned_only.detail == "8 of 8"
+    assert learned.learned_answer.detail == "8 of 8"
 
 
 @pytest.mark.parametrize("question", ["share", "fisher", "bound", "ratio", "equivalence", "difference"])
@@ -232,7 +232,7 @@ def test_nothing_is_asked_of_seeds_of_which_none_learned(put: Put, question: str
         "equivalence": {"within": 0.5, "expect": None},
     }.get(question, {})
     found = put(lambda *_: 0.4, claim(question=question, learned=LEARNED, **asked))["pre_norm"]
-    assert found.words.startswith("not tested: not learned (pre 0 of 9"), found.words
+    assert found.verdict_text.startswith("not tested: not learned (pre 0 of 9"), found.verdict_text
 
 
 def test_learned_in_all_configurations_of_every_arm(put: Put) -> None:
@@ -243,5 +243,5 @@ def test_learned_in_all_configurations_of_every_arm(put: Put) -> None:
         return 0.9 if unlearned else 0.01
 
     found = put(value, claim(arms=ALL, learned=LEARNED))["pre_norm"]
-    assert found.learned_only.n == 7 and found.answer.n == found.answer.ran == 9
+    assert found.learned_answer.n == 7 and found.answer.n == found.answer.n_trained == 9
     assert found.arms["pre"].seeds_learned == 8

@@ -28,18 +28,21 @@ def test_a_mean_has_students_interval_and_test(put: Put) -> None:
     interval = expected.confidence_interval()
     assert (found.answer.low, found.answer.high) == pytest.approx((interval.low, interval.high), abs=1e-6)
     assert found.answer.p == pytest.approx(expected.pvalue, rel=1e-4)
-    assert found.other_statistic.effect == 0.0, "the median beside it"
+    assert found.other_statistic_answer.effect == 0.0, "the median beside it"
 
 
 def test_a_median_has_the_mean_over_all_seeds_beside_it(put: Put) -> None:
     asked = claim(learned={"metric": "total_variation", "least": 0.45})
     found = put(few_differ, asked)["pre_norm"]
-    assert (found.answer.n, found.answer.effect) == (9, 0.0) and found.learned_only.n == 7
-    assert found.other_statistic.n == 9 and found.other_statistic.effect == pytest.approx(0.0, abs=1e-6), (
-        "two count as the worst, 0.5"
-    )
+    assert (found.answer.n, found.answer.effect) == (9, 0.0) and found.learned_answer.n == 7
+    assert found.other_statistic_answer.n == 9 and found.other_statistic_answer.effect == pytest.approx(
+        0.0, abs=1e-6
+    ), "two count as the worst, 0.5"
     plain = put(few_differ, claim())["pre_norm"]
-    assert plain.other_statistic.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6) and plain.measured is None
+    assert (
+        plain.other_statistic_answer.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6)
+        and plain.measured_answer is None
+    )
 
 
 def test_unlearned_seeds_as_measured_stand_beside_the_verdict_and_decide_nothing(put: Put) -> None:
@@ -48,9 +51,13 @@ def test_unlearned_seeds_as_measured_stand_beside_the_verdict_and_decide_nothing
 
     whole = put(clear, claim())["pre_norm"]
     found = put(clear, claim(learned={"metric": "total_variation", "least": 0.45}))["pre_norm"]
-    assert whole.verdict == "held" and found.words.startswith("not tested: not learned")
-    assert (found.measured.effect, found.measured.low, found.measured.n) == (whole.answer.effect, whole.answer.low, 9)
-    assert found.other_statistic is None, "a mean over values of which half are made up"
+    assert whole.verdict == "held" and found.verdict_text.startswith("not tested: not learned")
+    assert (found.measured_answer.effect, found.measured_answer.low, found.measured_answer.n) == (
+        whole.answer.effect,
+        whole.answer.low,
+        9,
+    )
+    assert found.other_statistic_answer is None, "a mean over values of which half are made up"
 
 
 def test_a_mean_that_lies_on_one_side_decides(put: Put) -> None:
@@ -61,7 +68,7 @@ def test_a_mean_that_lies_on_one_side_decides(put: Put) -> None:
     assert put(clear, claim(statistic="mean", expect="larger"))["pre_norm"].verdict == "contradicted"
     assert put(lambda one, *_: 0.5 - 0.25 * is_pre(one), claim(statistic="mean"))["pre_norm"].verdict == "held"
     few = put(clear, claim(statistic="mean"), seeds=5)["pre_norm"]
-    assert few.words == "not tested: 5 of 6 seeds"
+    assert few.verdict_text == "not tested: 5 of 6 seeds"
 
 
 def test_the_interval_of_a_mean_needs_six_finite_values() -> None:
@@ -86,11 +93,11 @@ def worse_by_dropout(member: MemberConfig, metric: str, average: str, length: in
 def test_configurations_of_a_random_search_are_the_sample(put: Put) -> None:
     found = put(worse_by_dropout, claim(**AVERAGES), seeds=2, sweep=SEARCH)["pre_norm"]
     expected = [one.values["model.dropout"] - 0.1 for one in found.sweep.state.configurations.values()]
-    assert (found.answer.n, found.answer.ran, found.answer.unit) == (30, 30, "configurations")
+    assert (found.answer.n, found.answer.n_trained, found.answer.unit) == (30, 30, "configurations")
     assert found.answer.effect == pytest.approx(np.median(expected), abs=1e-5)
     above = int((np.array(expected) > 0).sum())
     assert found.answer.p == pytest.approx(stats.binomtest(above, 30).pvalue)
-    assert found.verdict == "contradicted" and found.other_statistic is None
+    assert found.verdict == "contradicted" and found.other_statistic_answer is None
 
 
 def test_configurations_of_a_grid_are_not_a_sample(put: Put) -> None:

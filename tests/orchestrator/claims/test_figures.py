@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from orchestrator.claims.details import describe_remedy
 from orchestrator.claims.figures import draw_claim, is_drawable
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.page import describe_remedy
 from orchestrator.claims.verdicts import add_seeds_needed
 from tests.orchestrator.claims.conftest import NONE, PRE, Put, claim, is_pre
 from trainers.config.member import MemberConfig

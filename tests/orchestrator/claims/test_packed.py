@@ -48,8 +48,8 @@ def test_a_packed_sweep_gives_the_verdicts_and_the_page_of_its_folder(packed_cla
     printed = list(judge_claims(file.path, storage, file.path.with_name("one.md"), keep=True))
     assert sum(line.startswith("wrote") and "results/" in line for line in printed) == 2
     after = judge(file, read_sweeps(file, storage / "nothing here"))
-    assert [(one.words, one.answer, one.learned_only) for one in after] == [
-        (one.words, one.answer, one.learned_only) for one in before
+    assert [(one.verdict_text, one.answer, one.learned_answer) for one in after] == [
+        (one.verdict_text, one.answer, one.learned_answer) for one in before
     ]
     assert sum(one.answer is not None for one in after) >= 6
     list(judge_claims(file.path, storage / "nothing here", file.path.with_name("two.md")))

@@ -106,7 +106,7 @@ def test_removed_claims_stay_in_the_correction_and_the_page_says_why_they_went(
     assert "- gone, lost: Nobody asked." in page.read_text(encoding="utf-8").splitlines()
 
 
-def test_all_askings_of_a_claim_are_in_one_row(claims_file: Path, says, blank_figures) -> None:
+def test_repeats_of_a_claim_are_in_one_row(claims_file: Path, says, blank_figures) -> None:
     again = claim(id="again", says="At nine tokens, too.", lengths=[9])
     write_claims(claims_file, [claim(expect="larger", asked_again="again"), again])
     page = claims_file.with_name("page.md")

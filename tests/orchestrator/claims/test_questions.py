@@ -51,10 +51,10 @@ def test_an_equivalence_is_two_one_sided_sign_tests(put: Put) -> None:
     found = put(by_seed(values, [0.0] * 9), claim(**asked))["pre_norm"]
     below = stats.binomtest(8, 9, 0.5, "greater").pvalue
     assert found.answer.p == pytest.approx(max(below, stats.binomtest(9, 9, 0.5, "greater").pvalue))
-    assert found.words == "held"
+    assert found.verdict_text == "held"
     for values, words in (([1.02] * 9, "held"), ([1.2] * 9, "contradicted")):
         around = claim(**asked, arms={"pre": PRE}, compare=["pre"], around=1.0)
-        assert put(by_seed(values, [0.0] * 9), around)["pre_norm"].words == words
+        assert put(by_seed(values, [0.0] * 9), around)["pre_norm"].verdict_text == words
     apart = put(by_seed([0.4] * 9, [0.2] * 9), claim(**asked))["pre_norm"]
     assert apart.verdict == "contradicted", "all nine seeds are 0.2 apart"
 
@@ -108,7 +108,7 @@ ONE = {"arms": {"pre": PRE}, "compare": ["pre"]}
 )
 def test_more_seeds_have_the_answer_of_the_same_seeds_repeated(put: Put, asked: dict[str, object]) -> None:
     found, thrice = (put(by_seed(*np.tile(DRAWN, k)), claim(**asked), seeds=9 * k)["pre_norm"].answer for k in (1, 3))
-    assert (replace(found.ask_more(9), ran=9), replace(found.ask_more(27), ran=27)) == (found, thrice)
+    assert (replace(found.extrapolate(9), n_trained=9), replace(found.extrapolate(27), n_trained=27)) == (found, thrice)
 
 
 @pytest.mark.parametrize("worse", [1, 2, 3])
@@ -119,10 +119,10 @@ def test_more_seeds_answer_alike_in_both_directions(put: Put, worse: int) -> Non
         for sign in (1, -1)
     )
     for n in range(8, 49):
-        one, other = up.ask_more(n), down.ask_more(n)
+        one, other = up.extrapolate(n), down.extrapolate(n)
         assert (one.p, one.effect, one.low) == pytest.approx((other.p, -other.effect, -other.high), abs=1e-6)
         assert one.n == n
-    assert up.ask_more(5).n == 8, "no seed is taken away"
+    assert up.extrapolate(5).n == 8, "no seed is taken away"
 
 
 def test_newcombes_published_example() -> None:
@@ -219,9 +219,9 @@ def test_groups_of_lengths_leave_out_what_any_configuration_has_trained_on(put: 
 
 def test_a_configuration_without_a_metric_has_no_part_in_its_lengths(put: Put) -> None:
     members = put(lambda *_: 0.1, claim())["pre_norm"].sweep
-    first, *others = members.measured
-    lacking = {name: one for name, one in members.measured[first].metrics.items() if name != "invalid_mass"}
-    members.measured[first] = replace(members.measured[first], metrics=lacking)
+    first, *others = members.measurements
+    lacking = {name: one for name, one in members.measurements[first].metrics.items() if name != "invalid_mass"}
+    members.measurements[first] = replace(members.measurements[first], metrics=lacking)
     assert members.resolve_lengths("unseen", ["invalid_mass"], others) == [5, 6, 7, 8, 9]
 
 

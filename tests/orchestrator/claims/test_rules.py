@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from orchestrator.claims.askings import list_changed_keys
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.questions import Answer, answer_mean, ask
+from orchestrator.claims.questions import Answer, answer_mean, answer_question
+from orchestrator.claims.repeated_tests import list_changed_keys
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues
 from orchestrator.claims.verdicts import decide_verdicts, judge, read_sweeps, read_verdict
@@ -69,15 +69,15 @@ def test_asking_until_it_comes_out_decides_no_more_pages_than_asking_once() -> N
 
     def ask_rows(samples: list[list[Answer]]) -> list[Judgement]:
         claims = [
-            claim(id=f"c{k}_{i}", asked_again=f"c{k}_{i + 1}" if i + 1 < len(askings) else None)
-            for k, askings in enumerate(samples)
-            for i in range(len(askings))
+            claim(id=f"c{k}_{i}", asked_again=f"c{k}_{i + 1}" if i + 1 < len(tests) else None)
+            for k, tests in enumerate(samples)
+            for i in range(len(tests))
         ]
         file = a_page(claims)
         by_id = {one.id: one for one in file.claims}
         rows = [
-            [Judgement(claim=by_id[f"c{k}_{i}"], verdict="not tested", answer=one) for i, one in enumerate(askings)]
-            for k, askings in enumerate(samples)
+            [Judgement(claim=by_id[f"c{k}_{i}"], verdict="not tested", answer=one) for i, one in enumerate(tests)]
+            for k, tests in enumerate(samples)
         ]
         return decide_verdicts(rows, file)
 
@@ -86,9 +86,9 @@ def test_asking_until_it_comes_out_decides_no_more_pages_than_asking_once() -> N
         samples = [[answer_mean(one[:9])] for one in drawn]
         for _ in range(3):
             found = {one.claim.id: one for one in ask_rows(samples)}
-            for k, askings in enumerate(samples):
+            for k, tests in enumerate(samples):
                 if found[f"c{k}_0"].verdict not in DECIDED:
-                    askings.append(answer_mean(drawn[k, : 9 * (len(askings) + 1)]))
+                    tests.append(answer_mean(drawn[k, : 9 * (len(tests) + 1)]))
         return ask_rows(samples)
 
     assert share_of_false_pages(draw_page, pages=40) <= 0.05
@@ -116,13 +116,16 @@ def two_of_three(member: MemberConfig) -> float:
     return 0.5 + (0.1 if member.seed % 6 == 0 else -0.1) * is_pre(member)
 
 
-def test_all_askings_have_one_verdict_over_the_seeds_of_all(tmp_path: Path) -> None:
+def test_repeats_of_a_claim_have_one_verdict_over_all_seeds(tmp_path: Path) -> None:
     """Nine seeds with seven ahead, then twelve with ten: each is undecided alone, both together are held."""
     first, last = two_sweeps(tmp_path, two_of_three, FRESH)
     assert (first.verdict, last.verdict) == ("held", "held")
-    assert (first.answer.n, last.own_answer.n, last.answer.n) == (9, 12, 21) and last.pooled == ("pre_norm", "again")
+    assert (first.answer.n, last.unpooled_answer.n, last.answer.n) == (9, 12, 21) and last.pooled == (
+        "pre_norm",
+        "again",
+    )
     assert first.answer.p > 0.05 and last.answer.p == pytest.approx(stats.binomtest(17, 21).pvalue)
-    assert last.holm_p == pytest.approx(2 * last.answer.p), "both askings count"
+    assert last.holm_p == pytest.approx(2 * last.answer.p), "both tests count"
 
 
 def test_a_setting_that_an_older_sweep_does_not_have_is_no_change(tmp_path: Path) -> None:
@@ -139,7 +142,7 @@ def test_a_seed_that_was_trained_twice_counts_once(tmp_path: Path) -> None:
     assert two_sweeps(tmp_path, two_of_three, "12")[1].answer.n == 12
 
 
-def test_an_asking_that_changed_more_than_the_seeds_is_judged_by_itself(tmp_path: Path) -> None:
+def test_a_repeat_that_changed_more_than_the_seeds_is_judged_by_itself(tmp_path: Path) -> None:
     first, last = two_sweeps(tmp_path, two_of_three, FRESH, lengths=[9])
     assert last.pooled == () and last.answer.n == 12 and first.verdict == last.verdict == "undecided"
     assert last.holm_p == pytest.approx(2 * stats.binomtest(10, 12).pvalue)
@@ -157,7 +160,7 @@ def an_arm(name: str, values: np.ndarray, learned: np.ndarray | None = None) -> 
 
 
 def verdict_of(asked: Claim, arms: list[ArmValues], *, learned_only: bool = False) -> str:
-    answer = ask(asked, cast(SweepCurves, None), arms, learned_only=learned_only)
+    answer = answer_question(asked, cast(SweepCurves, None), arms, learned_only=learned_only)
     verdict = read_verdict(asked, answer)
     return verdict if answer.p <= 0.05 else "undecided"
 

@@ -52,8 +52,8 @@ def test_every_claim_can_be_asked_of_its_sweep(file: Path, tmp_path: Path) -> No
     for one in found:
         assert one.answer is not None, one.claim.id
         assert not np.isnan(one.answer.effect) and not np.isnan(one.answer.low), one.claim.id
-        assert one.answer.n == one.answer.ran >= one.answer.needed, one.claim.id
-        assert one.verdict != "not tested" or one.reason.startswith("its control"), (one.claim.id, one.words)
+        assert one.answer.n == one.answer.n_trained >= one.answer.n_needed, one.claim.id
+        assert one.verdict != "not tested" or one.reason.startswith("its control"), (one.claim.id, one.verdict_text)
 
 
 @EACH

@@ -79,7 +79,11 @@ def test_a_trend_counts_the_units_of_the_search_as_reports_do(put: Put) -> None:
     asked = claim(**TREND, key="model.dropout", expect="larger")
     found = put(noisy, asked, seeds=3, sweep=GRID)["pre_norm"]
     of_report = {one.key: one for one in effects_on_score(summarise(found.sweep.state))}["model.dropout"]
-    assert (found.answer.n, found.answer.unit, found.answer.ran) == (8, "draws", 8) == (of_report.n, of_report.unit, 8)
+    assert (
+        (found.answer.n, found.answer.unit, found.answer.n_trained)
+        == (8, "draws", 8)
+        == (of_report.n, of_report.unit, 8)
+    )
     tpe = RANDOM.replace("sampler: random, configurations: 30", "sampler: tpe, configurations: 30")
     found = put(noisy, asked, seeds=3, sweep=tpe)["pre_norm"]
     assert math.isnan(found.answer.low) and found.verdict == "not tested"
@@ -109,7 +113,7 @@ def test_a_trend_over_a_grid_is_taken_seed_by_seed(put: Put) -> None:
 def test_a_trend_leaves_out_configurations_in_which_no_seed_learned(put: Put) -> None:
     rule = {"metric": "total_variation", "most": 0.1}
     found = put(lambda *_: 0.5, claim(**TREND, key="model.dropout", learned=rule), seeds=3, sweep=RANDOM)["pre_norm"]
-    assert found.words.startswith("not tested")
+    assert found.verdict_text.startswith("not tested")
 
 
 def test_p_of_a_correlation_is_below_5_percent_just_where_its_interval_leaves_0_out(put: Put) -> None:
@@ -163,4 +167,4 @@ def test_failed_seeds_count_in_a_trend_as_the_objective_says(put: Put, policy: s
 
 def test_why_a_trend_has_no_interval_is_said(put: Put) -> None:
     found = put(lambda member, *_: member.model.dropout, claim(**TREND, key="model.dropout"), seeds=3, sweep=RANDOM)
-    assert "the same order: no error to estimate" in found["pre_norm"].words
+    assert "the same order: no error to estimate" in found["pre_norm"].verdict_text

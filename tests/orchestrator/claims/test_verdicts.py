@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.claims.askings import group_askings
+from orchestrator.claims.repeated_tests import group_tests
 from orchestrator.claims.verdicts import count_verdicts
 from orchestrator.errors import UserError
 from tests.orchestrator.claims.conftest import CLAIM, NONE, PRE, Put, Value, claim, is_pre
@@ -43,12 +43,12 @@ def test_a_planted_effect_is_held_a_reversed_one_contradicted_and_noise_not_test
 @pytest.mark.parametrize("effect", [-0.001, 0.0])
 def test_a_tiny_effect_is_none_within_what_is_negligible(put: Put, effect: float) -> None:
     found = put(planted(effect, noise=0.0005), claim(negligible=0.01))["pre_norm"]
-    assert found.words == "no effect within ±0.01" and found.answer.p == pytest.approx(0.5**9)
+    assert found.verdict_text == "no effect within ±0.01" and found.answer.p == pytest.approx(0.5**9)
 
 
 def test_fewer_than_six_seeds_are_counted_and_decide_nothing(put: Put) -> None:
     found = put(planted(-0.1), claim(), seeds=5)["pre_norm"]
-    assert found.words == "not tested: 5 of 6 seeds"
+    assert found.verdict_text == "not tested: 5 of 6 seeds"
     assert found.answer.effect < -0.05 and np.isnan(found.answer.low)
 
 
@@ -59,7 +59,7 @@ def test_seeds_that_failed_count_as_the_worst(put: Put) -> None:
 
     found = put(value, claim())["pre_norm"]
     assert found.verdict == "undecided" and found.answer.n == 9 and found.answer.high > 0 > found.answer.low
-    assert found.sweep.failed == 8, "at both learning rates"
+    assert found.sweep.failed_count == 8, "at both learning rates"
 
 
 @pytest.mark.parametrize("key", ["minus", "over"])
@@ -82,30 +82,30 @@ def test_seeds_that_did_not_learn_count_as_the_worst_and_the_others_are_shown_be
         return 0.9 if unlearned else planted(-0.1)(member, metric, average, length, step) * (0.1 if length < 5 else 1)
 
     found = put(value, claim(learned={"metric": "total_variation", "most": 0.1}))["pre_norm"]
-    assert found.words == "not tested: not learned (pre 9 of 9, none 5 of 9 seeds)"
-    assert found.answer.n == 9 and found.learned_only.n == 5
+    assert found.verdict_text == "not tested: not learned (pre 9 of 9, none 5 of 9 seeds)"
+    assert found.answer.n == 9 and found.learned_answer.n == 5
 
 
 def test_what_rests_on_a_control_is_not_tested_unless_it_holds(put: Put) -> None:
     control = claim(id="control", arms={"a": {**PRE}}, compare=["a"], question="bound", bound=0.35)
     chained = claim(id="last", control="pre_norm")
     good = put(planted(-0.1), control, claim(control="control"), chained)
-    assert [one.words for one in good.values()] == ["held"] * 3
+    assert [one.verdict_text for one in good.values()] == ["held"] * 3
     bad = put(planted(-0.03), control, claim(control="control"), chained)
     assert bad["control"].verdict in ("undecided", "contradicted")
-    assert bad["pre_norm"].words == f"not tested: its control control is {bad['control'].verdict}"
-    assert bad["last"].words == "not tested: its control pre_norm is not tested"
+    assert bad["pre_norm"].verdict_text == f"not tested: its control control is {bad['control'].verdict}"
+    assert bad["last"].verdict_text == "not tested: its control pre_norm is not tested"
     open_one = claim(id="control", question="share", success={"most": 0.5}, bound=0.99, arms={"a": PRE}, compare=["a"])
     rests = put(planted(-0.1), {**open_one, "expect": "larger"}, claim(control="control"))
-    assert rests["pre_norm"].words == "not tested: its control control is undecided"
+    assert rests["pre_norm"].verdict_text == "not tested: its control control is undecided"
     assert bad["pre_norm"].answer is not None, "the numbers stay"
 
 
 def test_more_seeds_are_not_asked_for_a_claim_that_is_asked_again(put: Put) -> None:
     other = claim(id="fresh", sweep="elsewhere")
-    assert put(planted(-0.1), claim(asked_again="fresh"), other)["pre_norm"].words == "held"
+    assert put(planted(-0.1), claim(asked_again="fresh"), other)["pre_norm"].verdict_text == "held"
     seeds = put(planted(-0.1), claim(asked_again="fresh"), other, seeds=5)["pre_norm"]
-    assert seeds.words == "not tested: 5 of 6 seeds"
+    assert seeds.verdict_text == "not tested: 5 of 6 seeds"
 
     def disagree(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
         return 0.3 + (0.1 if member.seed % 2 else -0.1) * is_pre(member)
@@ -114,7 +114,7 @@ def test_more_seeds_are_not_asked_for_a_claim_that_is_asked_again(put: Put) -> N
     assert again.verdict == once.verdict == "undecided" and (again.seeds_needed, once.seeds_needed) == (None, 0)
 
 
-def test_claims_are_counted_by_source_and_a_repeated_one_once_by_its_last_asking(put: Put) -> None:
+def test_claims_are_counted_by_source_and_a_repeated_one_once_by_its_last_test(put: Put) -> None:
     def disagree(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
         sign = 0.1 if metric == "total_variation" and member.seed % 2 else -0.1
         return 0.3 + sign * is_pre(member)
@@ -131,7 +131,7 @@ def test_claims_are_counted_by_source_and_a_repeated_one_once_by_its_last_asking
         ).values()
     )
     assert [one.verdict for one in found[:3]] == ["held", "held", "held"]
-    assert [[one.claim.id for one in askings] for askings in group_askings(found)] == [
+    assert [[one.claim.id for one in tests] for tests in group_tests(found)] == [
         ["pre_norm", "second", "third"], ["other"], ["tiny"], ["missing"],
     ]  # fmt: skip
     assert count_verdicts(found, "paper") == {"held": 1, "undecided": 1}
@@ -141,15 +141,15 @@ def test_claims_are_counted_by_source_and_a_repeated_one_once_by_its_last_asking
 def test_a_sweep_that_is_missing_or_unfinished_is_said(put: Put) -> None:
     others = [claim(id="other", sweep="elsewhere"), claim(id="typed", sweep=CLAIM["sweep"][:-1])]
     found = put(planted(-0.1), claim(), *others, end=False)
-    assert found["pre_norm"].words == "not tested: the sweep is not finished"
-    assert found["other"].words == "not tested: the sweep was not run"
-    assert found["typed"].words == f"not tested: the sweep was not run; did you mean {CLAIM['sweep']}?"
+    assert found["pre_norm"].verdict_text == "not tested: the sweep is not finished"
+    assert found["other"].verdict_text == "not tested: the sweep was not run"
+    assert found["typed"].verdict_text == f"not tested: the sweep was not run; did you mean {CLAIM['sweep']}?"
 
 
 def test_among_many_claims_a_small_p_decides_no_longer(put: Put) -> None:
     """Six seeds that all agree have p = 2 / 64: alone they decide, beside another claim they do not."""
     alone = put(planted(-0.1), claim(), seeds=6)["pre_norm"]
-    assert alone.words == "held" and alone.holm_p == pytest.approx(2 / 64)
+    assert alone.verdict_text == "held" and alone.holm_p == pytest.approx(2 / 64)
     found = put(planted(-0.1), claim(), claim(id="again"), seeds=6)["pre_norm"]
     assert found.verdict == "undecided" and found.holm_p == pytest.approx(0.0625)
     unrun = put(planted(-0.1), claim(), claim(id="again", sweep="elsewhere"), seeds=6)["pre_norm"]
@@ -160,7 +160,7 @@ def test_pairs_are_seeds_not_ranks(put: Put) -> None:
     """Seeds differ far more than arms do: only seed by seed is the effect clear."""
 
     found = put(lambda one, *_: 0.1 * ((one.seed * 4) % 9) - 0.01 * is_pre(one), claim())["pre_norm"]
-    assert found.words == "held"
+    assert found.verdict_text == "held"
     assert (found.answer.low, found.answer.high) == pytest.approx((-0.01, -0.01), abs=1e-6)
 
 

@@ -13,12 +13,11 @@ def describe_metrics(metrics: Sequence[str]) -> str:
 
     Metrics that differ only in a final number: ["digit_1", "digit_2"] -> "mean of digit 1-2".
     """
-    # Metrics that differ only in a final number are listed by the number.
     heads, _, numbers = zip(*(metric.replace("_", " ").rpartition(" ") for metric in metrics), strict=True)
     if len(metrics) > 1 and len(set(heads)) == 1 and all(number.isdigit() for number in numbers):
         return f"mean of {heads[0]} {spans([int(number) for number in numbers])}"
 
-    # Others are listed by name, with the distribution in parentheses.
+    # The part after a dot is the distribution of the inputs.
     names = []
     for metric in metrics:
         name, dot, distribution = metric.replace("_", " ").partition(".")
@@ -28,7 +27,7 @@ def describe_metrics(metrics: Sequence[str]) -> str:
 
 def describe_value(claim: Claim, name: str) -> str:
     """Return the value of a seed in an arm as text: metric, lengths, the subtracted arm and the divisor."""
-    # Name the metrics, and those of the subtracted arm if they are others.
+    # A subtracted arm usually has the same metrics, which are named once.
     arm = claim.arms[name]
     quantity, minus = _describe_arm_metrics(claim, arm), ""
     if arm.minus is not None:
@@ -36,7 +35,6 @@ def describe_value(claim: Claim, name: str) -> str:
         minus = f", minus that of {arm.minus}" if other == quantity else ""
         quantity += f" minus {other}" if other != quantity else ""
 
-    # Say how the lengths are reduced, and what the value is divided by.
     prefix = {"min": "the smallest ", "max": "the largest "}.get(arm.reduce or claim.reduce, "")
     prefix = prefix or ("the " if quantity.startswith("mean of") else "")
     lengths = describe_lengths(claim.lengths if arm.lengths is None else arm.lengths)
@@ -52,7 +50,7 @@ def label_axis(claim: Claim, names: Sequence[str]) -> str:
 
 def _label_arm(claim: Claim, arm: Arm) -> str:
     """Return the short label of an arm's value: metrics, the subtracted arm and the divisor, without lengths."""
-    # Name the metrics; several are counted.
+    # A label has no room for several metrics, which are counted instead.
     metrics = arm.metric or claim.metric
     quantity = _describe_arm_metrics(claim, arm)
     if len({metric.partition(".")[0] for metric in metrics}) == 1 < len(metrics):
@@ -60,7 +58,6 @@ def _label_arm(claim: Claim, arm: Arm) -> str:
     elif len(metrics) > 1:
         quantity = f"mean of {len(metrics)} metrics"
 
-    # Add the arms that it is relative to.
     if arm.minus is not None:
         other = _describe_arm_metrics(claim, claim.arms[arm.minus])
         quantity = f"difference of {quantity}" if other == quantity else f"{quantity} − {other}"
@@ -85,14 +82,14 @@ def describe_lengths(lengths: Lengths) -> str:
 
 def write_question(claim: Claim) -> str:
     """Return the question of a claim as a sentence."""
-    # Describe the value of each arm; a value that both arms share is named once.
+    # A value that both arms share is named once.
     first, second = claim.compare[0], claim.compare[-1]
     values = [describe_value(claim, name) for name in claim.compare]
     quantity, is_shared = values[0], values[0] == values[-1]
     first_side, second_side = (f"{name} ({value})" for name, value in ((first, values[0]), (second, values[-1])))
     direction = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
 
-    # Write the sentence of each kind of question; a trend comes last.
+    # Every kind of question has its sentence; that of a trend is below the match.
     match claim.question:
         case "difference" if is_shared:
             mean = ", on average over seeds," if claim.statistic == "mean" else ""
@@ -132,7 +129,7 @@ def describe_threshold(threshold: SeedThreshold | None) -> str:
 
 def name_effect(claim: Claim) -> str:
     """Return the name of the effect that answers the question."""
-    # Name the arms in the order of the comparison; the remaining questions are about one arm.
+    # Questions without a case are about a single arm.
     first, second = claim.compare[0], claim.compare[-1]
     match claim.question:
         case "difference" | "equivalence" if first != second:
@@ -166,7 +163,7 @@ def describe_effect(claim: Claim, answer: Answer | None) -> str:
     if answer is None or math.isnan(answer.effect):
         return "-"
 
-    # Show the sign of differences; an effect that is known up to a range is shown as this range.
+    # Differences have a sign, ratios and shares have none.
     is_signed = claim.question in ("difference", "trend", "fisher")
     is_signed |= claim.question == "equivalence" and len(claim.compare) == 2
     effect, low, high = (f"{x:+.3g}" if is_signed else f"{x:.3g}" for x in (answer.effect, answer.low, answer.high))
@@ -174,8 +171,7 @@ def describe_effect(claim: Claim, answer: Answer | None) -> str:
         smallest = f"{answer.least_effect:.3g}"
         effect = f"{smallest} or more" if math.isinf(answer.effect) else f"between {smallest} and {effect}"
 
-    # Add the interval and the number of values.
     interval = "no interval" if math.isnan(answer.low) else f"[{low}, {high}]"
-    ran = f" of {answer.ran}" if answer.ran > answer.n else ""
+    ran = f" of {answer.n_trained}" if answer.n_trained > answer.n else ""
     detail = f" ({answer.detail})" if answer.detail else ""
     return f"{effect} {interval}, n = {answer.n}{ran} {answer.unit}{detail}"

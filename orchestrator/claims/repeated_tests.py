@@ -1,11 +1,12 @@
-"""Group the askings of a claim, which may ask another claim again, and pool their seeds.
+"""Group the tests of a claim, which another claim may repeat (`asked_again`), and pool their seeds.
 
-All askings have the verdict of the last one that was run, over the seeds of all askings with the same question. So a
-claim that is asked until it holds is judged by all of its data, and each asking counts in Holm's correction.
+All tests of a claim have the verdict of the last one that was run, over the seeds of all tests with the same question.
+So a claim that is tested until it holds is judged by all of its data, and each test counts in Holm's correction.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -18,29 +19,50 @@ from orchestrator.text.wording import differing_keys
 from search_spaces.grammar.problems import dotted_keys, lookup
 
 
-def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
-    """Return the claims in the order of the page, each as the list of its askings in order."""
+def group_tests(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
+    """Return a list for each claim, in the order of the page: its first test, then the repeats in order."""
     by_id = {judgement.claim.id: judgement for judgement in judgements}
 
-    # Begin with the claims that no other claim asks again, and add each later asking.
-    repeats = {judgement.claim.asked_again for judgement in judgements}
-    askings = [[judgement] for judgement in judgements if judgement.claim.id not in repeats]
-    for asking in askings:
-        while (later := by_id.get(asking[-1].claim.asked_again or "")) is not None:
-            asking.append(later)
-    return askings
+    # `asked_again` leads from each test to the next, so begin with those that nothing leads to.
+    repeat_ids = {judgement.claim.asked_again for judgement in judgements}
+    groups = [[judgement] for judgement in judgements if judgement.claim.id not in repeat_ids]
+    for tests in groups:
+        while (repeat := by_id.get(tests[-1].claim.asked_again or "")) is not None:
+            tests.append(repeat)
+    return groups
+
+
+def find_judged_test(tests: Sequence[Judgement]) -> Judgement:
+    """Return the test that decides a claim: the last that was run, or the last if none was."""
+    return next((test for test in reversed(tests) if test.sweep is not None), tests[-1])
+
+
+def name_judged_tests(judged: Judgement) -> str:
+    """Return the id of the judged test, or the ids of the tests whose seeds it pools, as text."""
+    return f"the seeds of {' and '.join(judged.pooled)} together" if judged.pooled else judged.claim.id
+
+
+def name_tests(tests: Sequence[Judgement]) -> list[str]:
+    """Return the id of each test of a claim, with the keys that it changed from the test before."""
+    names = [tests[0].claim.id]
+    for earlier, later in pairwise(tests):
+        changed = list_changed_keys(earlier, later)
+        names.append(f"{later.claim.id} (other {', '.join(changed)})" if changed else later.claim.id)
+    return names
 
 
 def list_changed_keys(earlier: Judgement, later: Judgement) -> list[str]:
-    """Return the keys of a claim and of its arms that differ between two askings, except seeds.
+    """Return the keys of a claim and of its arms that differ between two tests, except seeds.
 
     Keys of settings are cut to two parts, such as training.schedule. Technical settings, which do not change results,
     are ignored, because older versions have fewer of them, and so are the searched keys of an arm with several
     configurations.
     """
-    # Compare the deciding values, then the settings of each arm.
+    # These four keys of a claim always differ or do not change what is measured.
     first, second = (read_deciding_values(judgement.claim) for judgement in (earlier, later))
     changed = [key for key in differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
+
+    # Two sweeps may train an arm of the same name with other settings.
     technical = _list_technical_keys(earlier) | _list_technical_keys(later)
     for arms in zip(_read_arm_settings(earlier), _read_arm_settings(later), strict=False):
         changed += [".".join(key.split(".")[:2]) for key in differing_keys(*arms) if key not in technical]
@@ -49,8 +71,8 @@ def list_changed_keys(earlier: Judgement, later: Judgement) -> list[str]:
 
 def _list_technical_keys(judgement: Judgement) -> set[str]:
     """Return the technical settings of a sweep, which do not change results."""
-    measurements = judgement.sweep.measured.values() if judgement.sweep is not None else ()
-    return {key for measured in measurements for key in measured.technical}
+    all_measurements = judgement.sweep.measurements.values() if judgement.sweep is not None else ()
+    return {key for measurements in all_measurements for key in measurements.technical}
 
 
 def _read_arm_settings(judgement: Judgement) -> list[dict[str, Any]]:
@@ -68,28 +90,20 @@ def _read_arm_settings(judgement: Judgement) -> list[dict[str, Any]]:
     return arm_settings
 
 
-def find_poolable(askings: Sequence[Judgement]) -> list[Judgement]:
-    """Return the last asking and earlier ones that differ from it only in their seeds, in order.
-
-    Trends and comparisons over configurations are not pooled.
-    """
+def find_poolable_tests(tests: Sequence[Judgement]) -> list[Judgement]:
+    """Return the last test and earlier ones that differ from it only in their seeds, in order."""
     # Trends and comparisons over configurations have no values by seed that could be joined.
-    last = askings[-1]
+    last = tests[-1]
     if last.sweep is None or last.claim.question == "trend" or last.claim.unit is not None:
         return [last]
-    return [
-        asking
-        for asking in askings
-        if asking is last or (asking.sweep is not None and not list_changed_keys(asking, last))
-    ]
+    return [test for test in tests if test is last or (test.sweep is not None and not list_changed_keys(test, last))]
 
 
-def pool_arms(askings: Sequence[Judgement]) -> dict[str, ArmValues]:
-    """Return the arms of the last asking over the seeds of all askings; a repeated seed counts once."""
+def pool_arms(tests: Sequence[Judgement]) -> dict[str, ArmValues]:
+    """Return the arms of the last test over the seeds of all tests; a repeated seed counts once."""
     arms: dict[str, ArmValues] = {}
-    for name in askings[-1].claim.compare:
-        # Everything else of an arm is that of the last asking.
-        samples = [asking.arms[name] for asking in askings if asking.arms is not None]
+    for name in tests[-1].claim.compare:
+        samples = [test.arms[name] for test in tests if test.arms is not None]
         arms[name] = replace(
             samples[-1],
             lengths=_join_rows([sample.lengths for sample in samples]),
@@ -101,7 +115,7 @@ def pool_arms(askings: Sequence[Judgement]) -> dict[str, ArmValues]:
     return arms
 
 
-def _join_rows(rows: Sequence[Any]) -> Any:
-    """Return all rows; of rows with the same index the first."""
-    joined = pd.concat(rows)
+def _join_rows(tables: Sequence[Any]) -> Any:
+    """Return the rows of all tables; of rows with the same index the first."""
+    joined = pd.concat(tables)
     return joined[~joined.index.duplicated()]
