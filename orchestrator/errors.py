@@ -58,10 +58,10 @@ class SpecChanged(UserError):  # noqa: N818
     """
 
     def __init__(self, folder: Path, differences: Sequence[tuple[str, object, object]], extending: str = "") -> None:
-        from trainers.settings.descriptions import as_yaml  # not for every command
+        from trainers.settings.descriptions import format_yaml  # not for every command
 
         self.folder, self.differences, self.extending = folder, tuple(differences), extending
-        lines = [f"  {key}: was {as_yaml(before)}, now {as_yaml(now)}" for key, before, now in self.differences]
+        lines = [f"  {key}: was {format_yaml(before)}, now {format_yaml(now)}" for key, before, now in self.differences]
         head = f"{folder}: the sweep file or --set differs from the recorded sweep; undo this or choose another --name:"
         lines += [f"or extend the sweep: {extending}"] if extending else []
         super().__init__("\n".join([head, *lines]))

@@ -20,14 +20,14 @@ from orchestrator.machine.gpus import limit_gpu_memory
 from search_spaces.grammar.problems import ENGINE_SECTIONS
 from trainers.check import check_metrics, check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
-from trainers.config.recorded import corrections, recorded_member
-from trainers.config.slots import Slot, find_slot, single_problems
+from trainers.config.recorded import build_recorded_member, describe_revisions
+from trainers.config.slots import Slot, check_single_values, find_slot
 from trainers.errors import ConfigError, Problem
 from trainers.evaluation.weights import averages_kept
 from trainers.metrics.recorded import recorded_metrics
 from trainers.optimization.averaging import LARGE_SHARE
 from trainers.settings import registry
-from trainers.settings.fields import Settings, technical_keys
+from trainers.settings.fields import Settings, list_technical_keys
 from trainers.settings.identity import identity
 from trainers.settings.parts import walk_parts
 from trainers.training.compiling import estimate_seconds
@@ -68,11 +68,11 @@ class Engine:
 
     def rebuild(self, resolved: Mapping[str, Any], seed: int) -> MemberConfig:
         """Return a member of a recorded configuration. Raises ConfigError."""
-        return recorded_member(resolved, seed)
+        return build_recorded_member(resolved, seed)
 
     def list_corrections(self, resolved: Mapping[str, Any]) -> list[str]:
         """Return a sentence for each class whose results a later bug fix changed."""
-        return corrections(resolved)
+        return describe_revisions(resolved)
 
     def list_measurements(self, member: MemberConfig) -> Measurements:
         """Return the metrics, lengths and averages of a member, by today's classes."""
@@ -103,7 +103,7 @@ class Engine:
 
     def find_value_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
         """Return the problems of each section alone: unknown names and keys, missing keys, wrong values."""
-        return single_problems(sections)
+        return check_single_values(sections)
 
     def find_slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
         """Return the field that a dotted key sets."""
@@ -252,9 +252,9 @@ class Engine:
 
         # A bug fix since the recording may have changed the parameters.
         try:
-            if corrections(resolved):
+            if describe_revisions(resolved):
                 return None
-            member = recorded_member(resolved, 0)
+            member = build_recorded_member(resolved, 0)
         except ConfigError:
             return None
 
@@ -308,7 +308,7 @@ def list_measurements(member: MemberConfig) -> Measurements:
         longest_trained={name: lengths[-1] for name, lengths in trained.items()},
         headline=(*task.headline, *member.model.recorded_metrics, *member.evaluation.added),
         trained=trained,
-        technical=tuple(technical_keys(member)),
+        technical=tuple(list_technical_keys(member)),
         axis=member.evaluation.axis,
         start_shares=_find_start_shares(member),
         task_module=type(task).__module__.partition(".")[0],

@@ -11,7 +11,7 @@ from orchestrator.plan.search import count_configurations
 from orchestrator.text.wording import spans
 from search_spaces import Grid, SweepSpec, differences
 from search_spaces.grammar.domains import value_key
-from trainers.settings.descriptions import as_yaml
+from trainers.settings.descriptions import format_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ def require_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extens
     if refused := _find_refused_changes(changes):
         raise UserError(
             f"{sweep} cannot be extended this way; allowed: more seeds, configurations or grid values, none removed\n"
-            + "\n".join(f"  {key}: was {as_yaml(old)}, now {as_yaml(new)}" for key, old, new in refused)
+            + "\n".join(f"  {key}: was {format_yaml(old)}, now {format_yaml(new)}" for key, old, new in refused)
             + "\nfor another sweep: lengthwise run FILE --name NAME"
         )
 

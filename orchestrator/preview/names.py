@@ -19,7 +19,7 @@ from trainers.config.member import EvaluationConfig, TrainingConfig
 from trainers.errors import find_nearest
 from trainers.optimization.criterion import Stop
 from trainers.settings import registry
-from trainers.settings.descriptions import Description, as_yaml, describe, describe_class
+from trainers.settings.descriptions import Description, describe_class, describe_kind, format_yaml
 from trainers.settings.fields import Settings
 
 ALL, EXAMPLES = "all", "examples"
@@ -87,7 +87,7 @@ def _list_descriptions(kind: str) -> list[tuple[str, Description]]:
             (section, _describe_model(cls) if issubclass(cls, BaseModel) else describe_class(cls))
             for section, cls in SECTIONS[kind].items()
         ]
-    return [(f"{kind} {named.name}", named) for named in describe(kind)]
+    return [(f"{kind} {named.name}", named) for named in describe_kind(kind)]
 
 
 def _describe_model(model: type[BaseModel]) -> Description:
@@ -96,7 +96,7 @@ def _describe_model(model: type[BaseModel]) -> Description:
     texts = {}
     for key, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        requirement = "required" if field.is_required() else f"default {as_yaml(default)}"
+        requirement = "required" if field.is_required() else f"default {format_yaml(default)}"
         notes = [
             *_list_choices(field.annotation),
             *([requirement] if default != "" and not isinstance(default, BaseModel) else []),

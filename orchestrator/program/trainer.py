@@ -22,7 +22,7 @@ from orchestrator.program.files import find_files
 from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings, dotted_keys
 from orchestrator.program.run import make_search_path, run_member
 from search_spaces.grammar.problems import PROGRAM_SECTIONS, lookup
-from trainers.config.slots import find_slot, single_problems
+from trainers.config.slots import check_single_values, find_slot
 from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.tasks.metrics import RecordedMetric
 
@@ -75,7 +75,7 @@ class ProgramTrainer:
 
     def find_value_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
         """Return unknown keys, missing keys and wrong values; `config` may have any."""
-        return single_problems(sections, ProgramMember)
+        return check_single_values(sections, ProgramMember)
 
     def find_slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
         """Return the field that a dotted key sets, None for keys of `config`."""

@@ -6,7 +6,7 @@ from orchestrator.record.kept.weights import open_weights
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.trainer import refuse_program
-from trainers.config.recorded import recorded_member
+from trainers.config.recorded import build_recorded_member
 from trainers.errors import ConfigError, WeightsError
 from trainers.evaluation.attention_weights import InputAttention, compute_input_attention
 
@@ -29,7 +29,7 @@ def read_attention(
 
     # Compute attention; errors name the configuration or its files.
     try:
-        member = recorded_member(weights.member, seed)
+        member = build_recorded_member(weights.member, seed)
         return compute_input_attention(member, weights, length=length, distribution=distribution, row=row)
     except ConfigError as error:
         raise UserError(str(error)) from error

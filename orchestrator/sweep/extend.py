@@ -50,7 +50,7 @@ from orchestrator.text.wording import command, counted, label, read_numbers, spa
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.parse import overridden_key
 from search_spaces.grammar.values import LARGEST_SEED
-from trainers.settings.descriptions import as_yaml
+from trainers.settings.descriptions import format_yaml
 
 SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or different seeds such as 20-29 or 20,23-25"
 
@@ -232,7 +232,7 @@ def _describe_extension(
     for name, seeds in seeds_of.items():
         lines.append(f"added: seeds {spans(seeds)} of {label(state.configurations[name].number)}")
     if new := search.count_configurations(spec) - search.count_configurations(before):
-        grids = "".join(f", {key}: {as_yaml(domain['grid'])}" for key, domain in added.grids.items())
+        grids = "".join(f", {key}: {format_yaml(domain['grid'])}" for key, domain in added.grids.items())
         first = spans(read_common_seeds([*state.specs, spec.resolved()]))
         lines.append(f"added: {counted(new, 'configuration')} with seeds {first}{grids}")
     lines.append(f"unchanged: {counted(trained, 'member')} trained so far")

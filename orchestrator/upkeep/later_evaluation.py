@@ -30,7 +30,7 @@ from search_spaces import ABSENT, SweepFileError
 from search_spaces.grammar.parse import apply_override
 from search_spaces.grammar.problems import Findings, lookup
 from trainers.config.member import MemberConfig
-from trainers.config.recorded import recorded_member
+from trainers.config.recorded import build_recorded_member
 from trainers.errors import ConfigError, Problem, WeightsError
 from trainers.evaluation.weights import averages_kept
 from trainers.settings.fields import settings_fields
@@ -183,7 +183,7 @@ def _build_member(
 ) -> MemberConfig:
     """Return a member with the new settings, evaluated at `lengths` if given. Raises UserError if it is refused."""
     try:
-        member = recorded_member(resolved, seed)
+        member = build_recorded_member(resolved, seed)
     except ConfigError as error:
         raise _make_error(configuration, error) from error
     try:

@@ -28,7 +28,7 @@ from orchestrator.sweep.specification import load_spec, refuse_existing
 from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.publish import publish
 from search_spaces import SweepFileError, load_sweep
-from trainers.config.recorded import recorded_member
+from trainers.config.recorded import build_recorded_member
 from trainers.models.attention_only import AttentionOnly
 
 RELEASED = Path(__file__).resolve().parent / "1.0.0"
@@ -117,7 +117,9 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     plan = partial(plan_confirmation, top=2, seeds="3", overrides=["resources.scheduler=inline"])
     assert confirm(folder, quiet(), plan).exit_code == 0
     now, then = (SweepState.load(where / "finished-confirm") for where in (tmp_path, RELEASED))
-    members = [[recorded_member(one.resolved, 0) for one in state.configurations.values()] for state in (now, then)]
+    members = [
+        [build_recorded_member(one.resolved, 0) for one in state.configurations.values()] for state in (now, then)
+    ]
     assert members[0] == members[1]
     assert list(now.configurations) == list(map_config_ids(recorded(then))), "a new sweep names them by today's rule"
     mine, known = read_curves(now), pd.read_parquet(RELEASED / "finished-confirm" / "curves.parquet")

@@ -10,7 +10,7 @@ from trainers.optimization.criterion import Criterion
 from trainers.optimization.curricula import Curriculum
 from trainers.settings import registry
 
-if TYPE_CHECKING:  # configurations are read without torch
+if TYPE_CHECKING:  # these modules import torch, which a configuration is read without
     from trainers.models.model import Model
     from trainers.tasks.task import Task
 
@@ -23,7 +23,6 @@ def criterion_problems(
     averages: the labels of the weight averages. every: steps between evaluations, None for a single one at the end.
     """
     for name, criterion in criteria.items():
-        # Each criterion needs evaluations in training, known names, trained lengths and validation rows.
         key = f"training.{name}"
         if every is None:
             yield Problem(key="evaluation.every", message=_describe_late_evaluation(name), allowed="a number of steps")
@@ -35,11 +34,11 @@ def criterion_problems(
             message = f"the task {task.name} has no validation rows; test rows must not decide when training stops"
             yield Problem(key=key, message=message, allowed="null, or a file of validation rows in `task.validation`")
 
-    # Both criteria are scored on the same rows.
+    # Both criteria are scored in one pass over the same rows.
     if len({criterion.samples for criterion in criteria.values()}) > 1:
-        samples, other = criteria["curriculum"].samples, criteria["stop"].samples
-        message = f"{samples} samples, but training.stop has {other}; both use the same inputs"
-        yield Problem(key="training.curriculum.samples", given=samples, message=message, allowed=str(other))
+        samples, stop_samples = criteria["curriculum"].samples, criteria["stop"].samples
+        message = f"{samples} samples, but training.stop has {stop_samples}; both use the same inputs"
+        yield Problem(key="training.curriculum.samples", given=samples, message=message, allowed=str(stop_samples))
 
 
 def late_evaluation_problems(criteria: Collection[str], every: int | None, steps: int) -> Iterator[Problem]:
@@ -57,8 +56,9 @@ def _describe_late_evaluation(name: str) -> str:
 def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
     """Yield problems of a task that cannot be trained in stages."""
     if not task.stages:
-        known = sorted(registry.classes("task").items())
-        staged = [name for name, cls in known if sum("stages" in vars(base) for base in cls.__mro__) > 1]
+        # A task has stages if `stages` is defined anywhere below the base class of tasks.
+        tasks = sorted(registry.classes("task").items())
+        staged = [name for name, cls in tasks if sum("stages" in vars(base) for base in cls.__mro__) > 1]
         allowed = f"null, or a task with stages{': ' if staged else ''}{', '.join(staged)}"
         message = f"the task {task.name} has no stages"
         yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
@@ -82,20 +82,19 @@ def ineffective_stage_problems(curriculum: Curriculum, task: Task) -> Iterator[P
 
 def _name_problems(criterion: Criterion, task: Task, model: Model, averages: Collection[str]) -> Iterator[Problem]:
     """Yield the problems of the metric and the average that a criterion names."""
-    # The metric: it needs a better direction and a value at every evaluation.
+    # A metric without a better direction cannot be judged, and a derived metric needs other evaluations, too.
     metrics = {**task.metrics, **model.metrics}
     derived = task.derived_metrics
-    known = [name for name, direction in metrics.items() if direction != "none" and name not in derived]
-    if criterion.metric not in known:
+    usable = [name for name, direction in metrics.items() if direction != "none" and name not in derived]
+    if criterion.metric not in usable:
         message = f"there is no metric {criterion.metric!r}"
         if criterion.metric in metrics:
             message = f"{criterion.metric} has no better direction, or is computed from several evaluations"
-        close, allowed = find_nearest(criterion.metric, known), ", ".join(known)
-        yield Problem(key="metric", given=criterion.metric, message=message, allowed=allowed, nearest=close)
+        nearest, allowed = find_nearest(criterion.metric, usable), ", ".join(usable)
+        yield Problem(key="metric", given=criterion.metric, message=message, allowed=allowed, nearest=nearest)
 
-    # The average.
     labels = list(dict.fromkeys(["raw", *averages]))
     if criterion.average not in labels:
-        message, close = f"there is no average {criterion.average!r}", find_nearest(criterion.average, labels)
-        allowed = ", ".join(labels)
-        yield Problem(key="average", given=criterion.average, message=message, allowed=allowed, nearest=close)
+        message, allowed = f"there is no average {criterion.average!r}", ", ".join(labels)
+        nearest = find_nearest(criterion.average, labels)
+        yield Problem(key="average", given=criterion.average, message=message, allowed=allowed, nearest=nearest)

@@ -14,14 +14,14 @@ from trainers.files.data_folders import data_folder
 from trainers.files.file_digest import file_digest
 from trainers.settings.fields import Settings, setting
 
-if TYPE_CHECKING:  # configurations are read without torch
+if TYPE_CHECKING:  # these modules import torch, which a configuration is read without
     from torch import Tensor
 
     from trainers.models.model import Model
     from trainers.tasks.task import Task
 
-_MAX_NAMES, _MAX_SHAPES = 5, 3  # listed in a message; the others are counted
-_RAW = "raw"
+_MAX_NAMES, _MAX_SHAPES = 5, 3  # names and shapes listed in a message; the others are counted
+_RAW = "raw"  # the label of the training weights among the averages
 
 
 class InitialWeights(Settings):
@@ -32,32 +32,33 @@ class InitialWeights(Settings):
     """
 
     file: str | dict[str, str] = setting(
-        pinned_by="sha256", technical=True, help="a .safetensors file or a state_dict of torch.save; or a file by seed"
+        pinned_by="sha256",
+        technical=True,
+        help="a .safetensors file or a state_dict of torch.save; or such a file for each seed",
     )
     sha256: str | dict[str, str] | None = setting(
-        None, help="hash of the file, or of each file by seed; null: the hash of the file that is there"
+        None, help="hash of the file, or of each file by seed; null: the hash of the file when the sweep is planned"
     )
     average: str | None = setting(
-        None, help="the weight average to take from a file that lengthwise kept; null: raw, the training weights"
+        None, help="the weight average to read from a file that lengthwise wrote; null: raw, the training weights"
     )
     rename: dict[str, str | None] | None = setting(
         None, help="names in the file: names in the model, null to leave a tensor out; * stands for any text"
     )
     strict: bool = setting(
-        True, help="every tensor must fit; false: the others are left out, and lacking parameters are drawn"
+        True, help="every tensor must fit; false: others are left out, and parameters without a tensor are drawn"
     )
     source: str | None = setting(None, pinned_by="sha256", technical=True, help="what tables call these weights")
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of seeds that are not numbers, and of hashes that are invalid or do not match the files."""
-        # Files by seed.
         if isinstance(self.file, dict):
             for seed in [seed for seed in self.file if not re.fullmatch(r"0|[1-9][0-9]*", seed)]:
                 yield Problem(key="file", given=seed, message=f"{seed!r} is not a seed", allowed="numbers as keys")
             if not self.file:
                 yield Problem(key="file", given={}, message="names no file", allowed="a file, or a file for each seed")
 
-        # Hashes of the same seeds.
+        # A hash of some files alone would let the others change unnoticed.
         hashes = {"": self.sha256} if isinstance(self.sha256, str) else self.sha256 or {}
         for sha256 in hashes.values():
             if not re.fullmatch(r"[0-9a-f]{64}", sha256):
@@ -72,7 +73,7 @@ class InitialWeights(Settings):
         return self.file if isinstance(self.file, dict) else {"": self.file}
 
     def pin_data(self) -> Self:
-        """Return these settings with the hash of every file; unchanged if hashes are set or a file is missing."""
+        """Return these settings with the hash of every file; unchanged if hashes are set or a file cannot be read."""
         if self.sha256 is not None:
             return self
         try:
@@ -83,14 +84,13 @@ class InitialWeights(Settings):
 
     def problems(self, model: Model, task: Task, seeds: Collection[int]) -> Iterator[Problem]:
         """Yield problems of members with these seeds: files that are missing, have changed, or do not fit the model."""
-        # Every seed needs a file.
         if isinstance(self.file, dict) and (missing := [seed for seed in seeds if str(seed) not in self.file]):
-            message = f"{self.source or 'file'} has no weights of {_count_seeds(missing)}"
+            message = f"{self.source or 'file'} has no weights of {_list_seeds(missing)}"
             instead = f"one seed's weights for all: `seeds: {next(iter(self.file), 0)}` beside `sweep`, or one `file`"
-            yield Problem(key="", message=message, allowed=f"{_count_seeds(self.file)}, or {instead}")
+            yield Problem(key="", message=message, allowed=f"{_list_seeds(self.file)}, or {instead}")
             return
 
-        # The files must fit the model; a file for all seeds is checked once.
+        # A file for all seeds fits all of them or none, so it is read once.
         for seed in seeds if isinstance(self.file, dict) else [*seeds][:1]:
             try:
                 self._match(seed, model, task)
@@ -105,7 +105,6 @@ class InitialWeights(Settings):
         if not fit.differs:
             return None
 
-        # Parameters that are read, drawn parameters, and unused tensors.
         total = len(model.parameters(task))
         unused = f"; unused in the file: {_list_names(fit.unused)}" if fit.unused else ""
         drawn = _list_names([*fit.missing, *fit.misshapen])
@@ -127,19 +126,18 @@ class InitialWeights(Settings):
         """Return which tensor of the file each parameter takes. Raises WeightsError if they do not match."""
         from trainers.files.tensor_file import read_shapes
 
-        # The tensors of the file, and the parameters that take them.
         path = self._find_verified(seed)
         shapes, is_ours = read_shapes(path)
         stored = self._stored_names(path, shapes, is_ours)
         parameter_shapes = {parameter.name: parameter.shape for parameter in model.parameters(task)}
-        others = {name: other for name, other in model.other_tensors(task).items() if name in stored}
+        others = {name: tensor for name, tensor in model.other_tensors(task).items() if name in stored}
 
-        # The file may have only the second name of a parameter.
-        for name, other in others.items():
-            if isinstance(other, str) and other not in stored:
-                stored[other] = stored[name]
+        # A tied parameter has two names, of which the file may have only the second.
+        for name, tied_to in others.items():
+            if isinstance(tied_to, str) and tied_to not in stored:
+                stored[tied_to] = stored[name]
 
-        # Compare names and shapes.
+        # Collect all differences, so that a message can show them together.
         seeds = f" (seed {seed})" if isinstance(self.file, dict) else ""
         fit = _Fit(path, f"{self.source}{seeds}" if self.source else str(path))
         for name, shape in parameter_shapes.items():
@@ -150,7 +148,7 @@ class InitialWeights(Settings):
             else:
                 fit.names[name] = stored[name]
 
-        # With `strict` buffers and tied parameters must agree, too, and nothing may be left over.
+        # Different buffers or untied parameters are another model, although all its parameters fit.
         fit.unused += [name for name in stored if name not in parameter_shapes and name not in others]
         if self.strict:
             fit.unused += _find_differing(path, stored, others)
@@ -162,12 +160,10 @@ class InitialWeights(Settings):
 
     def _find_verified(self, seed: int) -> Path:
         """Return the path of the file of a seed, verified. Raises WeightsError if it is missing or has changed."""
-        # The file.
         key = str(seed) if isinstance(self.file, dict) else ""
         if key not in self._files_by_seed:
-            raise WeightsError(
-                f"no weights to start from for seed {seed}; allowed: seeds {', '.join(self._files_by_seed)}"
-            )
+            allowed = _list_seeds(self._files_by_seed)
+            raise WeightsError(f"there are no weights to start from for seed {seed}; allowed: {allowed}")
         path = _find_file(self._files_by_seed[key])
         try:
             sha256 = file_digest(path)
@@ -177,7 +173,7 @@ class InitialWeights(Settings):
                 "name in the data folder (LENGTHWISE_DATA)"
             ) from error
 
-        # Its hash, if one was recorded.
+        # The results would not be those of the recorded configuration.
         recorded = self.sha256[key] if isinstance(self.sha256, dict) else self.sha256
         if recorded not in (None, sha256):
             raise WeightsError(f"{path}: its SHA-256 is {sha256}, not {recorded}; restore the file, or run a new sweep")
@@ -185,20 +181,20 @@ class InitialWeights(Settings):
 
     def _stored_names(self, path: Path, shapes: Mapping[str, object], is_ours: bool) -> dict[str, str]:
         """Return the tensors of the average in a file: name after `rename` -> name in the file. Raises WeightsError."""
-        # The tensors of the average; a file that lengthwise wrote has `<average>/<parameter>`.
+        # A file that lengthwise wrote has the weights of all averages, named `<average>/<parameter>`.
         names = {name: name for name in shapes}
         if is_ours:
             average = self.average or _RAW
             labels = list(dict.fromkeys(name.partition("/")[0] for name in shapes))
             if average not in labels:
-                close = find_nearest(average, labels)
+                nearest = find_nearest(average, labels)
                 message = f"{path}: has no average {average!r}; allowed: {', '.join(labels)}"
-                raise _NoAverageError(message + (f"; did you mean {close}?" if close else ""))
+                raise _NoAverageError(message + (f"; did you mean {nearest}?" if nearest else ""))
             names = {name.partition("/")[2]: name for name in shapes if name.partition("/")[0] == average}
         elif self.average is not None:
             raise _NoAverageError(f"{path}: has no averages, because lengthwise did not write it; allowed: null")
 
-        # Apply the first rule of `rename` that matches a name.
+        # The first rule of `rename` that matches a name wins, so that a general rule may follow exceptions.
         rules = [(_compile_pattern(old), new) for old, new in (self.rename or {}).items()]
         renamed: dict[str, str] = {}
         for name, stored in names.items():
@@ -248,8 +244,8 @@ class _Fit:
         shapes = [f"{name} of shape {stored}, not {wanted}" for name, (stored, wanted) in self.misshapen.items()]
         parts += [f"has {_list_names(shapes, _MAX_SHAPES)}"] if shapes else []
         pairs = ((name, find_nearest(name, self.unused)) for name in self.missing)
-        close = next((f"; did you mean rename: {{{other}: {name}}}?" for name, other in pairs if other), "")
-        return f"{self.source}: {'; '.join(parts)}; allowed: the model's names and shapes, or strict: false{close}"
+        hint = next((f"; did you mean rename: {{{nearest}: {name}}}?" for name, nearest in pairs if nearest), "")
+        return f"{self.source}: {'; '.join(parts)}; allowed: the model's names and shapes, or strict: false{hint}"
 
 
 def _find_file(file: str) -> Path:
@@ -257,8 +253,8 @@ def _find_file(file: str) -> Path:
     path = Path(file)
     if not path.is_file():
         with suppress(CorpusError):
-            other = data_folder() / path.name
-            return other if other.is_file() else path
+            candidate = data_folder() / path.name
+            return candidate if candidate.is_file() else path
     return path
 
 
@@ -269,7 +265,7 @@ def _find_differing(path: Path, stored: Mapping[str, str], others: Mapping[str, 
     from trainers.files.tensor_file import read_tensors
 
     tensors = read_tensors(path) if others else {}
-    expected = {name: tensors[stored[other]] if isinstance(other, str) else other for name, other in others.items()}
+    expected = {name: tensors[stored[tensor]] if isinstance(tensor, str) else tensor for name, tensor in others.items()}
     return [
         name for name, tensor in expected.items() if not torch.equal(tensors[stored[name]].to(tensor.dtype), tensor)
     ]
@@ -280,8 +276,8 @@ def _compile_pattern(name: str) -> re.Pattern[str]:
     return re.compile("(.*?)".join(map(re.escape, name.split("*"))))
 
 
-def _count_seeds(seeds: Collection[int | str]) -> str:
-    """Return seeds with their noun: _count_seeds([2, 3]) -> "seeds 2, 3"."""
+def _list_seeds(seeds: Collection[int | str]) -> str:
+    """Return seeds with their noun: _list_seeds([2, 3]) -> "seeds 2, 3"."""
     return f"seed{'s' * (len(seeds) != 1)} {_list_names([*map(str, seeds)])}"
 
 

@@ -21,7 +21,7 @@ from trainers.optimization.criterion import Criterion, Stop
 from trainers.settings.fields import Settings, setting, settings_fields
 from trainers.settings.identity import digest, identity, structure
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # these modules import torch, which a configuration is read without
     from trainers.metrics.metric import Metric
     from trainers.models.model import Model
     from trainers.optimization.averaging import Average
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trainers.tasks.task import Task
     from trainers.tensors.parameters import Parameter
 
-DIRECTIONS = ("minimize", "maximize", "none")  # of metrics
+DIRECTIONS = ("minimize", "maximize", "none")  # the better directions of metrics
 
 
 class TrainingConfig(Settings):
@@ -107,7 +107,7 @@ class TrainingConfig(Settings):
 
     def unused_keys(self) -> Iterator[str]:
         """Yield the keys of AdamW (betas, epsilon) that are set although the optimizer does not use them."""
-        for item in settings_fields(type(self)):
+        for item in settings_fields(type(self)):  # a value equal to the default cannot be told from an absent key
             is_set = item.name in ("betas", "epsilon") and getattr(self, item.name) != item.default
             if is_set and item.name not in self.optimizer.training_keys:
                 yield item.name
@@ -126,12 +126,11 @@ class EvaluationConfig(Settings):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of invalid labels, and of lengths that are neither `all` nor a list of distinct lengths."""
-        # Labels of added metrics.
+        # A label names the metric in YAML, tables and figures.
         for label in (label for label in self.added if not re.fullmatch(r"\w[\w-]*", label)):
             message = f"{label!r} cannot name a metric"
             yield Problem(key="metrics", given=label, message=message, allowed="letters, digits, _ and -")
 
-        # Lengths.
         if isinstance(self.lengths, str):
             if self.lengths != "all":
                 yield Problem(
@@ -171,7 +170,7 @@ class MemberConfig(Settings):
         problem for each fault, its key dotted from the top (`training.learning_rate`).
         """
         member = cls.from_mapping(data)
-        if problems := list(member._problems_between()) or ([] if recorded else list(member._problems_of_new())):
+        if problems := list(member._combination_problems()) or ([] if recorded else list(member._problems_of_new())):
             raise ConfigError(problems)
         return member
 
@@ -189,15 +188,20 @@ class MemberConfig(Settings):
                 yield problem.under(f"training.averages.{label}")
 
     def _parameters(self) -> Sequence[Parameter]:
-        """Return the model's parameters; none if the user's code raises an error, because a trial reports it."""
+        """Return the model's parameters; none if the user's code raises an error, which a trial reports later."""
         try:
             return self.model.parameters(self.task)
         except Exception:
             return ()
 
-    def _problems_between(self) -> Iterator[Problem]:
-        """Yield problems of combinations of sections."""
-        # The schedule against the steps, and terms of the loss against a loss of the task.
+    def _combination_problems(self) -> Iterator[Problem]:
+        """Yield problems of sections that are valid alone but not together."""
+        yield from self._training_problems()
+        yield from self._metric_problems()
+        yield from self._length_problems()
+
+    def _training_problems(self) -> Iterator[Problem]:
+        """Yield problems of the training, with its steps, the task and the model."""
         for problem in self.training.schedule.step_problems(self.training.steps):
             yield problem.under("training.schedule")
         for name in ("label_smoothing", "z_loss") if self.task.has_own_loss else ():
@@ -205,7 +209,7 @@ class MemberConfig(Settings):
                 message = f"the task {self.task.name} has a loss of its own"
                 yield Problem(key=f"training.{name}", given=given, message=message, allowed="null")
 
-        # The model against the task, token groups, compilation and bfloat16.
+        # A model declares what it supports; other combinations would fail during training or give wrong results.
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
         if self.task.has_groups and not self.model.supports_groups:
@@ -219,20 +223,22 @@ class MemberConfig(Settings):
             given, message = self.training.compute_dtype, f"{self.model.name} supports only float32"
             yield Problem(key="training.compute_dtype", given=given, message=message, allowed="float32")
 
-        # Metrics of task, model and evaluation: known directions, distinct names.
+    def _metric_problems(self) -> Iterator[Problem]:
+        """Yield problems of the metrics of task, model and evaluation: unknown directions and equal names."""
         for name, direction in {**self.task.metrics, **self.model.metrics}.items():
             if direction not in DIRECTIONS:
                 message = f"the better direction of the metric {name} is {direction!r}"
                 key = "task.name" if name in self.task.metrics else "model.name"
                 yield Problem(key=key, given=direction, message=message, allowed=", ".join(DIRECTIONS))
-        if both := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
-            message = f"both {self.model.name} and the task {self.task.name} have metrics named {', '.join(both)}"
+        if shared := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
+            message = f"both {self.model.name} and the task {self.task.name} have metrics named {', '.join(shared)}"
             yield Problem(key="model.name", given=self.model.name, message=message, allowed="other names")
         for label, metric in self.evaluation.added.items():
-            for problem in self._metric_problems(label, metric):
+            for problem in self._added_metric_problems(label, metric):
                 yield problem.under(label).under("evaluation.metrics")
 
-        # Lengths: of batches, criteria, stages and evaluations.
+    def _length_problems(self) -> Iterator[Problem]:
+        """Yield problems of the lengths of batches, criteria, stages and evaluations."""
         averages, curriculum = self.training.averages, self.training.curriculum
         if self.training.one_length_per_batch:
             yield from self._one_length_problems()
@@ -261,7 +267,7 @@ class MemberConfig(Settings):
             message = "a step whose batches differ in length cannot be compiled"
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
 
-    def _metric_problems(self, label: str, metric: Metric) -> Iterator[Problem]:
+    def _added_metric_problems(self, label: str, metric: Metric) -> Iterator[Problem]:
         """Yield problems of a metric apart from the task: of its label, of its direction, and with the task."""
         if label in {**self.task.metrics, **self.model.metrics}:
             message = f"the task {self.task.name} or the model {self.model.name} has a metric named {label}"
@@ -289,13 +295,14 @@ class MemberConfig(Settings):
         """
         passes = self.task.passes_with(self.model)
         sampled = {(metric.draws, getattr(metric, "temperature", None)) for metric in self.evaluation.added.values()}
-        return passes + max(passes - 1.0, 0.0) * sum(draws for draws, _ in sampled)
+        generation = max(passes - 1.0, 0.0)  # without the pass over the true tokens
+        return passes + generation * sum(draws for draws, _ in sampled)
 
     @property
     def criteria(self) -> dict[str, Criterion]:
         """The criteria `stop` and `curriculum` that are not null, by name."""
-        both: dict[str, Criterion | None] = {"stop": self.training.stop, "curriculum": self.training.curriculum}
-        return {name: criterion for name, criterion in both.items() if criterion is not None}
+        criteria: dict[str, Criterion | None] = {"stop": self.training.stop, "curriculum": self.training.curriculum}
+        return {name: criterion for name, criterion in criteria.items() if criterion is not None}
 
     def pin_data(self) -> Self:
         """Return this member with the hashes of its data files and initial weights in the settings.
@@ -319,7 +326,7 @@ class MemberConfig(Settings):
             return None
         try:
             return initial.describe_partial(self.model, self.task, self.seed)
-        except WeightsError:  # reported by `start_problems`
+        except WeightsError:  # `start_problems` reports it
             return None
 
     def evaluated_at(self, lengths: Sequence[int]) -> Self:
@@ -332,7 +339,7 @@ class MemberConfig(Settings):
         except ConfigError as error:
             raise ConfigError(problem.under("evaluation") for problem in error.problems) from error
         member = replace(self, task=self.task.with_lengths(lengths), evaluation=evaluation)
-        if problems := list(member._problems_between()):
+        if problems := list(member._combination_problems()):
             raise ConfigError(problems)
         return member
 
@@ -354,5 +361,5 @@ class MemberConfig(Settings):
     @property
     def evaluated_lengths(self) -> tuple[int, ...]:
         """The lengths at which curves are measured, ascending."""
-        chosen = self.evaluation.lengths
-        return tuple(sorted(self.task.lengths if isinstance(chosen, str) else chosen))
+        lengths = self.evaluation.lengths
+        return tuple(sorted(self.task.lengths if isinstance(lengths, str) else lengths))

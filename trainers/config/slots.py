@@ -1,6 +1,6 @@
 """Fields by their dotted keys, and problems of single values, without building a configuration.
 
-Combinations of values are checked by `MemberConfig.from_dict`.
+`MemberConfig.from_dict` checks combinations of values.
 """
 
 from collections.abc import Mapping
@@ -9,15 +9,22 @@ from typing import Any
 
 from trainers.config.member import MemberConfig
 from trainers.errors import Problem
-from trainers.settings.fields import Settings, allowed_values, check_value, field_problems, settings_fields, type_hints
+from trainers.settings.fields import (
+    Settings,
+    check_value,
+    describe_allowed,
+    field_problems,
+    read_type_hints,
+    settings_fields,
+)
 from trainers.settings.nested import is_nested
 from trainers.settings.parts import walk_parts
-from trainers.settings.values import convert_value, field_choices
+from trainers.settings.values import convert_value, list_choices
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A field of a settings class."""
+    """A field of a settings class, to which a dotted key leads."""
 
     cls: type[Any]
     item: Field[Any]
@@ -29,7 +36,7 @@ class Slot:
     def accepts(self, value: Any) -> bool:
         """Return whether the field accepts values of this type, ignoring bounds and choices."""
         try:
-            convert_value(type_hints(self.cls)[self.item.name], value)
+            convert_value(read_type_hints(self.cls)[self.item.name], value)
         except ValueError:
             return False
         return True
@@ -37,12 +44,12 @@ class Slot:
     @property
     def allowed(self) -> str:
         """The allowed values, as text."""
-        return allowed_values(self.cls, self.item)
+        return describe_allowed(self.cls, self.item)
 
     @property
     def choices(self) -> tuple[Any, ...] | None:
         """The allowed values if they are a fixed set, else None."""
-        return field_choices(self.item, type_hints(self.cls)[self.item.name])
+        return list_choices(self.item, read_type_hints(self.cls)[self.item.name])
 
     @property
     def bounds(self) -> Mapping[str, float | None]:
@@ -65,7 +72,7 @@ def find_slot(sections: Mapping[str, Any], key: str, cls: type[Settings] = Membe
     return None
 
 
-def single_problems(sections: Mapping[str, Any], cls: type[Settings] = MemberConfig) -> list[Problem]:
+def check_single_values(sections: Mapping[str, Any], cls: type[Settings] = MemberConfig) -> list[Problem]:
     """Return unknown names and keys, missing keys and wrong values of plain sections; combinations are not checked."""
     problems, unknown = list[Problem](), list[Problem]()
     for part in walk_parts(cls, sections, unknown):

@@ -19,6 +19,6 @@ class AttentionEntropy(Metric):
     direction: ClassVar[str] = "none"
 
     def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
-        """Return the mean over counted targets, (M, B, L)."""
-        layers = [torch.special.entr(weights_MBHTK).sum(dim=-1).mean(dim=2) for weights_MBHTK in evaluated.attention]
-        return evaluated.mean_over_targets(torch.stack(layers).mean(dim=0))
+        """Return the mean entropy over counted targets, (M, B, L)."""
+        entropies = [torch.special.entr(weights_MBHTK).sum(dim=-1).mean(dim=2) for weights_MBHTK in evaluated.attention]
+        return evaluated.mean_over_targets(torch.stack(entropies).mean(dim=0))

@@ -27,12 +27,12 @@ class Calibration(Metric):
 
     def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
         """Return the sum of right minus confidence in each bin, then the number of targets, (M, B, K + 1, L)."""
-        # Right minus confidence of each prediction, and its bin.
+        # A confidence of exactly 1 belongs to the last bin.
         confidence_MBT = torch.softmax(evaluated.logits, dim=-1).amax(dim=-1)
         gap_MBT = (~evaluated.mistakes).to(confidence_MBT.dtype) - confidence_MBT
         bin_MBT = (confidence_MBT * self.bins).long().clamp(max=self.bins - 1)
 
-        # Sums over the counted targets of each length; the last entry counts them.
+        # The bins of all rows together are known only in `reduce`, so here each row has the sums of its bins.
         bins_K = torch.arange(self.bins, device=gap_MBT.device)
         gap_MBTK = torch.where(bin_MBT[..., None] == bins_K, gap_MBT[..., None], 0.0)
         values_MBKT = torch.cat([gap_MBTK, torch.ones_like(gap_MBT)[..., None]], dim=-1).transpose(2, 3)

@@ -16,5 +16,6 @@ class CrossEntropy(Metric):
     direction: ClassVar[str] = "minimize"
 
     def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
-        """Return the mean over counted targets, (M, B, L)."""
-        return evaluated.mean_over_targets(-supervised.log_likelihoods(evaluated.logits, evaluated.batch.targets))
+        """Return the mean cross-entropy over counted targets, (M, B, L)."""
+        logs_MBT = supervised.compute_log_likelihoods(evaluated.logits, evaluated.batch.targets)
+        return evaluated.mean_over_targets(-logs_MBT)

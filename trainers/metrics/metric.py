@@ -21,7 +21,7 @@ from trainers.tensors.batch import Batch
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EvaluatedBatch:
-    """Rows of a batch of an evaluation, with the models of M members.
+    """A batch of an evaluation, or a piece of its rows, with the models of M members.
 
     batch: tensors (M, B, ...). lengths: the lengths that the batch measures. weights: weights of the evaluated average,
     (M, *shape) by name. step: training steps at the evaluation, int64 (), or of the configuration if kept weights are
@@ -47,17 +47,17 @@ class EvaluatedBatch:
     def recorded(self, name: str) -> tuple[Tensor, ...]:
         """Return the values, (M, ...) each, that the model recorded under a name. Raises ValueError if it has none."""
         if name not in self.values:
-            known, close = ", ".join(self.values) or "none", find_nearest(name, self.values)
-            hint = f"; did you mean {close}?" if close else ""
-            raise ValueError(f"the model records no {name!r}; allowed: {known}{hint}")
+            allowed, nearest = ", ".join(self.values) or "none", find_nearest(name, self.values)
+            hint = f"; did you mean {nearest}?" if nearest else ""
+            raise ValueError(f"the model records no value named {name!r}; allowed: {allowed}{hint}")
         return tuple(self.values[name])
 
     @cached_property
     def attention(self) -> tuple[Tensor, ...]:
-        """The attention weights (M, B, H, T, K) of every layer, by another pass. Raises ValueError if it has none."""
-        if not (layers := self.compute_attention()):
+        """The attention weights (M, B, H, T, K) of every layer, from a second pass. Raises ValueError without any."""
+        if not (weights := self.compute_attention()):
             raise ValueError("the model has no attention weights")
-        return layers
+        return weights
 
     def sample_answers(self, *, draws: int, temperature: float) -> Tensor:
         """Return `draws` answers to each row, sampled with a temperature, int64 (M, B, draws, A).
@@ -76,6 +76,7 @@ class EvaluatedBatch:
 
     @cached_property
     def _sampled(self) -> dict[tuple[int, float], Tensor]:
+        """The answers sampled so far, by draws and temperature."""
         return {}
 
     @cached_property
@@ -91,7 +92,8 @@ class EvaluatedBatch:
     def mean_over_targets(self, values_MBT: Tensor) -> Tensor:
         """Return the mean of values over the counted targets of each row, (M, B, L); NaN for a row without targets."""
         counted_MBTL = self.counted
-        return torch.where(counted_MBTL, values_MBT[..., None], 0.0).sum(dim=2) / counted_MBTL.sum(dim=2)
+        totals_MBL = torch.where(counted_MBTL, values_MBT[..., None], 0.0).sum(dim=2)  # masked values may be NaN
+        return totals_MBL / counted_MBTL.sum(dim=2)
 
 
 class Metric(Settings, ABC):

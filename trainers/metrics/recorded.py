@@ -13,23 +13,21 @@ if TYPE_CHECKING:
 
 
 def recorded_metrics(
-    task: Task, model_metrics: Mapping[str, str], added: Mapping[str, Metric], evaluated: Iterable[int]
+    task: Task, model_metrics: Mapping[str, str], added: Mapping[str, Metric], evaluated_lengths: Iterable[int]
 ) -> dict[str, RecordedMetric]:
     """Return every recorded metric by name: of the task, of the model, and `evaluation.metrics` by their labels.
 
-    model_metrics: the model's metrics with their better direction. added: the metrics of `evaluation.metrics`, recorded
-    at the lengths where they are defined. evaluated: the evaluated lengths.
+    model_metrics: the model's metrics with their better direction. added: the metrics of `evaluation.metrics`, by
+    label.
     """
     directions = {label: metric.direction for label, metric in added.items()}
-    described = task.recorded_metrics({**model_metrics, **directions}, evaluated)
+    metrics = task.recorded_metrics({**model_metrics, **directions}, evaluated_lengths)
 
-    # Added metrics are recorded only at the lengths where they are defined.
-    for name, metric in described.items():
+    # An added metric may be undefined at some lengths, at which nothing is recorded.
+    for name, metric in metrics.items():
         if metric.base in added:
             defined = {*added[metric.base].defined_lengths(task, metric.lengths)}
-            lengths, trained = (
-                tuple(length for length in known if length in defined)
-                for known in (metric.lengths, metric.trained_lengths)
-            )
-            described[name] = replace(metric, lengths=lengths, trained_lengths=trained)
-    return described
+            lengths = tuple(length for length in metric.lengths if length in defined)
+            trained_lengths = tuple(length for length in metric.trained_lengths if length in defined)
+            metrics[name] = replace(metric, lengths=lengths, trained_lengths=trained_lengths)
+    return metrics

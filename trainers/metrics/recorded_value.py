@@ -1,4 +1,4 @@
-"""The metric of a value that a module records. Models declare such metrics themselves, so it is not registered.
+"""The metric of a value that a model's module records. Models declare such metrics themselves: it is not registered.
 
 Shapes: M members, B rows, T positions, L lengths.
 """
@@ -20,27 +20,26 @@ class RecordedValue(Metric):
 
     direction: ClassVar[str] = "none"  # its model declares the better one
 
-    value: str = setting(help="name under which it is recorded")
+    value: str = setting(help="name under which the value is recorded")
 
     def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
         """Return the value of each row at each length, (M, B, L), from recorded values (M,), (M, B) or (M, B, T).
 
         Raises ValueError for values (M, B) in a batch of several lengths.
         """
-        return torch.stack([self._score_value(value, evaluated) for value in evaluated.recorded(self.value)]).mean(
-            dim=0
-        )
+        scores = [self._score_value(value, evaluated) for value in evaluated.recorded(self.value)]
+        return torch.stack(scores).mean(dim=0)
 
     def _score_value(self, value: Tensor, evaluated: EvaluatedBatch) -> Tensor:
         """Return a recorded value of each row at each length, (M, B, L)."""
-        # Of the member, or of each token.
+        # A value of the member is the same for all rows; values of tokens are averaged over the counted targets.
         value = value.to(evaluated.logits.dtype)
         if value.dim() == 1:
             return value[:, None, None].expand(-1, evaluated.logits.shape[1], len(evaluated.lengths))
         if value.dim() == 3:
             return evaluated.mean_over_targets(value)
 
-        # Of each row, which then has a single length.
+        # A value of each row says nothing about its prefixes, so the batch must measure a single length.
         if len(evaluated.lengths) > 1:
             raise ValueError(
                 f"{self.value} is a value of each row, but a batch measures lengths {list(evaluated.lengths)}; "

@@ -6,23 +6,22 @@ from inspect import Parameter, Signature, getattr_static, isroutine, signature
 from typing import Any
 
 MEMBER_FIELDS = {("model", "dropout")}  # member hyperparameters outside of averages, optimizers and losses
-_DRAW_METHODS = ("draw_rows", "sample", "evaluation_batches")  # required: the first, or both others
-NUMBER_TYPES = (int, float)  # of member hyperparameters, which become tensors
+NUMBER_TYPES = (int, float)  # types of member hyperparameters, whose values become a tensor
+_DRAW_METHODS = ("draw_rows", "sample", "evaluation_batches")  # a task needs the first, or both others
 
 
 def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -> Iterator[str]:
     """Yield a sentence for each reason why `cls` is not a valid class of its kind; hints: types of its fields."""
-    # The base class.
+    # Without the base class every other check would fail, too: report this reason alone.
     if not issubclass(cls, base):
         yield f"{cls.__name__} does not derive from {base.__module__}.{base.__name__}"
         return
 
-    # Its fields.
     for item in fields(cls):
-        if problem := _field_problem(kind, item, hints[item.name]):
+        if problem := _find_field_problem(kind, item, hints[item.name]):
             yield f"{cls.__name__}.{item.name} {problem}"
 
-    # Its methods and properties: none is missing, and each can be called as the base class is called.
+    # The engine calls every class as its base class declares it; a wrong signature would only fail during training.
     declared = {item.name for item in fields(cls)}
     for name in dir(base):
         if name.startswith("_") or name in declared:
@@ -30,29 +29,29 @@ def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[st
         original, override = getattr_static(base, name), getattr_static(cls, name)
         if getattr(override, "__isabstractmethod__", False):
             yield f"{cls.__name__} has no {'method ' if isroutine(original) else ''}{name}"
-        elif override is not original and (problem := _override_problem(original, override)):
+        elif override is not original and (problem := _find_override_problem(original, override)):
             yield f"{cls.__name__}.{name} {problem}"
 
-    # A task needs a way to draw rows.
+    # `draw_rows` is not abstract, because `sample` and `evaluation_batches` together replace it.
     if kind == "task":
         overridden = {name for name in _DRAW_METHODS if getattr_static(cls, name) is not getattr_static(base, name)}
         if "draw_rows" not in overridden and len(overridden) < 2:
             yield f"{cls.__name__} has no method draw_rows; allowed: draw_rows, or both sample and evaluation_batches"
 
 
-def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
-    """Return why a field is not valid: not an option, or not a member hyperparameter; None if it is valid."""
+def _find_field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
+    """Return why a field cannot be an option or a member hyperparameter; None if it is valid."""
     if "bounds" not in item.metadata:
         return "is declared without setting(...), so it is not an option of the YAML file"
 
-    # The dropout of models is declared by a function.
+    # A dropout rate must have the variant "is zero", which only `dropout_rate` declares.
     is_member = bool(item.metadata.get("member"))
     if (kind, item.name) in MEMBER_FIELDS:
         if is_member and item.metadata.get("variant") is not None:
             return None
         return f"is not declared with trainers.models.{item.name}.{item.name}_rate(), so it would not reach the {kind}"
 
-    # Member hyperparameters are numbers of averages, optimizers and losses.
+    # Only averages, optimizers and losses receive a tensor with the value of every member.
     if is_member and kind not in ("average", "optimizer", "loss"):
         return f"is declared with member=True, but a {kind} has one value for the whole pack; remove member=True"
     if is_member and type_hint not in NUMBER_TYPES:
@@ -60,25 +59,27 @@ def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
     return None
 
 
-def _override_problem(original: Any, override: Any) -> str | None:
+def _find_override_problem(original: Any, override: Any) -> str | None:
     """Return why an attribute cannot override the original attribute of the base class, None if it can."""
-    # Both are methods, or neither is.
+    # A property in place of a method would be called, and a method in place of a property would never be.
     if isroutine(original) != isroutine(override):
         return "is not a method" if isroutine(original) else "is a method; write @property above it"
     if not isroutine(original) or isinstance(original, classmethod | staticmethod):
         return None
 
-    # The method accepts the arguments of the original method.
-    call = signature(original)
+    # Binding as many arguments as the base class has shows whether its callers can call the override.
+    expected = signature(original)
     try:
-        signature(override).bind(*call.parameters)
+        signature(override).bind(*expected.parameters)
     except TypeError:
-        return f"takes {_argument_names(signature(override))}, but is called with {_argument_names(call)}"
+        return f"takes {_list_arguments(signature(override))}, but is called with {_list_arguments(expected)}"
     return None
 
 
-def _argument_names(method: Signature) -> str:
+def _list_arguments(method: Signature) -> str:
     """Return the names of a method's arguments, without self, as text in parentheses."""
     empty = Parameter.empty
-    bare = [parameter.replace(annotation=empty, default=empty) for parameter in [*method.parameters.values()][1:]]
-    return str(Signature(bare))
+    unannotated = [
+        parameter.replace(annotation=empty, default=empty) for parameter in [*method.parameters.values()][1:]
+    ]
+    return str(Signature(unannotated))

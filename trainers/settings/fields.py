@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.settings.nested import build_nested, is_nested
-from trainers.settings.values import check_bounds, convert_value, describe_values, field_choices, suggest_value
+from trainers.settings.values import check_bounds, convert_value, describe_field_values, list_choices, suggest_value
 
 NOTHING: Final = object()  # no value, as opposed to the value None
 
@@ -69,7 +69,7 @@ def setting(
 
     Raises TypeError for an invalid `absent` of a nested field.
     """
-    # Without a value and a default a required field has no `absent`.
+    # A field that was always required has no `absent`: a configuration without it never existed.
     absent = default if absent is MISSING else absent
     absent = NOTHING if absent is MISSING else absent
     if kind is not None and absent not in (NOTHING, None, {}) and not isinstance(absent, str):
@@ -107,18 +107,18 @@ class Settings:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclass(frozen=True, kw_only=True)(cls)
-        if taken := {"name", "revision"} & {item.name for item in settings_fields(cls)}:
-            raise TypeError(f"{cls.__name__} cannot have a field named {', '.join(sorted(taken))}")
+        if reserved := {"name", "revision"} & {item.name for item in settings_fields(cls)}:
+            raise TypeError(f"{cls.__name__} cannot have a field named {', '.join(sorted(reserved))}")
         if type(cls.revision) is not int or cls.revision < 1:
             raise TypeError(f"{cls.__name__}.revision is {cls.revision!r}; allowed: a whole number from 1")
 
     def __post_init__(self) -> None:
         problems: list[Problem] = []
         for item in settings_fields(type(self)):
-            value, misfits = check_value(type(self), item, getattr(self, item.name))
-            object.__setattr__(self, item.name, value)
-            problems += misfits
-        if not problems:
+            value, value_problems = check_value(type(self), item, getattr(self, item.name))
+            object.__setattr__(self, item.name, value)  # the dataclass is frozen
+            problems += value_problems
+        if not problems:  # cross-checks may rely on valid values
             problems += self.cross_checks()
         if problems:
             raise ConfigError(problems)
@@ -130,24 +130,26 @@ class Settings:
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
         """Build settings from plain values. Raises ConfigError with all unknown keys, missing keys and wrong values."""
-        if "revision" in data and data["revision"] == revision_of(cls) != 1:  # `to_dict` writes it
+        if "revision" in data and data["revision"] == sum_revisions(cls) != 1:  # `to_dict` writes it
             data = {key: value for key, value in data.items() if key != "revision"}
+
+        # Valid keys alone need no report: the constructor checks each value, once.
         is_required = {item.name: item.default is MISSING for item in settings_fields(cls)}
         if not data.keys() <= is_required.keys() or any(
             required and name not in data for name, required in is_required.items()
         ):
             raise ConfigError(field_problems(cls, data))
-        return cls(**data)  # checks each value
+        return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name, the revision if it is not 1, and every field except nested Nones, as plain JSON values."""
         plain: dict[str, Any] = {"name": self.name} if self.name else {}
-        if (revision := revision_of(type(self))) != 1:
+        if (revision := sum_revisions(type(self))) != 1:
             plain["revision"] = revision
         for item in settings_fields(type(self)):
             value = getattr(self, item.name)
             if value is not None or not is_nested(item):
-                plain[item.name] = plain_value(value)
+                plain[item.name] = to_plain_value(value)
         return plain
 
 
@@ -159,7 +161,7 @@ def settings_fields(cls: type) -> tuple[Field[Any], ...]:
     return declared
 
 
-def technical_keys(settings: Settings, prefix: str = "") -> Iterator[str]:
+def list_technical_keys(settings: Settings, prefix: str = "") -> Iterator[str]:
     """Yield the dotted keys of the technical fields, also inside nested settings."""
     for item in settings_fields(type(settings)):
         key, value = f"{prefix}{item.name}", getattr(settings, item.name)
@@ -167,45 +169,46 @@ def technical_keys(settings: Settings, prefix: str = "") -> Iterator[str]:
             yield key
         for name, part in value.items() if isinstance(value, Mapping) else [("", value)]:
             if isinstance(part, Settings):
-                yield from technical_keys(part, f"{key}.{name}." if name else f"{key}.")
+                yield from list_technical_keys(part, f"{key}.{name}." if name else f"{key}.")
 
 
-def revision_of(cls: type[Settings]) -> int:
-    """Return 1 plus the revisions (each counted from 0) of this class and all its base classes."""
-    revised: list[int] = [base.__dict__.get("revision", 1) - 1 for base in cls.__mro__]
-    return 1 + sum(revised)
+def sum_revisions(cls: type[Settings]) -> int:
+    """Return the revision of a class with the fixes of its base classes: 1 plus all fixes so far."""
+    fixes: list[int] = [base.__dict__.get("revision", 1) - 1 for base in cls.__mro__]
+    return 1 + sum(fixes)
 
 
-def absent_value(cls: type, item: Field[Any]) -> Any:
+def read_absent_value(cls: type, item: Field[Any]) -> Any:
     """Return the `absent` value of a field in its declared type, or NOTHING."""
     absent = item.metadata["absent"]
     if absent is NOTHING or is_nested(item):
         return absent
-    return _cached_on_class(cls, f"_absent_{item.name}", lambda: convert_value(type_hints(cls)[item.name], absent))
+    return _cached_on_class(cls, f"_absent_{item.name}", lambda: convert_value(read_type_hints(cls)[item.name], absent))
 
 
-def plain_value(value: Any, convert: Callable[[Settings], dict[str, Any]] = lambda settings: settings.to_dict()) -> Any:
+def to_plain_value(
+    value: Any, convert: Callable[[Settings], dict[str, Any]] = lambda settings: settings.to_dict()
+) -> Any:
     """Return the value of a field as plain JSON types; `convert` turns nested settings into a dictionary."""
     if isinstance(value, Settings):
         return convert(value)
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Mapping):  # labelled settings: beside a label, the registered name is called kind
+    if isinstance(value, Mapping):
         return {
-            label: _rename_key(convert(item), "name", "kind") if isinstance(item, Settings) else plain_value(item)
-            for label, item in value.items()
+            label: _name_kind(convert(entry)) if isinstance(entry, Settings) else to_plain_value(entry)
+            for label, entry in value.items()
         }
-    return [plain_value(item) for item in value] if isinstance(value, tuple) else value
+    return [to_plain_value(entry) for entry in value] if isinstance(value, tuple) else value
 
 
-def _rename_key(plain: Mapping[str, Any], before: str, after: str) -> dict[str, Any]:
-    """Return a dictionary with another name for a key, in the same order."""
-    return {after if key == before else key: value for key, value in plain.items()}
+def _name_kind(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain settings with the key `kind` in place of `name`, in the same order, as YAML writes labelled ones."""
+    return {"kind" if key == "name" else key: value for key, value in plain.items()}
 
 
 def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
     """Return problems of unknown keys, missing keys and single wrong values; of nested fields only if `nested`."""
-    # Unknown keys.
     known = {item.name: item for item in settings_fields(cls)}
     problems = [
         Problem(
@@ -215,27 +218,27 @@ def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -
         if key not in known
     ]
 
-    # Missing keys, unless an unknown key is probably meant for them, and wrong values.
+    # A misspelt key is one mistake: do not report the key that it is close to as missing, too.
     misspelt = {problem.nearest for problem in problems}
     for name, item in known.items():
         if name not in data:
             if item.default is MISSING and name not in misspelt:
-                problems.append(Problem(key=name, message="is required", allowed=allowed_values(cls, item)))
+                problems.append(Problem(key=name, message="is required", allowed=describe_allowed(cls, item)))
         elif nested or not is_nested(item):
             problems += check_value(cls, item, data[name])[1]
     return problems
 
 
-def allowed_values(cls: type, item: Field[Any]) -> str:
+def describe_allowed(cls: type, item: Field[Any]) -> str:
     """Return the allowed values of a field as text: its choices, or its type and bounds."""
-    return describe_values(item, type_hints(cls).get(item.name))
+    return describe_field_values(item, read_type_hints(cls).get(item.name))
 
 
-def type_hints(cls: type) -> dict[str, Any]:
+def read_type_hints(cls: type) -> dict[str, Any]:
     """Return the types of the plain fields by name. Types of nested fields may be imported for type checking only."""
 
     def resolve() -> dict[str, Any]:
-        # Class by class, because annotations are evaluated in the module of their class.
+        # Annotations are evaluated in the module of their class, and a class and its base may be in different modules.
         nested = {item.name for item in settings_fields(cls) if is_nested(item)}
         hints: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
@@ -259,22 +262,22 @@ def _cached_on_class(cls: type, name: str, make: Callable[[], Any]) -> Any:
 
 def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
     """Return the value in its declared type, and its problems."""
-    # Settings that are built already, and nested settings.
+    # Settings that were built before were checked then.
     if isinstance(value, Settings):
         return value, []
     if is_nested(item):
-        is_built = isinstance(value, Mapping) and value and all(isinstance(item, Settings) for item in value.values())
+        is_built = isinstance(value, Mapping) and value and all(isinstance(entry, Settings) for entry in value.values())
         return (value, []) if is_built else build_nested(item, value)
 
-    # A plain value: its type, then its bounds; a wrong value gets a suggestion if one is close.
+    # Bounds only make sense for a value of the right type.
     try:
-        converted = convert_value(type_hints(cls)[item.name], value)
+        converted = convert_value(read_type_hints(cls)[item.name], value)
         check_bounds(item.metadata, converted)
     except ValueError as error:
-        choices = field_choices(item, type_hints(cls)[item.name])
-        close = find_nearest(value, [str(choice) for choice in choices]) if choices else None
-        close = f"[{close}]" if close is not None and close == value else close  # a valid entry without its list
-        close = close or suggest_value(type_hints(cls)[item.name], item.metadata, value)
-        message, allowed = f"{value!r} {error}", allowed_values(cls, item)
-        return value, [Problem(key=item.name, given=value, message=message, allowed=allowed, nearest=close)]
+        choices = list_choices(item, read_type_hints(cls)[item.name])
+        nearest = find_nearest(value, [str(choice) for choice in choices]) if choices else None
+        nearest = f"[{nearest}]" if nearest is not None and nearest == value else nearest  # an entry without its list
+        nearest = nearest or suggest_value(read_type_hints(cls)[item.name], item.metadata, value)
+        message, allowed = f"{value!r} {error}", describe_allowed(cls, item)
+        return value, [Problem(key=item.name, given=value, message=message, allowed=allowed, nearest=nearest)]
     return converted, []

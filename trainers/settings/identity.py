@@ -13,23 +13,23 @@ from typing import Any
 from trainers.settings.fields import (
     NOTHING,
     Settings,
-    absent_value,
-    plain_value,
-    revision_of,
+    read_absent_value,
     settings_fields,
+    sum_revisions,
+    to_plain_value,
 )
 from trainers.settings.nested import is_nested
 
 
 def digest(value: Any) -> str:
     """Return the first 12 hexadecimal digits of the SHA-256 of plain data, independent of the order of keys."""
-    return hashlib.sha256(_canonical_json(value).encode()).hexdigest()[:12]
+    return hashlib.sha256(_write_json(value).encode()).hexdigest()[:12]
 
 
 def identity(settings: Settings) -> dict[str, Any]:
     """Return the values that the `config_id` is computed from, as plain data."""
     return _without_absent(
-        settings, lambda item, value: plain_value(value), identity, lambda item: bool(item.metadata["identifies"])
+        settings, lambda item, value: to_plain_value(value), identity, lambda item: bool(item.metadata["identifies"])
     )
 
 
@@ -38,10 +38,10 @@ def structure(settings: Settings) -> dict[str, Any]:
     return _without_absent(settings, _convert_structural, structure, lambda item: True)
 
 
-def absent_values(cls: type[Settings]) -> dict[str, Any]:
+def read_absent_values(cls: type[Settings]) -> dict[str, Any]:
     """Return the `absent` value of every field that has one, as plain data."""
-    values = {item.name: absent_value(cls, item) for item in settings_fields(cls)}
-    return {name: plain_value(value) for name, value in values.items() if value is not NOTHING}
+    values = {item.name: read_absent_value(cls, item) for item in settings_fields(cls)}
+    return {name: to_plain_value(value) for name, value in values.items() if value is not NOTHING}
 
 
 def _without_absent(
@@ -55,33 +55,35 @@ def _without_absent(
     convert_field: a field and its value -> plain data, or NOTHING to leave it out. convert_nested: nested settings ->
     plain data.
     """
-    # The name of the class, and its revision.
+    # A revision of 1 is left out, like every value equal to `absent`.
     cls = type(settings)
     plain: dict[str, Any] = {"name": settings.name} if settings.name else {}
-    if (revision := revision_of(cls)) != 1:
+    if (revision := sum_revisions(cls)) != 1:
         plain["revision"] = revision
 
-    # Fields: a file with a recorded hash is left out, and so are values equal to `absent`.
     for item in filter(is_included, settings_fields(cls)):
+        # The path of a file whose hash is recorded does not identify anything.
         converted: Any
-        value, absent = getattr(settings, item.name), absent_value(cls, item)
+        value, absent = getattr(settings, item.name), read_absent_value(cls, item)
         if (pin := item.metadata["pinned_by"]) is not None and getattr(settings, pin) is not None:
             continue
+
+        # Compare value and `absent` in the same plain form.
         if is_nested(item):
             if item.metadata["member"] and convert_field(item, None) is NOTHING:
                 continue
-            converted, unset = plain_value(value, convert_nested), _plain_absent(item)
+            converted, plain_absent = to_plain_value(value, convert_nested), _write_plain_absent(item)
             if item.metadata["bare"] and converted is not None and converted.keys() == {"name"}:
                 converted = converted["name"]
         else:
             converted = convert_field(item, value)
-            unset = NOTHING if absent is NOTHING else convert_field(item, absent)
-        if converted is not NOTHING and (absent is NOTHING or _canonical_json(converted) != _canonical_json(unset)):
+            plain_absent = NOTHING if absent is NOTHING else convert_field(item, absent)
+        if converted is not NOTHING and (absent is NOTHING or _write_json(converted) != _write_json(plain_absent)):
             plain[item.name] = converted
     return plain
 
 
-def _plain_absent(item: Field[Any]) -> Any:
+def _write_plain_absent(item: Field[Any]) -> Any:
     """Return the `absent` value of a nested field as plain data: the name of its class alone."""
     absent = item.metadata["absent"]
     if not isinstance(absent, str) or item.metadata["bare"]:
@@ -90,13 +92,13 @@ def _plain_absent(item: Field[Any]) -> Any:
 
 
 def _convert_structural(item: Field[Any], value: Any) -> Any:
-    """Return the value of a field that members of a pack share; NOTHING without variants."""
+    """Return what members of a pack share of a field: its value, or the variant; NOTHING if they share nothing."""
     variant = item.metadata["variant"]
     if item.metadata["member"]:
-        return plain_value(variant(value)) if variant else NOTHING
-    return plain_value(value)
+        return to_plain_value(variant(value)) if variant else NOTHING
+    return to_plain_value(value)
 
 
-def _canonical_json(value: Any) -> str:
+def _write_json(value: Any) -> str:
     """Return plain data as JSON that does not depend on the order of keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -9,7 +9,7 @@ from trainers.settings import registry
 
 
 class Named(NamedTuple):
-    """A settings class and plain values of its fields; `name_key`: the key that names the class, None without one."""
+    """A settings class and plain values of its fields; name_key: the key that names the class, None without a name."""
 
     cls: type[Any]
     values: dict[str, Any]
@@ -35,7 +35,7 @@ def build_nested(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
 
 def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Problem]]:
     """Return the classes and values of a nested field by label ("" for a field without labels), and its problems."""
-    # Plain values by label.
+    # The three forms of YAML as one: plain values by label.
     kind, labelled = item.metadata["kind"], item.metadata["labelled"]
     if value is None and item.default is None:
         return {}, []
@@ -50,7 +50,7 @@ def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Pr
     else:
         plain = {str(label): {} if values is None else values for label, values in value.items()}
 
-    # The class and the values of each label.
+    # Problems of all labels are reported at once.
     entries, problems = dict[str, Named](), list[Problem]()
     for label, values in plain.items():
         try:
@@ -62,18 +62,14 @@ def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Pr
 
 def _read_entry(kind: str | type[Any], label: str, values: Any) -> Named:
     """Return the class and the values of a label. Raises ConfigError."""
-    # A fixed class.
+    # Settings of a fixed class have no key with a name.
     if isinstance(kind, type):
         if not isinstance(values, Mapping):
-            raise ConfigError([_make_mapping_problem("", values)])
+            message = f"{values!r} is not a mapping of keys to values"
+            raise ConfigError([Problem(key="", given=values, message=message)])
         return Named(kind, dict(values), None)
 
-    # A registered class; a plain name stands for its default settings.
+    # A plain name stands for the class with default settings.
     name_key = "kind" if label else "name"
     entry = {name_key: values} if isinstance(values, str) else values
     return Named(*registry.resolve(kind, entry, default_name=label or None, name_key=name_key), name_key)
-
-
-def _make_mapping_problem(key: str, value: Any) -> Problem:
-    """Return the problem of a value that is not a mapping."""
-    return Problem(key=key, given=value, message=f"{value!r} is not a mapping of keys to values")

@@ -34,10 +34,10 @@ def _walk(part: Part, problems: list[Problem]) -> Iterator[Part]:
     for item in settings_fields(part.cls):
         if not is_nested(item) or item.name not in part.values:
             continue
-        entries, misfits = read_nested(item, part.values[item.name])
-        problems += [problem.under(part.key) for problem in misfits]
+        entries, name_problems = read_nested(item, part.values[item.name])
+        problems += [problem.under(part.key) for problem in name_problems]
 
-        # The part of each label; copies with the name of the class replace the values of this part.
+        # Copies replace the values of this part, so that it sees what the caller changes in its nested parts.
         plain = {}
         for label, (cls, values, name_key) in entries.items():
             plain[label] = {**({name_key: cls.name} if name_key else {}), **values}

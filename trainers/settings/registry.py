@@ -12,7 +12,7 @@ from trainers.settings.contract import contract_problems
 
 KINDS = ("task", "metric", "model", "position", "optimizer", "loss", "average", "schedule", "curriculum")
 _classes: dict[str, dict[str, type[Any]]] = {kind: {} for kind in KINDS}
-_homes = {  # kind -> package of its classes, module and name of their base class
+_HOMES = {  # kind -> package of its classes, module and name of their base class
     "task": ("trainers.tasks", "trainers.tasks.task", "Task"),
     "metric": ("trainers.metrics", "trainers.metrics.metric", "Metric"),
     "model": ("trainers.models", "trainers.models.model", "Model"),
@@ -36,8 +36,8 @@ def register(kind: str, name: str) -> Callable[[S], S]:
         raise ValueError(f"cannot register a class of kind {kind!r}; allowed: {', '.join(KINDS)}")
 
     def add(cls: S) -> S:
-        if (known := _classes[kind].get(name)) is not None:
-            raise ValueError(f"{kind} {name!r} is registered twice: {known.__module__} has registered it already")
+        if (earlier := _classes[kind].get(name)) is not None:
+            raise ValueError(f"{kind} {name!r} is registered twice: {earlier.__module__} has registered it already")
         _classes[kind][name] = cls
         cls.name = name
         return cls
@@ -52,9 +52,9 @@ def rollback_on_error() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for kind, known in previous.items():
+        for kind, registered in previous.items():
             _classes[kind].clear()
-            _classes[kind].update(known)
+            _classes[kind].update(registered)
         raise
 
 
@@ -65,10 +65,9 @@ def names(kind: str) -> tuple[str, ...]:
 
 def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
     """Return the class registered under `name`. Raises ConfigError for an unknown name or an invalid class."""
-    # A registered name.
-    known = classes(kind)
-    if not isinstance(name, str) or name not in known:
-        allowed = ", ".join(sorted(known))
+    registered = classes(kind)
+    if not isinstance(name, str) or name not in registered:
+        allowed = ", ".join(sorted(registered))
         raise ConfigError(
             [
                 Problem(
@@ -76,24 +75,24 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
                     given=name,
                     message=f"no {kind} is called {name!r}",
                     allowed=allowed,
-                    nearest=find_nearest(name, known),
+                    nearest=find_nearest(name, registered),
                 )
             ]
         )
 
-    # A class that follows its base class.
-    if problems := class_problems(kind, cast(Hashable, known[name])):
-        module = known[name].__module__
+    # Classes are checked when they are used, not registered: an invalid class breaks only the sweeps that name it.
+    if problems := class_problems(kind, cast(Hashable, registered[name])):
+        module = registered[name].__module__
         raise ConfigError(
             Problem(key=key, given=name, message=f"{kind} {name!r} of {module}: {problem}") for problem in problems
         )
-    return known[name]
+    return registered[name]
 
 
 @cache
 def class_problems(kind: str, cls: type[Any]) -> tuple[str, ...]:
     """Return a sentence for each reason why a class is not a valid class of a kind."""
-    _, module, name = _homes[kind]
+    _, module, name = _HOMES[kind]
     base: type[Any] = getattr(importlib.import_module(module), name)
     return tuple(contract_problems(kind, cls, base, get_type_hints(cls)))
 
@@ -114,7 +113,7 @@ def resolve(
     if not isinstance(data, Mapping):
         raise ConfigError([Problem(key="", given=data, message=f"{data!r} is not a mapping of keys to values")])
 
-    # The name of the class; without one, a misspelt key is more likely than a missing key.
+    # If a key close to `name_key` holds a registered name, it is misspelt rather than missing.
     values = dict(data)
     name = values.pop(name_key, default_name)
     if name is None:
@@ -129,14 +128,14 @@ def resolve(
 
 def classes(kind: str) -> dict[str, type[Any]]:
     """Return the classes of a kind by name. The first call imports every module of its package."""
-    _import_home(_homes[kind][0])
+    _import_modules(_HOMES[kind][0])
     return _classes[kind]
 
 
 @cache
-def _import_home(name: str) -> None:
+def _import_modules(name: str) -> None:
     """Import a module, and all modules below it if it is a package."""
-    home = importlib.import_module(name)
-    if hasattr(home, "__path__"):
-        for module in pkgutil.walk_packages(home.__path__, f"{name}."):
+    package = importlib.import_module(name)
+    if hasattr(package, "__path__"):
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             importlib.import_module(module.name)

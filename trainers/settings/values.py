@@ -10,12 +10,14 @@ from dataclasses import Field
 from enum import Enum
 from typing import Any, Literal
 
+_YAML_NAMES = {"True": "true", "False": "false", "None": "null"}  # Python's name of a value -> its name in YAML
+
 
 def convert_value(hint: Any, value: Any) -> Any:
     """Return a plain value converted to the type `hint`. Raises ValueError with the reason if it does not fit."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
 
-    # The first fitting type of a union; null.
+    # The order of a union matters: the first type that fits wins, so `int | float` keeps integers.
     if origin in (types.UnionType, typing.Union):
         for option in arguments:
             try:
@@ -28,7 +30,6 @@ def convert_value(hint: Any, value: Any) -> Any:
             raise ValueError("is not null")
         return None
 
-    # Lists, choices and mappings.
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ValueError("is not a list")
@@ -37,7 +38,7 @@ def convert_value(hint: Any, value: Any) -> Any:
         if len(value) != len(arguments):
             raise ValueError(f"does not have {len(arguments)} entries")
         return tuple(convert_value(kind, entry) for kind, entry in zip(arguments, value, strict=True))
-    if origin is Literal or _is_enum(hint):
+    if origin is Literal or _is_enum(hint):  # looked up with their type, because True == 1 == 1.0
         by_value = {(type(plain), plain): plain for plain in arguments}
         by_value |= {(type(member.value), member.value): member for member in (hint if _is_enum(hint) else ())}
         plain = value.value if isinstance(value, Enum) else value
@@ -49,7 +50,7 @@ def convert_value(hint: Any, value: Any) -> Any:
             raise ValueError("is not a mapping of keys to values")
         return {str(key): convert_value(arguments[1], entry) for key, entry in value.items()}
 
-    # Numbers, texts and flags.
+    # An integer is a valid number, but a bool is neither, although Python counts it as an int.
     if hint is Any:
         return value
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -61,29 +62,29 @@ def convert_value(hint: Any, value: Any) -> Any:
     return value
 
 
-def choices_in(hint: Any) -> tuple[Any, ...] | None:
+def list_type_choices(hint: Any) -> tuple[Any, ...] | None:
     """Return the plain values that a type allows if they are a fixed set (Literal, Enum), else None.
 
     For a tuple type: the values that its entries allow. For an optional type None is among them.
     """
-    # Types with a fixed set of values.
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return arguments
     if _is_enum(hint):
         return tuple(member.value for member in hint)
 
-    # Types made of such types.
+    # A union has a fixed set only if each of its types has.
     if origin is tuple:
         entries = {argument for argument in arguments if argument is not Ellipsis}
-        return choices_in(arguments[0]) if len(entries) == 1 else None
+        return list_type_choices(arguments[0]) if len(entries) == 1 else None
     if origin in (types.UnionType, typing.Union):
-        options = [(None,) if option is type(None) else choices_in(option) for option in arguments]
+        options = [(None,) if option is type(None) else list_type_choices(option) for option in arguments]
         return None if None in options else tuple(choice for option in options for choice in option or ())
     return None
 
 
 def _is_enum(hint: Any) -> bool:
+    """Return whether a type is an Enum class."""
     return isinstance(hint, type) and issubclass(hint, Enum)
 
 
@@ -131,26 +132,22 @@ def _parse_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-_YAML_NAMES = {"True": "true", "False": "false", "None": "null"}
-
-
-def field_choices(item: Field[Any], hint: Any) -> tuple[Any, ...] | None:
+def list_choices(item: Field[Any], hint: Any) -> tuple[Any, ...] | None:
     """Return the allowed values of a field if its choices or its type make them a fixed set, else None."""
     choices: tuple[Any, ...] | None = item.metadata["choices"]
-    return choices_in(hint) if choices is None else choices
+    return list_type_choices(hint) if choices is None else choices
 
 
-def describe_values(item: Field[Any], hint: Any) -> str:
+def describe_field_values(item: Field[Any], hint: Any) -> str:
     """Return the allowed values of a field as text: its choices, or its type and bounds."""
-    # Nested settings, or a fixed set of values.
     if (kind := item.metadata["kind"]) is not None:
         article = "an" if str(kind)[0] in "aeiou" else "a"
         return f"{article} {kind}" if isinstance(kind, str) else "a mapping of keys to values"
-    if (choices := field_choices(item, hint)) is not None:
+    if (choices := list_choices(item, hint)) is not None:
         names = ", ".join(_YAML_NAMES.get(str(choice), str(choice)) for choice in choices)
         return f"a list of {names}" if typing.get_origin(hint) is tuple else names
 
-    # The type and its bounds.
+    # Without choices: the type and its bounds, "an integer >= 1".
     signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
     limits = [
         f"{sign} {item.metadata['bounds'][key]:g}"
@@ -162,18 +159,16 @@ def describe_values(item: Field[Any], hint: Any) -> str:
 
 def _describe_type(hint: Any) -> str:
     """Return a type as text for messages: "an integer", "a list of numbers"."""
-    # Plain types and types with choices.
     names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if (choices := choices_in(hint)) is not None and origin is not tuple:
+    if (choices := list_type_choices(hint)) is not None and origin is not tuple:
         return ", ".join(map(str, choices))
 
-    # Unions, mappings and lists of them.
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_describe_type(option) for option in arguments)
     if origin is dict:
         return "a mapping of keys to values"
     if origin is tuple:
-        inner = _describe_type(arguments[0])
-        return "a list of " + (f"{inner.split()[-1]}s" if " or " not in inner else f"{inner} values")
+        entry = _describe_type(arguments[0])  # "an integer" becomes "integers"
+        return "a list of " + (f"{entry.split()[-1]}s" if " or " not in entry else f"{entry} values")
     return names.get(hint, str(hint))

@@ -105,7 +105,7 @@ class SetComplement(Task):
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of every row, and the log mass on absent and on other tokens, (M, B, L)."""
         absent = torch.ceil(uniform.classes_first(batch.targets, lengths))
-        rows, log_valid, log_invalid = uniform.row_scores(uniform.classes_first(logits_MBTV, lengths), absent)
+        rows, log_valid, log_invalid = uniform.score_uniformity(uniform.classes_first(logits_MBTV, lengths), absent)
         return {**rows, "log_valid": log_valid, "log_invalid": log_invalid}
 
     def counted_targets(self, batch: Batch, lengths: tuple[int, ...]) -> Tensor:

@@ -22,8 +22,8 @@ def loss_mask(batch: Batch) -> Tensor:
 
 def loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the weighted sum of the cross-entropy of the counted targets, and the sum of weights, (M,) each."""
-    weight = target_weights(batch, logits_MBTV.dtype)
-    return -(log_likelihoods(logits_MBTV, batch.targets) * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
+    weight = weigh_targets(batch, logits_MBTV.dtype)
+    return -(compute_log_likelihoods(logits_MBTV, batch.targets) * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
 
 def regularize(
@@ -34,7 +34,7 @@ def regularize(
     loss_M: the sum that `loss` returns. smoothing_M1, factor_M1: their strengths, (M, 1); None leaves a term out.
     """
     # Label smoothing: a share of the loss is the mean over all tokens.
-    weight = target_weights(batch, logits_MBTV.dtype)
+    weight = weigh_targets(batch, logits_MBTV.dtype)
     if smoothing_M1 is not None:
         share_M = smoothing_M1[:, 0].to(logits_MBTV.dtype)
         uniform = -torch.log_softmax(logits_MBTV, dim=-1).mean(dim=-1)
@@ -47,18 +47,18 @@ def regularize(
     return loss_M
 
 
-def target_weights(batch: Batch, dtype: torch.dtype) -> Tensor:
+def weigh_targets(batch: Batch, dtype: torch.dtype) -> Tensor:
     """Return the weight of every target in the loss, (M, B, T)."""
     weight = loss_mask(batch).to(dtype)
     return weight if batch.weight is None else weight * batch.weight.to(dtype)
 
 
-def token_losses(logits_MBTV: Tensor, targets_MBT: Tensor) -> Tensor:
+def compute_token_losses(logits_MBTV: Tensor, targets_MBT: Tensor) -> Tensor:
     """Return the cross-entropy at every position, (M, B, T); zero where the target is IGNORED."""
-    return -(log_likelihoods(logits_MBTV, targets_MBT) * (targets_MBT != IGNORED).to(logits_MBTV.dtype))
+    return -(compute_log_likelihoods(logits_MBTV, targets_MBT) * (targets_MBT != IGNORED).to(logits_MBTV.dtype))
 
 
-def log_likelihoods(logits_MBTV: Tensor, targets: Tensor) -> Tensor:
+def compute_log_likelihoods(logits_MBTV: Tensor, targets: Tensor) -> Tensor:
     """Return the log likelihood of target ids, or its mean under target distributions, (M, B, T).
 
     It is arbitrary where the target is IGNORED.
@@ -82,7 +82,7 @@ def mistakes(logits_MBTV: Tensor, batch: Batch) -> Tensor:
     return wrong & loss_mask(batch)
 
 
-def row_scores(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:
+def score_accuracy(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:
     """Return the share of counted targets that are right, and whether all of them are, by metric, (M, B, 1).
 
     Both are 1 for a row without a counted target.

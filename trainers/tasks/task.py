@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.random import Stream
-from trainers.settings.fields import Settings, plain_value, settings_fields
+from trainers.settings.fields import Settings, settings_fields, to_plain_value
 from trainers.tasks import supervised
 from trainers.tasks.evaluation_batch import Distribution as Distribution
 from trainers.tasks.evaluation_batch import EvaluationBatch as EvaluationBatch
@@ -121,7 +121,7 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
                 f"{self.name}: a batch measures several lengths {list(lengths)} with the default score_rows; allowed: "
                 "one length per batch, or a score_rows that returns (M, B, lengths)"
             )
-        scores = supervised.row_scores(logits_MBTV, batch)
+        scores = supervised.score_accuracy(logits_MBTV, batch)
         return {name: scores[name] for name in self.metrics if name in scores}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
@@ -235,4 +235,4 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
 
     def _problem(self, key: str, message: str, allowed: str | None = None) -> Problem:
         """Return the problem of a setting, with its value."""
-        return Problem(key=key, given=plain_value(getattr(self, key)), message=message, allowed=allowed)
+        return Problem(key=key, given=to_plain_value(getattr(self, key)), message=message, allowed=allowed)

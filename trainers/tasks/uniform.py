@@ -40,7 +40,7 @@ def last_positions(tokens_MBT: Tensor, lengths: tuple[int, ...]) -> Tensor:
     return (position_T[:, None] == constant(lengths, tokens_MBT.device)).expand(*tokens_MBT.shape, len(lengths))
 
 
-def row_scores(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+def score_uniformity(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """Return each of METRICS for every row and length, (M, B, L), and the log mass on allowed and on other tokens.
 
     allowed_MVLB: 1.0 or 0.0. total_variation: to the uniform distribution over allowed tokens. invalid_mass: the

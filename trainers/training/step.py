@@ -64,7 +64,7 @@ def compute_losses(
         step=step,
         steps=pack.training.steps,
         h={name: column[:, 0].to(theta.dtype) for name, column in pack.loss_hyperparameters.items()},
-        target_weights=supervised.target_weights(batch, theta.dtype),
+        target_weights=supervised.weigh_targets(batch, theta.dtype),
         task_loss=lambda logits: _task_loss(pack, logits, batch),
         average=average,
         forward=lambda draw, record, other: _forward(

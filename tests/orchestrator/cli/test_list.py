@@ -9,7 +9,7 @@ from orchestrator.preview.names import SECTIONS, describe_names
 from search_spaces import Budget, Objective, Resources, Search, SweepSpec, load_sweep
 from search_spaces.grammar.domains import KINDS as DOMAINS
 from tests.command_line import refused
-from trainers.settings.descriptions import as_yaml
+from trainers.settings.descriptions import format_yaml
 from trainers.settings.registry import KINDS
 
 
@@ -22,7 +22,7 @@ def test_every_key_of_a_section_is_listed_with_its_default(kind, model):
     assert described.keys() >= model.model_fields.keys()
     for key, field in model.model_fields.items():
         assert field.is_required() == described[key].endswith("required)")
-        assert not isinstance(field.default, int | None) or f"default {as_yaml(field.default)}" in described[key]
+        assert not isinstance(field.default, int | None) or f"default {format_yaml(field.default)}" in described[key]
 
 
 def test_every_domain_is_listed():

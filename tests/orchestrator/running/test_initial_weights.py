@@ -18,7 +18,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summarise
 from search_spaces.grammar.shipped import shipped_sweeps
 from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds
-from trainers.config.recorded import recorded_member
+from trainers.config.recorded import build_recorded_member
 
 PRETRAIN = """name: pretrain
 study: tests
@@ -176,12 +176,12 @@ def test_a_changed_file_is_another_sweep(lengthwise, storage: Path, tmp_path: Pa
     lengthwise.succeeds("run", path, "--storage", storage)
     lengthwise.refuses("run", path, "--storage", storage, said="it is complete")
     (recorded,) = resolved(storage / "fine")
-    member = recorded_member(recorded, 0)
+    member = build_recorded_member(recorded, 0)
     write(2.0)
     refused = lengthwise.refuses("run", path, "--storage", storage, said="training.initial.sha256")
     assert member.training.initial.sha256 in refused.stderr
     lengthwise.succeeds("run", path, "--storage", storage, "--name", "other")
-    assert recorded_member(resolved(storage / "other")[0], 0).config_id != member.config_id
+    assert build_recorded_member(resolved(storage / "other")[0], 0).config_id != member.config_id
 
 
 def test_seeds_without_weights_are_refused_at_the_item_of_the_grid(lengthwise, storage: Path, tmp_path: Path) -> None:

@@ -145,6 +145,6 @@ def test_a_report_of_a_new_sweep_builds_no_class(ran, monkeypatch):
     def refused(*_):
         raise AssertionError("a class was built")
 
-    monkeypatch.setattr("orchestrator.engine.engine.recorded_member", refused)
+    monkeypatch.setattr("orchestrator.engine.engine.build_recorded_member", refused)
     monkeypatch.setattr("orchestrator.report.page.data.import_recorded", refused)
     write_report(folder)

@@ -12,7 +12,7 @@ from trainers.config.member import EvaluationConfig, TrainingConfig
 from trainers.optimization.criterion import Stop
 from trainers.settings import registry
 from trainers.settings.fields import Settings, settings_fields
-from trainers.settings.identity import absent_values
+from trainers.settings.identity import read_absent_values
 
 GOLDEN = Path(__file__).with_name("absent_values.json")
 NEVER = "(always written)"
@@ -20,7 +20,7 @@ NEVER = "(always written)"
 
 def fields_of(cls: type[Settings]) -> dict[str, Any]:
     """Every field with its `absent` value; fields without one are in every name."""
-    absent = absent_values(cls)
+    absent = read_absent_values(cls)
     return {item.name: absent.get(item.name, NEVER) for item in settings_fields(cls)}
 
 

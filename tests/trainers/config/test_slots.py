@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainers.config.member import MemberConfig
-from trainers.config.slots import find_slot, single_problems
+from trainers.config.slots import check_single_values, find_slot
 from trainers.errors import ConfigError
 from trainers.settings import registry
 from trainers.settings.fields import settings_fields
@@ -80,15 +80,15 @@ def built(sections: dict[str, Any]) -> list[Any]:
 )
 def test_what_is_wrong_with_one_value_is_what_building_says(key: str, value: Any) -> None:
     sections = changed(key, value)
-    assert single_problems(sections) and not single_problems(SECTIONS) and not built(SECTIONS)
-    said, expected = single_problems(sections), built(sections)
+    assert check_single_values(sections) and not check_single_values(SECTIONS) and not built(SECTIONS)
+    said, expected = check_single_values(sections), built(sections)
     assert set(map(str, said)) == set(map(str, expected))
 
 
 @pytest.mark.parametrize(("key", "value"), [("model.heads", 3), ("model.position.buckets", 6), ("task.width", 2)])
 def test_what_is_wrong_between_values_is_left_to_building(key: str, value: Any) -> None:
     sections = changed(key, value)
-    assert not single_problems(sections) and built(sections)
+    assert not check_single_values(sections) and built(sections)
 
 
 @pytest.mark.parametrize(

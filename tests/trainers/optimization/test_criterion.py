@@ -5,8 +5,8 @@ import pytest
 
 from tests.trainers.own_tasks import Echo, Last
 from trainers.config.member import MemberConfig
-from trainers.config.recorded import corrections, recorded_member
-from trainers.config.slots import find_slot, single_problems
+from trainers.config.recorded import build_recorded_member, describe_revisions
+from trainers.config.slots import check_single_values, find_slot
 from trainers.errors import ConfigError
 from trainers.optimization.criterion import is_reached
 
@@ -36,9 +36,9 @@ def test_a_member_with_both(sections) -> None:
     assert member.training.stop.samples == 500 and member.training.curriculum.average == "raw"
     assert MemberConfig.from_dict(member.to_dict()) == member
     resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
-    assert recorded_member(resolved, member.seed) == member and corrections(resolved) == []
+    assert build_recorded_member(resolved, member.seed) == member and describe_revisions(resolved) == []
     del resolved["training"]["stop"]["samples"], resolved["training"]["curriculum"]["average"]
-    assert recorded_member(resolved, member.seed) == member, "absent values are filled in"
+    assert build_recorded_member(resolved, member.seed) == member, "absent values are filled in"
 
 
 def test_null_names_no_configuration_and_a_value_does(sections) -> None:
@@ -110,14 +110,14 @@ def test_a_curriculum_that_does_nothing_or_ignores_a_setting_is_refused_and_read
     assert len(caught.value.problems) == 1
     plain = built(sections, task=task).to_dict()
     plain["training"]["curriculum"] = rising
-    before = recorded_member({key: value for key, value in plain.items() if key != "seed"}, 3)
+    before = build_recorded_member({key: value for key, value in plain.items() if key != "seed"}, 3)
     assert before.training.curriculum is not None and before.training.curriculum.metric == rising["metric"]
 
 
 def test_a_criterion_that_was_recorded_with_no_evaluation_in_time_is_read(sections) -> None:
     plain = built(sections, training__stop=STOP, evaluation__every=49).to_dict()
     plain["evaluation"]["every"] = 50
-    before = recorded_member({key: value for key, value in plain.items() if key != "seed"}, 3)
+    before = build_recorded_member({key: value for key, value in plain.items() if key != "seed"}, 3)
     assert before.training.stop is not None and before.evaluation.every == 50
 
 
@@ -130,10 +130,10 @@ def test_their_fields_are_places_for_values(sections) -> None:
     plain = built(sections, training__stop=STOP, training__curriculum=RISING).to_dict()
     assert find_slot(plain, "training.stop.threshold").accepts(0.5)
     assert not find_slot(plain, "training.curriculum.samples").accepts(0.5)
-    assert find_slot(plain, "training.stop.thresholds") is None and single_problems(plain) == []
+    assert find_slot(plain, "training.stop.thresholds") is None and check_single_values(plain) == []
     plain["training"]["stop"]["samples"] = 0
     plain["training"]["curriculum"] = {"name": "treshold"}
-    assert [one.key for one in single_problems(plain)] == ["training.stop.samples", "training.curriculum.name"]
+    assert [one.key for one in check_single_values(plain)] == ["training.stop.samples", "training.curriculum.name"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import settings as checked
 from hypothesis import strategies as st
 
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
-from trainers.config.recorded import corrections, recorded_member
+from trainers.config.recorded import build_recorded_member, describe_revisions
 from trainers.errors import ConfigError
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
@@ -17,7 +17,7 @@ from trainers.optimization.averaging import Ema
 from trainers.optimization.schedules import Cosine
 from trainers.positions.rope import Rope
 from trainers.settings import registry
-from trainers.settings.fields import NOTHING, Settings, setting, settings_fields, technical_keys
+from trainers.settings.fields import NOTHING, Settings, list_technical_keys, setting, settings_fields
 from trainers.settings.identity import digest, identity, structure
 from trainers.tasks.set_complement import SetComplement
 
@@ -259,17 +259,17 @@ REVISED = [SetComplement, AttentionOnly, Decoder, Rope, Ema, Cosine, TrainingCon
 def test_a_revision_enters_both_names_and_is_recorded(monkeypatch, plain, cls) -> None:
     before = keys(plain)
     recorded = [MemberConfig.from_dict(sections).to_dict() for sections in plain]
-    assert [corrections(one) for one in recorded] == [[], []]
+    assert [describe_revisions(one) for one in recorded] == [[], []]
     put_in(monkeypatch, revised(cls))
     changed = [pair for pair, old in zip(keys(plain), before, strict=True) if pair != old]
     assert changed and all(one[i] not in [old[i] for old in before] for one in changed for i in (0, 1))
-    assert sum(bool(corrections(one)) for one in recorded) == len(changed)
-    said = "".join(sentence for one in recorded for sentence in corrections(one))
+    assert sum(bool(describe_revisions(one)) for one in recorded) == len(changed)
+    said = "".join(sentence for one in recorded for sentence in describe_revisions(one))
     assert f"{cls.name or cls.__name__} was revision 1 and is revision 2 today" in said
     today = [MemberConfig.from_dict(sections).to_dict() for sections in plain]
-    assert [corrections(one) for one in today] == [[], []]
+    assert [describe_revisions(one) for one in today] == [[], []]
     for one in today:
-        assert MemberConfig.from_dict(one).to_dict() == one == recorded_member(one, one["seed"]).to_dict()
+        assert MemberConfig.from_dict(one).to_dict() == one == build_recorded_member(one, one["seed"]).to_dict()
 
 
 def test_a_revised_base_revises_what_derives_from_it() -> None:
@@ -310,7 +310,7 @@ def test_a_field_newer_than_a_record_has_its_absent_value(monkeypatch, plain, cl
     recorded = [MemberConfig.from_dict(sections).to_dict() for sections in plain]
     before = keys(plain)
     put_in(monkeypatch, cls)
-    members = [recorded_member(one, 0) for one in recorded]
+    members = [build_recorded_member(one, 0) for one in recorded]
     assert [(one.config_id, one.structural_key) for one in members] == before
     absent = "'more': 0.25" if cls is WIDER else "'more': 1"
     assert absent in str([one.to_dict() for one in members])
@@ -320,12 +320,12 @@ def test_a_field_newer_than_a_record_has_its_absent_value(monkeypatch, plain, cl
 def test_a_record_is_read_back_equal(plain) -> None:
     for sections in plain:
         member = MemberConfig.from_dict({**sections, "seed": 5})
-        assert recorded_member(member.to_dict(), 5) == member
+        assert build_recorded_member(member.to_dict(), 5) == member
 
 
 def test_a_technical_field_is_known_by_its_dotted_key_and_part_of_the_id():
     inner = made({"padding": (int, {"default": 1, "technical": True}), "b": (int, {"default": 1})})
     outer = made({"part": (inner, {"kind": inner}), "c": (int, {"default": 1, "technical": True})})
     one, other = (outer(part=inner(padding=value)) for value in (2, 3))
-    assert list(technical_keys(one)) == ["part.padding", "c"]
+    assert list(list_technical_keys(one)) == ["part.padding", "c"]
     assert digest(identity(one)) != digest(identity(other))

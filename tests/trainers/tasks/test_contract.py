@@ -12,7 +12,7 @@ from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack
 from trainers.random import Stream
 from trainers.settings import registry
-from trainers.settings.descriptions import describe
+from trainers.settings.descriptions import describe_kind
 
 CLASSES = [(kind, name) for kind in registry.KINDS for name in registry.names(kind) if name != "vmapped"]
 
@@ -25,7 +25,7 @@ def test_a_shipped_class_keeps_the_contract(kind: str, name: str) -> None:
 
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_every_task_is_described_with_its_metrics(kind: str) -> None:
-    described = describe(kind)
+    described = describe_kind(kind)
     assert described and all(one.metrics for one in described if kind == "task")
     assert all(one.summary.endswith(".") for one in described)
     assert all(text.split(" (")[0] for one in described for text in one.fields.values()), "every field has a help"

@@ -356,7 +356,7 @@ def test_scores_hold_where_floats_end() -> None:
     """Masses below the smallest float stay in the logarithms, and the largest logits are not taken for masks."""
     allowed = torch.tensor([1.0, 1.0, 0.0, 0.0])[None, :, None, None].expand(1, 4, 1, 3)
     logits = torch.tensor([[200.0, 190.0, 0.0, -300.0], [0.0, -190.0, 200.0, 199.0], [1e30, 1e30, -1e30, -1e30]])
-    rows, valid, invalid = uniform.row_scores(logits.T[None, :, None], allowed)
+    rows, valid, invalid = uniform.score_uniformity(logits.T[None, :, None], allowed)
     one, two, three = ({name: float(value[0, i, 0]) for name, value in rows.items()} for i in range(3))
     assert float(invalid[0, 0, 0]) == pytest.approx(-200.0, rel=1e-5) and one["invalid_mass"] == 0
     assert float(valid[0, 1, 0]) == pytest.approx(-200.0 - math.log1p(math.exp(-1)), rel=1e-5)

@@ -13,7 +13,7 @@ from tests.trainers.own_tasks import TOKENS, scores_of
 from trainers.check import check_task
 from trainers.random import Stream
 from trainers.settings.fields import setting
-from trainers.tasks.supervised import IGNORED, row_scores
+from trainers.tasks.supervised import IGNORED, score_accuracy
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 
@@ -63,7 +63,7 @@ def test_accuracy_and_exact_match_count_the_targets_that_are_not_masked(stream) 
 def test_a_row_without_a_target_is_right() -> None:
     tokens = torch.tensor([[[1, 2, 3], [1, 2, 3]]])
     batch = Batch(tokens, torch.tensor([[[IGNORED] * 3, [IGNORED, 2, 0]]]))
-    found = row_scores(logits_for(tokens), batch)
+    found = score_accuracy(logits_for(tokens), batch)
     assert found["accuracy"].tolist() == [[[1.0], [0.5]]] and found["exact_match"].tolist() == [[[1.0], [0.0]]]
 
 

@@ -146,7 +146,7 @@ class Language(Task):
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the mean negative log likelihood of the tokens of each window, (M, B, 1)."""
-        return {"loss": supervised.token_losses(logits_MBTV, batch.targets).mean(dim=-1, keepdim=True)}
+        return {"loss": supervised.compute_token_losses(logits_MBTV, batch.targets).mean(dim=-1, keepdim=True)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the perplexity over all windows, (M, 1)."""

@@ -130,7 +130,7 @@ class Othello(Task):
         columns = constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
         allowed = self._allowed(batch.targets.index_select(2, columns))
         first = uniform.classes_first(allowed, tuple(range(1, len(lengths) + 1)))
-        rows, _, _ = uniform.row_scores(uniform.classes_first(logits_MBTV, lengths), first)
+        rows, _, _ = uniform.score_uniformity(uniform.classes_first(logits_MBTV, lengths), first)
         return {**rows, "games": allowed.any(dim=-1)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:

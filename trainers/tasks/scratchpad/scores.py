@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainers.tasks.scratchpad.layout import NO_STATE, ScratchpadBatch
 from trainers.tasks.scratchpad.text import NOT_JUDGED
-from trainers.tasks.supervised import token_losses
+from trainers.tasks.supervised import compute_token_losses
 
 _TOTAL_PREFIX = "total of "
 
@@ -41,7 +41,7 @@ def count_right(
         values |= _count_accuracy(f"field_{name}", in_field, wrong & in_field)
 
     # Losses.
-    losses = token_losses(logits_MBTV, batch.targets)
+    losses = compute_token_losses(logits_MBTV, batch.targets)
     values |= _sum_losses("state_loss", scored, losses)
     if questions:
         values |= _sum_losses("question_loss", (batch.weight > 0) & (batch.state == NO_STATE), losses)
