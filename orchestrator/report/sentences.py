@@ -103,27 +103,25 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
 
     # Name the first configuration with its values and ties.
     tied = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
-    name = label(row.number)
-    if in_search := read_search_labels(result.state.provenance).get(row.number):
-        name += f" ({in_search} in the search)"
-    shown = format_values(row.values, result.searched) if values else ""
+    in_search = read_search_labels(result.state.provenance).get(row.number)
+    values_text = format_values(row.values, result.searched) if values else ""
+    details = "; ".join(filter(None, [in_search and f"{in_search} in the search", values_text]))
     if tied and tied + 1 == sum(other.rank is not None for other in result.rows) == len(result.rows):
         return _describe_tie(result, row.score, len(result.rows))
 
     # Add the score, and the value at the test lengths.
     so_far = "" if result.finished else " so far"
     chosen = (
-        f"Best by the {lengths_in_words(result.objective.lengths, 'selection ')}{so_far} is {name}"
-        + (f" ({shown})" if shown else "")
+        f"Best{so_far} by the {lengths_in_words(result.objective.lengths, 'selection ')}: {label(row.number)}"
+        + (f" ({details})" if details else "")
         + f", with {_describe_score(result, row.score)}"
         + (f" though {row.seeds_failed} of its {row.seeds_run} seeds failed" if row.seeds_failed else "")
         + (f", tied with {counted(tied, 'other')}" if tied else "")
     )
     if row.test is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
-    sentence = (
-        f"{chosen}; on the {lengths_in_words(row.groups.test, 'test ')} it reaches {_describe_test_value(result, row)}."
-    )
+    test_lengths = lengths_in_words(row.groups.test, "test ")
+    sentence = f"{chosen}. On the {test_lengths} it reaches {_describe_test_value(result, row)}."
     if not values or result.objective.threshold is None or row.generalization_length is None:
         return sentence  # the screen has a column of the reach
 
@@ -207,7 +205,7 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
         )
         for row in confirmed.rows
     ]
-    return f"{confirmed.sentence}; {first_few(scores, MAX_SHOWN)}."
+    return f"Confirmation: {first_few(scores, MAX_SHOWN)}. {confirmed.sentence}."
 
 
 def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:

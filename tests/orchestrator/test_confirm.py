@@ -328,7 +328,7 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
         assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4
         assert "on seeds 3-6, which no selection used" in one.sentence
     other = summarise(state).rows[1].number
-    assert "is #0 (#2 in the search)" in describe_best(child) and " 0.304" in describe_best(child)
+    assert ": #0 (#2 in the search" in describe_best(child) and " 0.304" in describe_best(child)
     assert make_cells(child.rows, identity_columns(child))["in search"] == ["#2", f"#{other}"]
     assert (
         dict(make_status_rows(SweepState.load(child.folder)))["confirms"]

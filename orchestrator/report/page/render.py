@@ -47,6 +47,7 @@ SCRIPT_FILES = (
     "start",
 )  # the page has one script: these, in order
 _FAILED_COUNT = re.compile(r"\d[\d,]* failed")  # in the first sentence; a link leads from it to the reasons
+_BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best by the selection lengths 6-7: #8"
 _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
 
 
@@ -73,9 +74,7 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
         name=escape(result.name),
         meta=escape(_describe_source(result)),
         columns=escape(columns_sentence(result, quartiles=True)) if result.rows else "",
-        answers=_FAILED_COUNT.sub(
-            r"<a href=#what-failed>\g<0></a>", "".join(_render_paragraphs(answers(result))), count=1
-        ),
+        answers=_render_answers(result),
         sections="\n".join(_make_sections(result)),
         data=data.replace("<", "\\u003c"),  # so that no text can end the script element
         style=style,
@@ -210,6 +209,13 @@ def _render_section(section: Section, *, heading: bool = True) -> str:
             *_render_paragraphs(section.notes, "note"),
         ]
     )
+
+
+def _render_answers(result: Summary) -> str:
+    """Return the answers as HTML paragraphs with bold beginnings; the count of failed seeds links to their reasons."""
+    paragraphs = [_BEGINNING.sub(r"<b>\g<0></b>", escape(sentence)) for sentence in answers(result)]
+    text = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+    return _FAILED_COUNT.sub(r"<a href=#what-failed>\g<0></a>", text, count=1)
 
 
 def _render_paragraphs(sentences: Iterable[str], kind: str = "") -> list[str]:

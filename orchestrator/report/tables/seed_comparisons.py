@@ -142,7 +142,7 @@ def verdict_sentence(line: SeedComparison, first: str, second: str, infinite: st
         return f"Inconclusive {where}: {outcome.reason}."
     evidence = f"{100 * outcome.level:.1f} % interval, {counted(outcome.n, 'pair')} of seeds"
     if line.verdict == "inconclusive":
-        why = f": {outcome.reason}" if math.isnan(outcome.low) else f" ({evidence})"
+        why = f", but {outcome.reason}" if math.isnan(outcome.low) else f" ({evidence})"
         return f"Inconclusive {where}: {first} minus {second} in {metric} is {_describe_difference(line)}{why}."
 
     # Name the better configuration first, with the absolute difference.

@@ -165,7 +165,7 @@ def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, s
     done = summarise(synthetic_sweep(tmp_path / "some", draws(3), 2, noisy))
     rows = (*done.rows[:2], replace(done.rows[2], complete=False, rank=None, score=None))
     text = short_text(replace(done, rows=rows, status="interrupted"), 80)
-    assert "Interrupted: 2 of 3 configurations" in text and " so far is #" in text
+    assert "Interrupted: 2 of 3 configurations" in text and "Best so far" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2"]
     begun = short_text(summarise(synthetic_sweep(tmp_path / "begun", draws(3), 2, noisy, ended=False)), 80)
     assert "0 of 3 configurations" in begun and "rank" not in begun and "Best" not in begun

@@ -88,7 +88,7 @@ function describeComparison({group, lengths, difference, low, high, level, n, re
   const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds`;
   if (Number.isNaN(difference)) return `Inconclusive ${at}: ${reason}.`;
   if (!(low > 0 || high < 0)) {
-    const interval = Number.isNaN(low) ? `: ${reason}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
+    const interval = Number.isNaN(low) ? `, but ${reason}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
     return `Inconclusive ${at}: ${labels[0]} minus ${labels[1]} is ${formatSigned(difference)}${interval}.`;
   }
   const {direction} = page.metrics[state.m], firstIsBetter = (low > 0) === (direction === "maximize");

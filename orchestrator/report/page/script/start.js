@@ -44,10 +44,14 @@ document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener(
   document.querySelector(link.getAttribute("href")).scrollIntoView();
 }));
 
-// The sentence on the first by rank ends with its comparison with the next.
+// The sentence on the first by rank is followed by its comparison with the next.
 if (ranked.length > 1) {
   const lead = GROUPS.map(group => compareSeeds(ranked[0], ranked[1], group)).find(comparison => comparison !== null);
-  if (lead) document.querySelectorAll(".answers p")[1]?.append(make("span", ` ${describeComparison(lead, ranked[0], ranked[1])}`, {id: "lead"}));
+  const paragraph = make("p", undefined, {id: "lead"});
+  if (lead) {
+    paragraph.append(make("b", "Against the next:"), ` ${describeComparison(lead, ranked[0], ranked[1])}`);
+    document.querySelectorAll(".answers p")[1]?.after(paragraph);
+  }
 }
 
 const scrolled = loadState();
