@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from orchestrator.addresses import address_or_path
 from orchestrator.cli import continuing, importing, options, results, upkeep
-from orchestrator.code.provenance import PACKAGES, version
+from orchestrator.code.provenance import PACKAGES, read_version
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
 from orchestrator.machine.shortages import describe_out_of_memory
 from orchestrator.record.ledger.folders import find_default_storage, has_ledger
@@ -63,7 +63,7 @@ _say, _complain = partial(say, console), partial(say, errors)
 def _print_versions(is_requested: bool) -> None:
     """Print versions and exit, if --version was given."""
     if is_requested:
-        typer.echo(", ".join([*(f"{name} {version(name)}" for name in PACKAGES), f"Python {python_version()}"]))
+        typer.echo(", ".join([*(f"{name} {read_version(name)}" for name in PACKAGES), f"Python {python_version()}"]))
         raise typer.Exit
 
 

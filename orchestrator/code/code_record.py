@@ -18,7 +18,7 @@ from typing import Any
 
 from orchestrator.code.own_code import LENGTHWISE_PACKAGES, CodeSource, OwnCodeError, is_installed
 from orchestrator.code.packages import HERE
-from orchestrator.code.provenance import version
+from orchestrator.code.provenance import read_version
 from orchestrator.code.repository import Repository, RepositoryReader, is_credential_name
 from orchestrator.errors import LedgerError, refuse_unwritable
 from trainers.files.atomic_file import write_atomic
@@ -98,7 +98,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
 
     # The name of the record is its digest.
     fields: dict[str, Any] = {
-        "version": version("lengthwise"),
+        "version": read_version("lengthwise"),
         "root": str(HERE),
         "engine": compute_engine_digests(),
         "modules": [module.recorded() for module in modules],
@@ -121,7 +121,7 @@ def find_changed_code(recorded: Mapping[str, Any]) -> list[str]:
     changes = []
 
     # The engine.
-    if recorded["version"] == version("lengthwise"):
+    if recorded["version"] == read_version("lengthwise"):
         current = compute_engine_digests()
         changes += [
             f"{HERE / part} has changed" for part, known in recorded["engine"].items() if current.get(part) != known
@@ -142,7 +142,7 @@ def find_changed_code(recorded: Mapping[str, Any]) -> list[str]:
 
 def find_version_change(states: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return the versions of lengthwise in the latest record and now, if both are known and differ."""
-    recorded, current = states[-1]["version"] if states else None, version("lengthwise")
+    recorded, current = states[-1]["version"] if states else None, read_version("lengthwise")
     return (recorded, current) if recorded and current and recorded != current else None
 
 

@@ -10,19 +10,19 @@ from typing import Any
 PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna", "mlflow", "pandas", "pyarrow")
 
 
-def provenance() -> dict[str, Any]:
-    """Return the machine and its packages as fields of the ledger."""
+def read_provenance() -> dict[str, Any]:
+    """Return the machine and its packages as ledger fields."""
     return {
-        "versions": {name: installed for name in PACKAGES if (installed := version(name))},
+        "versions": {name: installed for name in PACKAGES if (installed := read_version(name))},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "hostname": socket.gethostname(),
         "cpus": os.cpu_count(),
-        "gpus": _gpus(),
+        "gpus": _list_gpu_names(),
     }
 
 
-def version(package: str) -> str | None:
+def read_version(package: str) -> str | None:
     """Return the version of an installed package; None if it is not installed."""
     try:
         return importlib.metadata.version(package)
@@ -30,7 +30,7 @@ def version(package: str) -> str | None:
         return None
 
 
-def _gpus() -> list[str]:
+def _list_gpu_names() -> list[str]:
     """Return the names of the GPUs of this machine; empty if torch is not imported."""
     torch = sys.modules.get("torch")
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] if torch else []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.code_record import compute_engine_digest
-from orchestrator.code.provenance import version
+from orchestrator.code.provenance import read_version
 
 ENGINE, MODULE = "engine", "module "  # keys: the digest of trainers; prefix of the digests of user modules
 PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna")
@@ -73,7 +73,7 @@ def compute_trainers_digest() -> str:
 @cache
 def _read_versions() -> dict[str, str | None]:
     """Return the installed versions of PACKAGES, None for a missing package."""
-    return {name: version(name) for name in PACKAGES}
+    return {name: read_version(name) for name in PACKAGES}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Write imported results as a sweep folder, with the ledger and curves of a sweep with these members."""
+"""Write imported results as a sweep folder: ledger and curves like those of a trained sweep."""
 
 from __future__ import annotations
 
@@ -39,64 +39,59 @@ class ImportedSweepWriter:
         self._configurations = configurations
 
     def write(self, ledger: Ledger) -> SweepState:
-        """Write all records between the first and the last, and return the state of the sweep.
-
-        Scores are computed from the written curves.
-        """
-        # Write configurations, packs and their evaluations.
+        """Write all records between the first and the last, and return the state of the sweep."""
         ledger.append_all("configuration", self._configurations)
-        packs = {f"{FORM}-{number}": group for number, group in enumerate(self._members.groups)}
-        ledger.append_all("pack", [self._make_pack_fields(pack_id, group) for pack_id, group in packs.items()])
-        for pack_id, group in packs.items():
-            ledger.append_all("evaluation", self._write_evaluations(ledger.folder, pack_id, group))
-
-        # Write the ends of the packs, then the scores.
+        packs = {f"{FORM}-{number}": pack for number, pack in enumerate(self._members.packs)}
+        ledger.append_all("pack", [self._make_pack_fields(pack_id, pack) for pack_id, pack in packs.items()])
+        for pack_id, pack in packs.items():
+            ledger.append_all("evaluation", self._write_evaluations(ledger.folder, pack_id, pack))
         ends = [
             {
                 "pack_id": pack_id,
-                "status": "complete" if group.is_complete else "failed",
-                "error": None if group.is_complete else f"no value at step {group.steps} in {self._results.source}",
+                "status": "complete" if pack.is_complete else "failed",
+                "error": None if pack.is_complete else f"no value at step {pack.steps} in {self._results.source}",
                 "seconds": 0.0,
             }
-            for pack_id, group in packs.items()
+            for pack_id, pack in packs.items()
         ]
         ledger.append_all("pack_end", ends)
+
+        # Scores are computed from the written curves, as for a trained sweep, and not imported.
         state = SweepState.load(ledger.folder)
         scores = RecordedScores(self._objective, state)
-        scores.score_recorded({pack_id for pack_id, group in packs.items() if group.is_complete})
+        scores.score_recorded({pack_id for pack_id, pack in packs.items() if pack.is_complete})
         for record in ledger.append_all("score", map(scores.score_fields, state.configurations.values())):
             state.apply(record)
         return state
 
-    def _make_pack_fields(self, pack_id: str, group: ImportedPack) -> dict[str, Any]:
+    def _make_pack_fields(self, pack_id: str, pack: ImportedPack) -> dict[str, Any]:
         """Return the fields of the ledger record of a pack."""
         return {
             "pack_id": pack_id,
-            "structural_key": hashlib.sha256(repr(group.curves).encode()).hexdigest()[:12],
-            "members": self._member_ids(group),
-            "steps": group.steps,
+            "structural_key": hashlib.sha256(repr(pack.curves).encode()).hexdigest()[:12],
+            "members": self._list_member_ids(pack),
+            "steps": pack.steps,
         }
 
-    def _member_ids(self, group: ImportedPack) -> list[tuple[str, int]]:
+    def _list_member_ids(self, pack: ImportedPack) -> list[tuple[str, int]]:
         """Return (config_id, seed) of each member of a pack."""
-        return [(self._configurations[number]["config_id"], seed) for number, seed in group.members]
+        return [(self._configurations[number]["config_id"], seed) for number, seed in pack.members]
 
-    def _write_evaluations(self, folder: Path, pack_id: str, group: ImportedPack) -> Iterator[dict[str, Any]]:
+    def _write_evaluations(self, folder: Path, pack_id: str, pack: ImportedPack) -> Iterator[dict[str, Any]]:
         """Write the curves of a pack, a file for each step, and yield the record of each evaluation."""
-        member_ids, failed_at = self._member_ids(group), self._find_failure_steps(group)
-        for step, rows in ((int(str(step)), rows) for step, rows in group.rows.groupby("step", sort=True)):
-            # Write the curves of this step, indexed by member, average and metric.
+        member_ids, failed_at = self._list_member_ids(pack), self._find_failure_steps(pack)
+        for step, rows in ((int(str(step)), rows) for step, rows in pack.rows.groupby("step", sort=True)):
             columns = tuple(rows[name].to_numpy() for name in ("member", "average", "metric", "length", "value"))
             labels = (member_ids, self._results.averages, self._results.metrics)
             file, sha256 = write_rows(folder, pack_id, step, labels, columns)
 
-            # Members without a row at this step have no loss, and only failures so far are recorded.
+            # Members without a row at this step have no loss; later failures belong to later records.
             loss = np.full(len(member_ids), np.nan)
             loss[columns[0]] = rows["loss"]
             yield {
                 "pack_id": pack_id,
                 "step": step,
-                "final": group.is_complete and step == group.steps,
+                "final": pack.is_complete and step == pack.steps,
                 "file": file,
                 "sha256": sha256,
                 "loss": loss,
@@ -106,10 +101,9 @@ class ImportedSweepWriter:
                 "compiled": None,
             }
 
-    def _find_failure_steps(self, group: ImportedPack) -> np.ndarray[Any, Any]:
+    def _find_failure_steps(self, pack: ImportedPack) -> np.ndarray[Any, Any]:
         """Return each member's first step with a judged NaN, NOT_FAILED if its last step has none, (members,)."""
-        # Select the rows with a judged NaN.
-        rows, objective = group.rows, self._objective
+        rows, objective = pack.rows, self._objective
         nan_rows = rows[
             (rows["metric"] == self._results.metrics.index(objective.metric))
             & (rows["average"] == self._results.averages.index(objective.average))
@@ -119,7 +113,7 @@ class ImportedSweepWriter:
 
         # A member that recovered from a NaN before its last step has not failed.
         first, last = (nan_rows.groupby("member")["step"].agg(statistic) for statistic in ("min", "max"))
-        failed = first[last == group.steps]
-        failed_at = np.full(len(group.members), NOT_FAILED, dtype=np.int64)
+        failed = first[last == pack.steps]
+        failed_at = np.full(len(pack.members), NOT_FAILED, dtype=np.int64)
         failed_at[failed.index.to_numpy()] = failed.to_numpy()
         return failed_at

@@ -24,7 +24,7 @@ MAX_SHOWN = 3  # members in a message
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """The averages of a pack by index, and the lengths of each metric by the index of the metric."""
+    """The measured averages by index, and the lengths of each measured metric by the index of the metric."""
 
     averages: tuple[int, ...]
     lengths: dict[int, tuple[int, ...]]
@@ -48,7 +48,7 @@ class ImportedPack:
 class ImportedMembers:
     """The packs of a table, curves and last step of each configuration, all seeds, and notes on omitted rows."""
 
-    groups: tuple[ImportedPack, ...]
+    packs: tuple[ImportedPack, ...]
     curves: tuple[Curves, ...]
     last_steps: tuple[int, ...]
     seeds: tuple[int, ...]
@@ -66,42 +66,44 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     last = _find_last_steps(results, metric, average)
     rows, curves, kinds, notes = _select_measured_rows(results, last)
 
-    # Find the members with all of their last curves.
-    seeds, seed = np.unique(rows["seed"].to_numpy(), return_inverse=True)
-    code = rows["configuration"].to_numpy() * len(seeds) + seed
-    at_last = rows["step"].to_numpy() == last[rows["configuration"].to_numpy()]
-    complete, value_counts = np.unique(code[at_last], return_counts=True)
+    # A member has the code configuration * seeds + index of its seed; it is complete with all values at its last step.
+    seeds, seed_indices = np.unique(rows["seed"].to_numpy(), return_inverse=True)
+    codes = rows["configuration"].to_numpy() * len(seeds) + seed_indices
+    is_last = rows["step"].to_numpy() == last[rows["configuration"].to_numpy()]
+    complete, value_counts = np.unique(codes[is_last], return_counts=True)
     expected_counts = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[kinds]
     if (is_partial := value_counts < expected_counts[complete // len(seeds)]).any():
         configuration, seed_index = divmod(int(complete[int(np.argmax(is_partial))]), len(seeds))
         raise UserError(
-            _describe_gap(results, rows[at_last], configuration, int(seeds[seed_index]), curves[kinds[configuration]])
+            _describe_missing_value(
+                results, rows[is_last], configuration, int(seeds[seed_index]), curves[kinds[configuration]]
+            )
         )
 
-    # Handle the members without a value at the last step as `missing` says.
+    # Only the user knows whether members without a value at the last step have failed.
     incomplete = np.setdiff1d(np.arange(len(last) * len(seeds)), complete)
     if len(incomplete) and missing is None:
-        raise UserError(_describe_incomplete(results, incomplete, code, seeds, last))
+        raise UserError(_describe_incomplete_members(results, incomplete, codes, seeds, last))
     failed = incomplete[:0] if missing == "absent" else incomplete
     if missing == "absent" and len(incomplete):
         notes.append(f"{counted(len(incomplete), 'member')} without a value at the last step left out")
 
-    # Make packs of complete and of failed members, by measurements and last step.
-    groups = []
-    rows = rows.assign(code=code)
-    for is_complete, codes in ((True, complete), (False, failed)):
-        packs: dict[tuple[int, int], list[int]] = {}
-        for index in codes.tolist():
-            configuration = index // len(seeds)
-            packs.setdefault((int(kinds[configuration]), int(last[configuration])), []).append(index)
-        for (kind, steps), pack_codes in packs.items():
-            members = tuple((index // len(seeds), int(seeds[index % len(seeds)])) for index in pack_codes)
+    # The members of a pack have the same measurements and last step, and are all complete or all failed.
+    packs = []
+    rows = rows.assign(code=codes)
+    for is_complete, member_codes in ((True, complete), (False, failed)):
+        codes_by_pack: dict[tuple[int, int], list[int]] = {}
+        for code in member_codes.tolist():
+            configuration = code // len(seeds)
+            codes_by_pack.setdefault((int(kinds[configuration]), int(last[configuration])), []).append(code)
+        for (kind, steps), pack_codes in codes_by_pack.items():
+            members = tuple((code // len(seeds), int(seeds[code % len(seeds)])) for code in pack_codes)
             pack_rows = _select_members(rows, np.array(pack_codes))
-            groups.append(
+            packs.append(
                 ImportedPack(members=members, curves=curves[kind], steps=steps, is_complete=is_complete, rows=pack_rows)
             )
     return ImportedMembers(
-        groups=tuple(groups),
+        packs=tuple(packs),
         curves=tuple(curves[kind] for kind in kinds),
         last_steps=tuple(last.tolist()),
         seeds=tuple(seeds.tolist()),
@@ -110,19 +112,20 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
 
 
 def _find_last_steps(results: Results, metric: str, average: str) -> Codes:
-    """Return the last step of each configuration with the judged metric and average."""
-    # Check the names.
+    """Return the last step of each configuration that has the judged metric and average.
+
+    Raises UserError for an unknown metric or average, and for a configuration without them.
+    """
     for kind, name, allowed in (("metric", metric, results.metrics), ("average", average, results.averages)):
         if name not in allowed:
             raise UserError(f"{results.source}: no {kind} {name}; allowed: {', '.join(allowed)}")
 
-    # Take the last step of each configuration's rows with this metric and average.
     rows = results.rows
     judged = (rows["metric"] == results.metrics.index(metric)) & (rows["average"] == results.averages.index(average))
     last = np.full(len(results.configurations), -1, dtype=np.int64)
     np.maximum.at(last, rows.loc[judged, "configuration"].to_numpy(), rows.loc[judged, "step"].to_numpy())
     if (last < 0).any():
-        configuration = results.describe(int(np.argmax(last < 0)))
+        configuration = results.describe_configuration(int(np.argmax(last < 0)))
         raise UserError(f"{results.source}: {configuration}: no {metric} of the average {average}")
     return last
 
@@ -133,17 +136,17 @@ def _select_measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, 
     A row is measured if it is not after the last step of its configuration, and its cell (average, metric, length) has
     a row at the last step.
     """
-    # A code for each row's cell and configuration; those at the last step are measured.
+    # The code of a row is its configuration and its cell; codes at the last step are measured.
     rows = results.rows
-    lengths, length = np.unique(rows["length"].to_numpy(), return_inverse=True)
+    lengths, length_indices = np.unique(rows["length"].to_numpy(), return_inverse=True)
     shape = (len(results.averages), len(results.metrics), len(lengths))
-    kind = np.ravel_multi_index((rows["average"], rows["metric"], length), shape)
+    row_cells = np.ravel_multi_index((rows["average"], rows["metric"], length_indices), shape)
     configuration, step = rows["configuration"].to_numpy(), rows["step"].to_numpy()
-    key = configuration * np.prod(shape) + kind
-    measured = np.unique(key[step == last[configuration]])
-    is_measured = (step <= last[configuration]) & np.isin(key, measured)
+    codes = configuration * np.prod(shape) + row_cells
+    measured = np.unique(codes[step == last[configuration]])
+    is_measured = (step <= last[configuration]) & np.isin(codes, measured)
 
-    # Configurations with the same measurements share their curves.
+    # Configurations with the same cells share their curves; `measured` is sorted, so each has a run of it.
     curves, indices = list[Curves](), dict[bytes, int]()
     kinds = np.zeros(len(last), dtype=np.int64)
     ends = np.searchsorted(measured // np.prod(shape), np.arange(len(last) + 1))
@@ -154,7 +157,6 @@ def _select_measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, 
             curves.append(_make_curves(results, lengths, np.unravel_index(cells, shape)))
         kinds[number] = indices[cells.tobytes()]
 
-    # Count the other rows, by metric.
     notes = []
     if not is_measured.all():
         names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~is_measured]))
@@ -165,14 +167,13 @@ def _select_measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, 
 
 def _make_curves(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any], ...]) -> Curves:
     """Return the curves with these cells; raises UserError if averages have different lengths of a metric."""
-    # Collect the lengths of each metric for each average.
     averages, metrics, length = cells
     lengths_by_average = {
         int(a): {int(k): tuple(lengths[length[(averages == a) & (metrics == k)]].tolist()) for k in np.unique(metrics)}
         for a in np.unique(averages)
     }
 
-    # All averages must have the lengths of the first.
+    # A curve file has one list of lengths per metric, for all averages.
     first, *other_averages = lengths_by_average.items()
     for a, by_metric in other_averages:
         for k, metric_lengths in by_metric.items():
@@ -183,28 +184,26 @@ def _make_curves(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any]
     return Curves(averages=tuple(lengths_by_average), lengths=first[1])
 
 
-def _describe_gap(results: Results, rows: pd.DataFrame, configuration: int, seed: int, curves: Curves) -> str:
+def _describe_missing_value(results: Results, rows: pd.DataFrame, configuration: int, seed: int, curves: Curves) -> str:
     """Return a message on the first value that a member lacks; `rows` are those at the last steps."""
     member_rows = rows[(rows["configuration"] == configuration) & (rows["seed"] == seed)]
     present = set(member_rows[["average", "metric", "length"]].itertuples(index=False, name=None))
     cells = ((a, k, length) for a in curves.averages for k, lengths in curves.lengths.items() for length in lengths)
     a, k, length = next(cell for cell in cells if cell not in present)
-    member = f"{results.source}: {results.describe(configuration)}, seed {seed}"
+    member = f"{results.source}: {results.describe_configuration(configuration)}, seed {seed}"
     missing = f"{results.metrics[k]} of the average {results.averages[a]} at length {length}"
     return f"{member}: no {missing} at the last step, {member_rows['step'].iloc[0]}, unlike other seeds"
 
 
-def _describe_incomplete(results: Results, incomplete: Codes, code: Codes, seeds: Codes, last: Codes) -> str:
+def _describe_incomplete_members(results: Results, incomplete: Codes, codes: Codes, seeds: Codes, last: Codes) -> str:
     """Return a message on members without a value at the last step, with the options for them."""
-    # List the first few, each with the reason.
-    codes_with_rows, lines = set(code.tolist()), []
-    for index in incomplete[:MAX_SHOWN].tolist():
-        configuration, seed_index = divmod(index, len(seeds))
-        reason = f"no row at its last step, {last[configuration]}" if index in codes_with_rows else "no row"
-        lines.append(f"{results.describe(configuration)}, seed {seeds[seed_index]}: {reason}")
+    codes_with_rows, lines = set(codes.tolist()), []
+    for code in incomplete[:MAX_SHOWN].tolist():
+        configuration, seed_index = divmod(code, len(seeds))
+        reason = f"no row at its last step, {last[configuration]}" if code in codes_with_rows else "no row"
+        lines.append(f"{results.describe_configuration(configuration)}, seed {seeds[seed_index]}: {reason}")
     omitted = [f"and {len(incomplete) - MAX_SHOWN:,} more"] if len(incomplete) > MAX_SHOWN else []
 
-    # Begin with their number.
     count = f"{len(incomplete):,} of {len(last) * len(seeds):,} members have no value at the last step"
     count += f" ({len(last):,} configurations, seeds {spans(seeds.tolist())})"
     choice = "--missing failed counts them as failed seeds, --missing absent leaves them out"
@@ -212,7 +211,7 @@ def _describe_incomplete(results: Results, incomplete: Codes, code: Codes, seeds
 
 
 def _select_members(rows: pd.DataFrame, codes: Codes) -> pd.DataFrame:
-    """Return the rows of members, sorted by step, then by member, average, metric and length."""
+    """Return the rows of the members with these sorted codes, by step, then by member, average, metric and length."""
     index = np.searchsorted(codes, rows["code"].to_numpy())
     is_selected = codes[np.minimum(index, len(codes) - 1)] == rows["code"].to_numpy()
     selected = rows[is_selected].assign(member=index[is_selected])

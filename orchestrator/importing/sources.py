@@ -64,7 +64,6 @@ def read_source(
 
     Raises UserError for results that cannot be read or without a name that matches the pattern.
     """
-    # MLflow has an address, other tools have files.
     if kind == "mlflow":
         if experiment is None:
             raise UserError(f"--from mlflow:{address}: needs --experiment NAME")
@@ -82,7 +81,7 @@ def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> Im
 
     Its columns are `_step`, settings as `config.NAME`, and metrics; empty fields were not logged.
     """
-    # Read all files, and remember the table and row of each row.
+    # Rows of several files are joined; `locations` has the table and row that each came from, for messages.
     paths = sorted([*path.glob("*.csv"), *path.glob("*.parquet")]) if path.is_dir() else [path]
     if not paths:
         raise UserError(f"{path}: no table in this folder; allowed: files that end with .csv or .parquet")
@@ -90,14 +89,13 @@ def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> Im
     frame = pd.concat([table.frame for table in tables], ignore_index=True)
     locations = [(table, row) for table in tables for row in range(len(table.frame))]
 
-    # Make a point of each metric in a row; rows without a metric logged something else, so no note counts them.
+    # Every row of a history is a run of its own, and rows without a matching metric logged something else.
     step = step_column or WANDB_STEP
     _require_step(str(path), step, frame.columns)
     names = [name for name in frame.columns if _compile_pattern(naming).fullmatch(name)] or [step]
     points = frame.assign(run=range(len(frame))).melt(["run", step], names, "name", "value", ignore_index=True)
     points = points.rename(columns={step: "step"}).dropna(subset="value")
 
-    # Columns config.NAME are settings.
     settings = frame[[name for name in frame.columns if name.startswith(CONFIG)]]
     settings = settings.rename(columns=lambda name: name.removeprefix(CONFIG))
     log = Log(
@@ -111,9 +109,8 @@ def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> Im
 
 def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> ImportedRows:
     """Return the rows of the trials in a Ray Tune folder: lines of result.json, settings of params.json."""
+    # Each trial has a folder with its settings, and a line of results for each training iteration.
     settings, points, locations = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
-
-    # Read the settings and the lines of each trial.
     step = step_column or TUNE_STEP
     for run, file in enumerate(sorted(path.rglob(RESULTS))):
         params = file.with_name(PARAMS)
@@ -136,7 +133,7 @@ def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
     """Return the rows of the runs of an MLflow experiment, with parameters as settings."""
     from orchestrator.tracking.runs import read_runs
 
-    # Read the runs, and of each only the metrics that match.
+    # A run may log thousands of metrics, so only the points of those that match are read.
     pattern = _compile_pattern(naming)
     settings, points, locations = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
     metric_names = set[str]()
@@ -147,7 +144,6 @@ def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
             points.append((run, name, step, value, len(locations)))
             locations.append(f"run {logged.run_id}: {name} at step {step}")
 
-    # Make rows of their points.
     frame = pd.DataFrame(points, columns=["run", "name", "step", "value", "location"])
     source = f"{uri} ({experiment})"
     log = Log(points=frame, settings=pd.DataFrame(settings), source=source, locate=locations.__getitem__)
@@ -161,7 +157,7 @@ def tidy_log(log: Log, naming: Naming, logged_names: list[str] | None = None) ->
     `naming.step`); else metrics have no lengths. `logged_names` are all names in the source, for the message. Raises
     UserError if no name matches.
     """
-    # Select the points whose names match.
+    # Match each distinct name once, because a log has many points of each.
     pattern = _compile_pattern(naming)
     codes, names = pd.factorize(log.points["name"])
     matches = [pattern.fullmatch(str(name)) for name in names]
@@ -174,13 +170,13 @@ def tidy_log(log: Log, naming: Naming, logged_names: list[str] | None = None) ->
     points = log.points[[matches[code] is not None for code in codes]].reset_index(drop=True)
     codes, names = pd.factorize(points["name"])
 
-    # Take the settings of each point's run; a setting with the name of another column is renamed.
+    # Settings get the prefix config_ where they would hide a column of values.
     runs = points["run"].to_numpy()
     settings = log.settings.rename(columns={naming.seed_column: "seed"})
     settings = settings.rename(columns={name: f"config_{name}" for name in set(VALUES) - {"seed"}})
     frame = settings.map(make_plain).take(runs).reset_index(drop=True)
 
-    # Read metric, average, length, seed and step from the names, or from the step of each point.
+    # What a group of the pattern does not give comes from `naming`, or from the step of the point.
     groups = pattern.groupindex
     for group in groups:
         texts = [pattern.fullmatch(str(name))[group] for name in names]  # type: ignore[index]  # all match
@@ -221,7 +217,6 @@ def parse_value(text: str) -> Any:
     if text in constants:
         return constants[text]
 
-    # A whole number is an integer, other numbers are floats.
     for kind in (int, float):
         try:
             return kind(text)
@@ -232,7 +227,6 @@ def parse_value(text: str) -> Any:
 
 def _compile_pattern(naming: Naming) -> re.Pattern[str]:
     """Return the compiled pattern. Raises UserError if it is invalid or has other groups."""
-    # Compile the pattern, and check the names of its groups.
     try:
         pattern = re.compile(naming.pattern)
     except re.error as error:

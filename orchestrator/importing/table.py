@@ -31,7 +31,7 @@ VALUES = (*REQUIRED, "length", "average", "loss")
 CURVES_COLUMNS = {"config_id", "number"}  # columns of curves.parquet that are not settings
 RAW = "raw"  # the average of a table without averages
 NO_LENGTH = 1  # the length of a metric without lengths
-MAX_INTEGER = 2**53  # for steps and lengths; larger floating-point numbers are not exact
+MAX_INTEGER = 2**53  # of steps and lengths, which pandas may hold as float64, exact only up to this
 
 Codes = npt.NDArray[np.int64]
 
@@ -68,7 +68,7 @@ class Results:
     source: str
     sha256: str
 
-    def describe(self, configuration: int) -> str:
+    def describe_configuration(self, configuration: int) -> str:
         """Return the settings of a configuration as text, such as "lr=0.1, width=64"."""
         values = self.configurations[configuration].items()
         return ", ".join(f"{key}={value}" for key, value in values) or "the only configuration"
@@ -76,7 +76,7 @@ class Results:
 
 def read_table(path: Path) -> ImportedRows:
     """Return the rows of a CSV or Parquet file. Raises UserError for any other file."""
-    # Read the file by its ending; pandas' own errors are ValueErrors.
+    # pandas and pyarrow raise ValueErrors of their own for damaged files.
     try:
         content = path.read_bytes()
         if path.suffix.lower() == ".csv":
@@ -90,7 +90,7 @@ def read_table(path: Path) -> ImportedRows:
     except (ValueError, pa.ArrowException) as error:
         raise UserError(f"{path}: cannot be read as a table: {str(error).splitlines()[0]}") from None
 
-    # Locate the rows of a CSV file by line; an empty field of it is not a recorded NaN.
+    # A CSV file has no NaN but texts for it, so an empty field is a missing value, not a diverged seed.
     is_csv = path.suffix.lower() == ".csv"
     return ImportedRows(
         frame=frame,
@@ -125,21 +125,20 @@ def check_rows(
     `columns` are those with settings, by default all without another meaning. `step` is the step of every row, for a
     table without this column. Raises UserError, with the row, for a value that is missing, not a number, or repeated.
     """
-    # Find the columns.
     frame = raw.frame.rename(columns={seed_column: "seed"}) if seed_column in raw.frame else raw.frame
     if step is not None:
         if "step" in frame:
             raise UserError(f"--step {step}: {raw.source} has a column step; leave the option out")
         frame = frame.assign(step=step)
-    chosen = _choose_settings(raw, frame, columns, seed_column)
+    setting_columns = _choose_settings(raw, frame, columns, seed_column)
     if not len(frame):
         raise UserError(f"{raw.source}: no rows")
 
-    # Read the numbers, and the names as indices.
+    # Names become indices, because comparing and sorting millions of texts is slow.
     seeds, steps = _read_integers(raw, frame, "seed", LARGEST_SEED), _read_integers(raw, frame, "step")
     metric, metrics = _read_names(raw, frame, "metric")
     average, averages = _read_names(raw, frame, "average") if "average" in frame else (np.zeros_like(metric), (RAW,))
-    configuration, settings = _number_configurations(frame[chosen])
+    configuration, settings = _number_configurations(frame[setting_columns])
     rows = pd.DataFrame(
         {
             "seed": seeds,
@@ -153,18 +152,18 @@ def check_rows(
         }
     )
 
-    # Separate the settings that all configurations share: they are fixed values of the sweep.
-    keys = dict(zip(chosen, _make_keys(raw.source, chosen), strict=True))
+    # Settings that all configurations share are fixed values of the sweep, others are searched.
+    keys = dict(zip(setting_columns, _make_keys(raw.source, setting_columns), strict=True))
     first = settings[0]
     shared = {
         name
-        for name in chosen
-        if all(name in values and _is_same(values[name], first.get(name)) for values in settings)
+        for name in setting_columns
+        if all(name in values and _is_identical(values[name], first.get(name)) for values in settings)
     }
     results = Results(
         rows=rows,
         configurations=tuple({keys[k]: v for k, v in values.items() if k not in shared} for values in settings),
-        fixed={keys[name]: first[name] for name in chosen if name in shared},
+        fixed={keys[name]: first[name] for name in setting_columns if name in shared},
         averages=averages,
         metrics=metrics,
         source=raw.source,
@@ -178,7 +177,7 @@ def _choose_settings(
     raw: ImportedRows, frame: pd.DataFrame, columns: Sequence[str] | None, seed_column: str
 ) -> list[str]:
     """Return the columns with settings. Raises UserError for columns that are missing."""
-    # Every required column must be there; suggest a similar name, or the option that replaces the column.
+    # Suggest a similar name, or the option that replaces the missing column.
     known = [str(name) for name in frame.columns]
     for name in (*REQUIRED, *(columns or ())):
         if name not in known:
@@ -189,14 +188,14 @@ def _choose_settings(
             option = {"seed": "--seed-column NAME", "step": "--step NUMBER for all rows"}.get(name)
             raise UserError(text + (f"; or give {option}" if option else ""))
 
-    # All other columns are settings, unless `columns` names them.
-    own_columns = CURVES_COLUMNS if set(known) >= CURVES_COLUMNS else set()
-    chosen = (
-        [name for name in known if name not in VALUES and name not in own_columns] if columns is None else list(columns)
+    # A curves.parquet of lengthwise has columns that only identify its configurations.
+    identifiers = CURVES_COLUMNS if set(known) >= CURVES_COLUMNS else set()
+    setting_columns = (
+        [name for name in known if name not in VALUES and name not in identifiers] if columns is None else list(columns)
     )
-    if values := [name for name in chosen if name in VALUES]:
+    if values := [name for name in setting_columns if name in VALUES]:
         raise UserError(f"--columns: {values[0]} is not a setting; allowed: columns other than {', '.join(VALUES)}")
-    return chosen
+    return setting_columns
 
 
 def _make_keys(source: str, names: Sequence[str]) -> list[str]:
@@ -210,7 +209,7 @@ def _make_keys(source: str, names: Sequence[str]) -> list[str]:
     return keys
 
 
-def _refuse(raw: ImportedRows, wrong: npt.NDArray[np.bool_], column: str, values: Any, allowed: str) -> None:
+def _refuse_wrong_rows(raw: ImportedRows, wrong: npt.NDArray[np.bool_], column: str, values: Any, allowed: str) -> None:
     """Raise UserError for the first row that is wrong, if any."""
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -235,7 +234,7 @@ def _read_integers(
     """Return the whole numbers in a column. Raises UserError for the first other value."""
     numbers = _to_numbers(frame[column])
     wrong = ~((numbers >= minimum) & (numbers <= maximum) & (numbers == np.floor(numbers)))
-    _refuse(raw, wrong, column, frame[column], f"a whole number from {minimum} to {maximum}")
+    _refuse_wrong_rows(raw, wrong, column, frame[column], f"a whole number from {minimum} to {maximum}")
     return numbers.astype(np.int64)
 
 
@@ -244,7 +243,6 @@ def _read_lengths(raw: ImportedRows, frame: pd.DataFrame, metric: Codes) -> Code
     if "length" not in frame:
         return np.full(len(frame), NO_LENGTH, dtype=np.int64)
 
-    # Find the metrics that have a length in any row.
     has_length = np.zeros(metric.max() + 1, dtype=bool)
     has_length[metric[frame["length"].notna().to_numpy()]] = True
     filled = frame["length"].astype(object).where(has_length[metric], NO_LENGTH) if not has_length.all() else None
@@ -255,7 +253,7 @@ def _read_numbers(
     raw: ImportedRows, frame: pd.DataFrame, column: str, *, allow_blank: bool = False
 ) -> npt.NDArray[np.float32]:
     """Return the values of a column as float32, NaN for "nan" and, if `allow_blank`, for empty fields."""
-    # A field that is no number is allowed if it says nan, or is empty and may be.
+    # A field without a number is allowed if it says nan, or if it is empty and blanks are allowed.
     values = frame[column]
     numbers = _to_numbers(values)
     missing = np.isnan(numbers)
@@ -265,25 +263,27 @@ def _read_numbers(
         is_nan_text = np.zeros(len(values), dtype=bool)
         is_nan_text[np.flatnonzero(missing & ~blanks)] = texts.isin(("nan", "-nan")).to_numpy()
         allowed = blanks & (allow_blank or raw.blank_is_nan) | is_nan_text
-        _refuse(raw, missing & ~allowed, column, values, "a number, or nan for a seed that diverged")
+        _refuse_wrong_rows(raw, missing & ~allowed, column, values, "a number, or nan for a seed that diverged")
 
     # Curves are stored as float32, so a finite number must stay finite.
     with np.errstate(over="ignore"):
         single = numbers.astype(np.float32)
-    _refuse(raw, np.isinf(single) & np.isfinite(numbers), column, values, "a number within the range of float32")
+    _refuse_wrong_rows(
+        raw, np.isinf(single) & np.isfinite(numbers), column, values, "a number within the range of float32"
+    )
     return single
 
 
 def _read_names(raw: ImportedRows, frame: pd.DataFrame, column: str) -> tuple[Codes, tuple[str, ...]]:
     """Return the index of each row's name in a column, and the distinct names. Raises UserError for an empty field."""
     codes, names = pd.factorize(frame[column])
-    _refuse(raw, codes < 0, column, frame[column], "a name")
+    _refuse_wrong_rows(raw, codes < 0, column, frame[column], "a name")
     return codes.astype(np.int64), tuple(str(name) for name in names)
 
 
 def _number_configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str, Any]]]:
     """Return the configuration index of each row, in order of appearance, and the settings of each configuration."""
-    # Combine the columns into one code for each row, compacted after each column so that it cannot overflow.
+    # Rows with equal settings have the same code, compacted after each column so that it cannot overflow.
     code, distinct, column_codes = np.zeros(len(columns), dtype=np.int64), dict[str, list[Any]](), dict[str, Codes]()
     for name, values in columns.items():
         settings = values.map(make_plain) if values.dtype == object else values
@@ -291,7 +291,6 @@ def _number_configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str,
         distinct[str(name)] = _make_plain_values(uniques, settings)
         code = pd.factorize(code * (len(uniques) + 1) + column_codes[str(name)] + 1)[0].astype(np.int64)
 
-    # Read the settings of each configuration from its first row.
     first_rows = np.unique(code, return_index=True)[1]
     configurations = [
         {name: distinct[name][codes[row]] for name, codes in column_codes.items() if codes[row] >= 0}
@@ -312,7 +311,6 @@ def _make_plain_values(uniques: Any, values: pd.Series[Any]) -> list[Any]:
 
 def make_plain(value: Any) -> Any:
     """Return a setting as number, boolean or text, None if it is missing; lists and mappings as JSON text."""
-    # Convert numpy values first, then everything that is not plain.
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple | dict):
@@ -327,21 +325,21 @@ def _is_blank(value: Any) -> bool:
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value))
 
 
-def _is_same(value: Any, other: Any) -> bool:
+def _is_identical(value: Any, other: Any) -> bool:
     """Return whether two settings are equal and of one type: 1, 1.0 and True are different."""
     return type(value) is type(other) and bool(value == other)
 
 
 def _refuse_repeated(raw: ImportedRows, results: Results) -> None:
     """Raise UserError if two rows have the same configuration, seed, step, average, metric and length."""
-    # Combine the columns into one code for each row.
+    # Rows with equal fields have the same code.
     columns = ["configuration", "seed", "step", "average", "metric", "length"]
     code = np.zeros(len(results.rows), dtype=np.int64)
     for name in columns:
-        part, uniques = pd.factorize(results.rows[name])
-        code, _ = pd.factorize(code * len(uniques) + part)
+        column_code, uniques = pd.factorize(results.rows[name])
+        code, _ = pd.factorize(code * len(uniques) + column_code)
 
-    # Name the first row whose code another row had before.
+    # Name the first row that repeats an earlier one, and that earlier row.
     first = np.unique(code, return_index=True)[1]
     if len(first) < len(code):
         is_first = np.zeros(len(code), dtype=bool)
@@ -350,7 +348,7 @@ def _refuse_repeated(raw: ImportedRows, results: Results) -> None:
         earlier_row = int(np.argmax(code == code[row]))
         index = {name: int(results.rows[name].iloc[row]) for name in columns}
         cell = f"{results.metrics[index['metric']]} of {results.averages[index['average']]} at length {index['length']}"
-        member = f"{results.describe(index['configuration'])}, seed {index['seed']}, step {index['step']}"
+        member = f"{results.describe_configuration(index['configuration'])}, seed {index['seed']}, step {index['step']}"
         raise UserError(
             f"{raw.locate(row)}: repeats {raw.locate(earlier_row)}: {member}, {cell}; allowed: one row each"
         )

@@ -6,6 +6,7 @@ Scores are never imported but computed from the curves, as for any sweep.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.addresses import address_or_path
-from orchestrator.code.provenance import provenance
+from orchestrator.code.provenance import read_provenance
 from orchestrator.ending.ending import Outcome, record_end
 from orchestrator.errors import UserError
 from orchestrator.importing.folder import ImportedSweepWriter
@@ -61,8 +62,6 @@ def read_directions(options: Sequence[str]) -> dict[str, str]:
     directions = {}
     for text in options:
         name, _, direction = text.rpartition(":") if ":" in text else (text, "", "")
-
-        # Suggest the nearest direction for a misspelt one.
         if not name or direction not in DIRECTIONS:
             hint = find_nearest(direction, DIRECTIONS)
             allowed = " or ".join(f"{name or 'NAME'}:{direction}" for direction in DIRECTIONS)
@@ -82,7 +81,7 @@ def read_rows(
     step: int | None = None,
 ) -> ImportedRows:
     """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" by a pattern of names."""
-    # A tidy table has everything in its columns.
+    # Only another tool needs the options that say where its values are.
     kind, colon, source = table.partition(":")
     if not colon or kind not in KINDS:
         source_options = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
@@ -91,7 +90,6 @@ def read_rows(
             raise UserError(f"{refused[0]}: not allowed with the table {table}; allowed with --from {allowed}")
         return read_table(Path(table))
 
-    # Other tools need a pattern for the names of their metrics.
     if pattern is None:
         raise UserError(f"--from {table}: needs --pattern, such as 'accuracy/length_(?P<length>\\d+)'")
     naming = Naming(pattern=pattern, metric=metric, seed_column=seed_column, step=step)
@@ -116,7 +114,7 @@ def import_rows(
     Raises UserError for invalid rows, SweepFileError for an invalid name, SweepExists if the folder already holds a
     sweep, before anything is written.
     """
-    # Check the rows: metrics, members and judged lengths.
+    # Refuse invalid results before anything is written.
     results = check_rows(rows, columns=columns, seed_column=seed_column, step=step)
     metric, average = next(iter(options.directions)), _choose_average(results, options)
     members = group_members(results, metric, average, missing)
@@ -125,7 +123,6 @@ def import_rows(
         allowed = ", ".join(results.metrics)
         raise UserError(f"--metric {unknown[0]}: not in {results.source}; allowed: {allowed}")
 
-    # Make the first record of the ledger as `run_sweep` does, with the source of the rows as provenance.
     objective = {
         "metric": metric,
         "average": average,
@@ -133,29 +130,19 @@ def import_rows(
         "direction": options.directions[metric],
     }
     spec = _build_spec(results, members, options, objective, {"name": name, "study": study or name})
-    first: dict[str, Any] = {
-        "name": spec.name,
-        "study": spec.study,
-        "spec": {**spec.resolved(), "seeds": _list_common_seeds(members)},
-        "spec_hash": spec.spec_hash,
-        "provenance": {
-            **provenance(),
-            IMPORTED: {"source": results.source, "sha256": results.sha256, "rows": len(results.rows)},
-        },
-    }
+    first_fields = _make_first_fields(results, members, spec)
 
-    # Write the sweep; remove the folder if writing fails.
+    # A folder without all of its records could not be imported again, so remove it if writing fails.
     configurations, folder = _make_configuration_fields(results, members, options), storage / spec.name
     fetch_sweep(folder)
-    with create_ledger(folder, first) as ledger, Interrupts() as interrupts:
+    with create_ledger(folder, first_fields) as ledger, Interrupts() as interrupts:
         try:
-            write_spec(first["spec"], folder)
+            write_spec(first_fields["spec"], folder)
             state = ImportedSweepWriter(results, members, configurations, spec.objective).write(ledger)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
-        # Say what was imported, and record the end of the sweep.
         counts = f"{counted(len(configurations), 'configuration')}, seeds {spans(members.seeds)}"
         say(
             console,
@@ -186,20 +173,27 @@ def _choose_lengths(results: Results, members: ImportedMembers, metric: str, opt
                 f"{results.source}: {metric} has lengths {spans(lengths)}; choose selection lengths by --lengths"
             )
         if missing_lengths := sorted(set(options.lengths or ()) - set(lengths)):
-            problem = f"{results.describe(configuration)}: no {metric} at length {missing_lengths[0]}"
+            problem = f"{results.describe_configuration(configuration)}: no {metric} at length {missing_lengths[0]}"
             raise UserError(f"--lengths: {results.source}: {problem}; allowed: {spans(lengths)}")
     return options.lengths or members.curves[0].lengths[index]
 
 
+def _make_first_fields(results: Results, members: ImportedMembers, spec: SweepSpec) -> dict[str, Any]:
+    """Return the fields of the first record, as `run_sweep` writes them, with the source of the rows as provenance."""
+    source = {"source": results.source, "sha256": results.sha256, "rows": len(results.rows)}
+    return {
+        "name": spec.name,
+        "study": spec.study,
+        "spec": {**spec.resolved(), "seeds": _list_common_seeds(members)},
+        "spec_hash": spec.spec_hash,
+        "provenance": {**read_provenance(), IMPORTED: source},
+    }
+
+
 def _list_common_seeds(members: ImportedMembers) -> list[int]:
     """Return the seeds that every configuration has."""
-    # A seed is common if as many configurations have it as there are.
-    count = len(members.curves)
-    configurations_by_seed = dict.fromkeys(members.seeds, 0)
-    for group in members.groups:
-        for _, seed in group.members:
-            configurations_by_seed[seed] += 1
-    return [seed for seed, configurations in configurations_by_seed.items() if configurations == count]
+    configurations_by_seed = Counter(seed for pack in members.packs for _, seed in pack.members)
+    return [seed for seed in members.seeds if configurations_by_seed[seed] == len(members.curves)]
 
 
 def _build_spec(
@@ -210,9 +204,7 @@ def _build_spec(
     names: Mapping[str, str],
 ) -> SweepSpec:
     """Return the specification of a sweep that lists the configurations. Raises SweepFileError for an invalid name."""
-    findings = Findings("lengthwise import")
-
-    # List the configurations as searched values, with the steps if they differ.
+    # The table decided the values of each configuration, so the sampler is a list of them.
     steps = _list_varying_steps(members)
     listed = [_make_listed_values(results, number, steps) for number in range(len(members.curves))]
     sections = {
@@ -225,7 +217,7 @@ def _build_spec(
         "tracking": {"enabled": False},
     }
 
-    # Check the sections as those of a sweep file.
+    findings = Findings("lengthwise import")
     spec, _ = build_spec({"task": {}, "model": {}, **sections}, findings)
     findings.raise_any()
     return spec
@@ -237,7 +229,7 @@ def _list_varying_steps(members: ImportedMembers) -> tuple[int, ...] | None:
 
 
 def _make_listed_values(results: Results, number: int, steps: tuple[int, ...] | None) -> dict[str, Any]:
-    """Return the listed values of a configuration."""
+    """Return the listed values of a configuration by dotted key, with its steps if `steps` is given."""
     values = {f"config.{key}": value for key, value in results.configurations[number].items()}
     return values | ({"training.steps": steps[number]} if steps else {})
 
@@ -245,7 +237,7 @@ def _make_listed_values(results: Results, number: int, steps: tuple[int, ...] | 
 def _make_sections(
     results: Results, members: ImportedMembers, options: ImportOptions, number: int | None
 ) -> dict[str, Any]:
-    """Return sections like those of a program sweep, of configuration `number`; None: those of the sweep file."""
+    """Return sections like those of a program sweep: of configuration `number`, or with None of the sweep file."""
     configuration = results.configurations[number] if number is not None else {}
     curves = members.curves[number or 0]
 
@@ -258,7 +250,7 @@ def _make_sections(
             tree = tree.setdefault(part, {})
         tree[last_part] = value
 
-    # Collect the metrics, with their lengths if they are not measured at all lengths.
+    # A metric that is measured at all lengths needs only its direction.
     lengths = sorted({length for metric_lengths in curves.lengths.values() for length in metric_lengths})
     metrics: dict[str, Any] = {}
     for metric, metric_lengths in curves.lengths.items():
@@ -287,14 +279,13 @@ def _make_configuration_fields(
     """Return the ledger fields of each configuration."""
     fields, measured_ids, steps = list[dict[str, Any]](), set[str](), _list_varying_steps(members)
     for number in range(len(members.curves)):
-        # Build the member of any seed, whose fields without the seed are those of the configuration.
+        # The fields of a member without its seed are those of the configuration, so any seed will do.
         sections = _make_sections(results, members, options, number)
         trainer = trainer_of(sections)
         member = trainer.build(sections, recorded=True)
         measured = make_measurement_fields(trainer.list_measurements(member), measured_ids)
         measured_ids.add(measured["measured"])
 
-        # Every configuration is a draw of its own, like those of a listed sweep.
         fields.append(
             {
                 "number": number,

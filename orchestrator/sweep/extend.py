@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.code.provenance import provenance
+from orchestrator.code.provenance import read_provenance
 from orchestrator.ending.ending import Outcome, open_session
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
@@ -116,7 +116,7 @@ def extend_sweep(
             session.say(line)
 
         # Record the extension; from now on `resume` trains the additions, too.
-        fields: dict[str, Any] = {"spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": provenance()}
+        fields: dict[str, Any] = {"spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": read_provenance()}
         fields["asked"] = options
         if planned.seeds:
             fields["seeds"] = {name: list(added) for name, added in planned.seeds.items()}

@@ -15,7 +15,7 @@ from orchestrator.addresses import address_of
 from orchestrator.claims.registration import CLAIMS_COPY, digest_claims
 from orchestrator.code.code_record import CodeRecord, begin_reading, list_recorded_folders, record_code
 from orchestrator.code.own_code import import_spec_modules
-from orchestrator.code.provenance import provenance
+from orchestrator.code.provenance import read_provenance
 from orchestrator.code.trust import trust_sweep
 from orchestrator.ending.ending import Outcome, Session, open_session
 from orchestrator.errors import SpecChanged
@@ -102,7 +102,7 @@ def run_sweep(
         "study": spec.study,
         "spec": spec.resolved(),
         "spec_hash": spec.spec_hash,
-        "provenance": {**provenance(), **(origin or {})},
+        "provenance": {**read_provenance(), **(origin or {})},
         "small_weights": count_weights_bytes(spec, configurations) <= MAX_AUTO_WEIGHTS_BYTES,
         "code": code.fields,
     }
@@ -181,7 +181,7 @@ def resume_sweep(
         share = f"{done} of {count_planned(state)} configurations are done"
         session.say(f"sweep {spec.name} in {folder.resolve()}: {share}{reason}")
         if is_unfinished:
-            state.apply(session.ledger.append("resume", provenance=provenance(), code=code.fields))
+            state.apply(session.ledger.append("resume", provenance=read_provenance(), code=code.fields))
         session.outcome = train_missing(session, spec, state, max_seconds=max_seconds)
     return session.outcome
 

@@ -61,7 +61,7 @@ def _run(storage: Path, sizes: tuple[int, int, int], budget: bool) -> None:
     """Drive a sweep as a scheduler does, without fsync: what the disk takes is not measured."""
     import os
 
-    from orchestrator.code.provenance import provenance
+    from orchestrator.code.provenance import read_provenance
     from orchestrator.plan.packing.packs import Cluster, Packer
     from orchestrator.record.ledger.ledger import Ledger
     from orchestrator.record.ledger.records import INLINE_SCHEMA
@@ -74,7 +74,7 @@ def _run(storage: Path, sizes: tuple[int, int, int], budget: bool) -> None:
     os.fsync = lambda descriptor: None  # type: ignore[assignment]
     spec = parse_sweep(dump_yaml(_spec(*sizes, budget)), "the benchmark")
     first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
-    first |= {"provenance": provenance(), "schema": INLINE_SCHEMA}
+    first |= {"provenance": read_provenance(), "schema": INLINE_SCHEMA}
     steps, generator = 100 * sizes[2], np.random.default_rng(0)
     with Ledger.create(storage / spec.name, first) as ledger:
         write_spec(spec.resolved(), ledger.folder)

@@ -10,7 +10,7 @@ import pytest
 from filelock import FileLock
 from mlflow.tracking import MlflowClient
 
-from orchestrator.code.provenance import provenance
+from orchestrator.code.provenance import read_provenance
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
@@ -280,7 +280,7 @@ def test_the_address_that_a_foreign_folder_names_is_not_sent_to_unasked(
     assert publish(sweep.folder).uri.endswith("own.db") and (tmp_path / "named.db").read_bytes() == before
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     with Ledger.open(sweep.folder) as ledger:
-        ledger.append("resume", provenance=provenance())
+        ledger.append("resume", provenance=read_provenance())
     assert publish(sweep.folder).uri == named  # the user's own: it was resumed here
     assert (tmp_path / "named.db").read_bytes() != before
 
