@@ -17,7 +17,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
 from orchestrator.results.scoring.objective import (
     choose_evaluations,
-    recorded_objective,
+    read_objective,
     reduce_rows,
     score_configuration,
 )
@@ -46,7 +46,7 @@ class SweepCurves:
         if registered is not None:
             self.registered = registered
         self.name = self.state.name
-        self.objective = recorded_objective(self.state.spec)
+        self.objective = read_objective(self.state.spec)
 
         digests = {name: configuration.measured for name, configuration in state.configurations.items()}
         self.measurements = read_measurements(state.measured, digests)

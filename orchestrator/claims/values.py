@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import UserError
-from orchestrator.results.scoring.objective import meets
+from orchestrator.results.scoring.objective import meets_threshold
 from search_spaces import ABSENT
 from search_spaces.grammar.claims import Claim, Lengths, Names, SeedThreshold
 
@@ -204,9 +204,9 @@ def _read_table(
 def reaches_threshold(rule: SeedThreshold, values: "pd.Series[float]") -> "pd.Series[bool]":
     """Return whether each value reaches a threshold, up to rounding; False for NaN."""
     if rule.least is not None:
-        return meets(values, rule.least, "maximize")
+        return meets_threshold(values, rule.least, "maximize")
     assert rule.most is not None, "the loader requires one of them"
-    return meets(values, rule.most, "minimize")
+    return meets_threshold(values, rule.most, "minimize")
 
 
 def _reduce_lengths(table: pd.DataFrame, statistic: str) -> "pd.Series[float]":

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from orchestrator.export.labels import select_labelled_rows
-from orchestrator.results.outcomes import searched_value
+from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.redaction import remove_controls
@@ -35,7 +35,7 @@ def make_latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     # Write a line for each configuration.
     lines = []
     for row in select_labelled_rows(result, labels) or result.rows:
-        values = [compact_value(searched_value(result, row, key, "")) for key in keys]
+        values = [compact_value(get_searched_value(result, row, key, "")) for key in keys]
         text = labels.get(label(row.number), label(row.number))
 
         # Escape the texts; numbers are formulas.

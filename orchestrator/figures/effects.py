@@ -22,8 +22,8 @@ from orchestrator.figures.drawing import (
     frame_axes,
     make_logarithmic,
 )
-from orchestrator.results.analysis import Effect, effects_on_score
-from orchestrator.results.outcomes import searched_values
+from orchestrator.results.analysis import Effect, compute_score_effects
+from orchestrator.results.outcomes import collect_searched_values
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.decades import is_logarithmic, spans_decades
 from orchestrator.statistics.effects.rank_effects import is_numeric
@@ -75,14 +75,14 @@ def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
 
 def _make_panel(summary: Summary, key: str) -> Panel:
     """Return the panel of a key: a dot for every configuration that has the key and a score."""
-    values = searched_values(summary)
+    values = collect_searched_values(summary)
     rows = [row for row in summary.rows if row.scored is not None and key in values.get(row.config_id, {})]
     return Panel(
         label=summary.score_label,
         dots=tuple(
             Dot(values[row.config_id][key], row.scored, row.rank == 1) for row in rows if row.scored is not None
         ),
-        effect=next((effect for effect in effects_on_score(summary) if effect.key == key), None),
+        effect=next((effect for effect in compute_score_effects(summary) if effect.key == key), None),
     )
 
 

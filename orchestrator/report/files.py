@@ -116,7 +116,7 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_S
 
 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:
-    """Print a table of the later evaluations with these keys (`evaluation_key`), at all of their lengths."""
+    """Print a table of the later evaluations with these keys (`make_evaluation_key`), at all of their lengths."""
     # Print the table of these evaluations with its notes.
     result = read_summary(folder)
     section = later_section(result, [evaluation for evaluation in result.later_evaluations if evaluation.key in keys])

@@ -9,9 +9,9 @@ from orchestrator.report.tables.effects import EffectLine, effect_lines
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
     compare_orders,
-    effects_on_score,
+    compute_score_effects,
+    explain_missing_effects,
     shows_effects,
-    why_no_effects,
 )
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.confirmed import Confirmation, read_search_labels
@@ -158,14 +158,14 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
     if result.status == "running":
         return "The effects of hyperparameters are shown when the sweep has ended."
     if not shows_effects(result):
-        return why_no_effects(result) or "No hyperparameter was compared, so it is unknown which matter."
+        return explain_missing_effects(result) or "No hyperparameter was compared, so it is unknown which matter."
 
     # Select the effects with an interval.
-    names = short_keys([effect.key for effect in effects_on_score(result)])
-    on_score = [line for line in effect_lines(result) if line.outcome.effects == effects_on_score(result)]
+    names = short_keys([effect.key for effect in compute_score_effects(result)])
+    on_score = [line for line in effect_lines(result) if line.outcome.effects == compute_score_effects(result)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
     if not lines:
-        reasons = {effect.reason if effect.matched else CONFOUNDED for effect in effects_on_score(result)}
+        reasons = {effect.reason if effect.matched else CONFOUNDED for effect in compute_score_effects(result)}
         why = f": {reasons.pop()}" if len(reasons) == 1 else ""
         return f"It is unknown which hyperparameters mattered{why or ': no effect has an interval'}."
 

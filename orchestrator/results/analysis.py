@@ -7,11 +7,11 @@ from functools import lru_cache
 
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.results.outcomes import (
-    outcomes_at_test_lengths,
-    searched_values,
-    shared_seed_values,
+    collect_searched_values,
+    collect_shared_seed_values,
+    compute_test_outcomes,
 )
-from orchestrator.results.scoring.objective import seed_statistic
+from orchestrator.results.scoring.objective import make_seed_statistic
 from orchestrator.results.summary import CACHED_SUMMARIES, Summary
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.importance import Importance, compute_importances
@@ -52,18 +52,17 @@ class OrderAgreement:
 
 def shows_effects(summary: Summary) -> bool:
     """Return whether effects are meaningful; False for a confirmation, whose configurations were selected by score."""
-    return _has_search(summary) and why_no_effects(summary) is None
+    return _has_search(summary) and explain_missing_effects(summary) is None
 
 
-def why_no_effects(summary: Summary) -> str | None:
+def explain_missing_effects(summary: Summary) -> str | None:
     """Return a sentence on why a search shows no effects; None if it shows them or nothing was searched."""
     scores = [row.score for row in summary.rows if row.complete and row.score is not None]
 
-    # Nothing was searched, or nothing has ended.
     if not _has_search(summary) or not scores:
         return None
 
-    # Without different finite scores nothing can be compared.
+    # Ranks of equal or infinite scores would be shown as correlations without meaning.
     if not any(map(math.isfinite, scores)):
         return "Effects are not shown: no configuration has a finite score."
     if len(set(scores)) == 1:
@@ -72,27 +71,28 @@ def why_no_effects(summary: Summary) -> str | None:
 
 
 def _has_search(summary: Summary) -> bool:
+    """Return whether a sweep is a search with several finished configurations; a confirmation is no search."""
     return bool(summary.searched) and summary.configurations_finished > 1 and CONFIRMS not in summary.state.provenance
 
 
 @lru_cache(CACHED_SUMMARIES)
-def effects_on_score(summary: Summary) -> tuple[Effect, ...]:
+def compute_score_effects(summary: Summary) -> tuple[Effect, ...]:
     """Return the effect of every searched key on the score, at the selection lengths."""
     scores = {row.config_id: row.score for row in summary.rows if row.complete}
     objective = summary.objective
-    return _effects_at(summary, objective.lengths, objective.reduce, scores, seed_statistic(objective))
+    return _compute_effects(summary, objective.lengths, objective.reduce, scores, make_seed_statistic(objective))
 
 
 @lru_cache(CACHED_SUMMARIES)
-def effects_at_test_lengths(summary: Summary) -> tuple[Effect, ...]:
+def compute_test_effects(summary: Summary) -> tuple[Effect, ...]:
     """Return the effect of every searched key at the test lengths, which neither training nor selection used."""
     if not summary.test_lengths:
         return ()
-    outcomes = {config_id: outcome.median for config_id, outcome in outcomes_at_test_lengths(summary).items()}
-    return _effects_at(summary, summary.test_lengths, "mean", outcomes)
+    outcomes = {config_id: outcome.median for config_id, outcome in compute_test_outcomes(summary).items()}
+    return _compute_effects(summary, summary.test_lengths, "mean", outcomes)
 
 
-def _effects_at(
+def _compute_effects(
     summary: Summary,
     lengths: Sequence[int],
     reduce: str,
@@ -104,23 +104,24 @@ def _effects_at(
     If configurations have unequal seeds, outcomes are computed again over the common seeds. Failed seeds count as
     `objective.failed_seeds` says.
     """
-    # Compute unequal seeds again over the common seeds.
+    # After a race configurations have unequal seeds, and a median over more seeds is not comparable.
     policy, direction = summary.objective.failed_seeds, summary.objective.direction
-    values, design, seed_values = searched_values(summary), summary.design, shared_seed_values(summary, lengths, reduce)
+    values, design = collect_searched_values(summary), summary.design
+    seed_values = collect_shared_seed_values(summary, lengths, reduce)
     if summary.has_unequal_seeds:
         outcomes = {
             config_id: score_seeds(value_by_seed.values(), policy, direction, statistic).score
             for config_id, value_by_seed in seed_values.items()
         }
 
-    # Count failed seeds as the policy says.
+    # A penalty of NaN means that failed seeds are left out.
     penalty = get_failed_seed_value(policy, direction)
     members = {
         config_id: {seed: penalty if math.isnan(value) else value for seed, value in value_by_seed.items()}
         for config_id, value_by_seed in seed_values.items()
     }
 
-    # Join the three analyses of each key.
+    # The effect of a key alone can be due to another key, so it is shown beside its partial effect and importance.
     importance, partial = (
         compute_importances(values, outcomes, design),
         compute_partial_effects(values, outcomes, design),
@@ -134,37 +135,45 @@ def _effects_at(
 @lru_cache(CACHED_SUMMARIES)
 def compare_orders(summary: Summary) -> OrderAgreement | None:
     """Compare the orders at selection and test lengths; None without test lengths or a second configuration."""
-    # Only ranked configurations with a test median are compared.
     ranked = {row.config_id: row.score for row in summary.rows if row.rank is not None and row.score is not None}
-    test = {
+    test_medians = {
         config_id: outcome.median
-        for config_id, outcome in outcomes_at_test_lengths(summary).items()
+        for config_id, outcome in compute_test_outcomes(summary).items()
         if config_id in ranked
     }
-    return order_agreement(ranked, test, summary.objective.direction, summary.design) if len(test) > 1 else None
+    if len(test_medians) < 2:
+        return None
+    return measure_agreement(ranked, test_medians, summary.objective.direction, summary.design)
 
 
-def order_agreement(
-    scores: Mapping[str, float], test: Mapping[str, float], direction: str, design: Design
+def measure_agreement(
+    scores: Mapping[str, float], test_medians: Mapping[str, float], direction: str, design: Design
 ) -> OrderAgreement:
     """Compare test medians with scores, both by config_id; the first key of `scores` is the configuration ranked first.
 
     Configurations without a test median are left out. The correlation has an interval only if configurations were
     drawn independently.
     """
-    # Gains over the configuration ranked first, in the better direction.
-    config_ids = [config_id for config_id in scores if config_id in test]
-    first, sign = test[config_ids[0]], 1.0 if direction == "minimize" else -1.0
-    first = sign * math.inf if math.isnan(first) else first
-    gains = {name: sign * (first - test[name]) for name in config_ids[1:] if sign * test[name] < sign * first}
+    # If the first configuration has no test median, every other one is better, by an infinite gain.
+    config_ids = [config_id for config_id in scores if config_id in test_medians]
+    sign = 1.0 if direction == "minimize" else -1.0
+    first_median = test_medians[config_ids[0]]
+    first_median = sign * math.inf if math.isnan(first_median) else first_median
+    gains = {
+        config_id: sign * (first_median - test_medians[config_id])
+        for config_id in config_ids[1:]
+        if sign * test_medians[config_id] < sign * first_median
+    }
 
     # The interval of the correlation assumes independent configurations.
-    score_list, test_list = [scores[name] for name in config_ids], [test[name] for name in config_ids]
-    correlation = estimate_correlation(score_list, test_list, "configurations")
-    if not math.isnan(correlation.low) and (
-        why := DEPENDENCE_REASONS.get("survivors" if design.survivors else design.kind)
-    ):
-        correlation = replace(correlation, low=math.nan, high=math.nan, reason=why)
+    correlation = estimate_correlation(
+        [scores[config_id] for config_id in config_ids],
+        [test_medians[config_id] for config_id in config_ids],
+        "configurations",
+    )
+    reason = DEPENDENCE_REASONS.get("survivors" if design.survivors else design.kind)
+    if reason and not math.isnan(correlation.low):
+        correlation = replace(correlation, low=math.nan, high=math.nan, reason=reason)
     return OrderAgreement(
         correlation=correlation,
         others=len(config_ids) - 1,

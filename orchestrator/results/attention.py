@@ -22,12 +22,12 @@ def read_attention(
     row: int = 0,
 ) -> InputAttention:
     """Return the attention weights of one evaluated input; see `Sweep.attention`."""
-    # Read the kept weights, and import the code that the sweep recorded.
+    # The model's classes are those that the sweep recorded, which may differ from the user's present files.
     refuse_program(state.spec, "attention")
     weights = open_weights(state, find_configuration(state, configuration), seed, average)
     import_recorded(state)
 
-    # Compute attention; errors name the configuration or its files.
+    # Errors of the trainer become errors that the command line prints without a traceback.
     try:
         member = build_recorded_member(weights.member, seed)
         return compute_input_attention(member, weights, length=length, distribution=distribution, row=row)

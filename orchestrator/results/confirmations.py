@@ -8,7 +8,7 @@ from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import CONFIRMS, find_confirmations, find_confirmed_sweeps, list_planned_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import Confirmation, ConfirmationRow, match_search
-from orchestrator.results.pack_environments import differing_code, record_configurations
+from orchestrator.results.pack_environments import find_differing_code, record_configurations
 from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -20,13 +20,13 @@ def read_confirmations(result: Summary) -> tuple[Confirmation, ...]:
 
     Confirmations whose ledger or curves cannot be read are left out; a report on them raises the error.
     """
-    # The sweep itself, if it is a confirmation.
+    # A report on a confirmation shows this confirmation, too; its search may have been deleted.
     state, confirmations = result.state, list[Confirmation]()
     if CONFIRMS in state.provenance:
         searches = [search.folder for search in find_confirmed_sweeps(state)]
         confirmations.append(_make_confirmation(result, SweepState.load(searches[0]) if searches else None))
 
-    # The confirmations of the sweep; a damaged one does not hide the others.
+    # A damaged confirmation must not hide the others.
     for confirmation in find_confirmations(state):
         try:
             confirmations.append(_make_confirmation(summarise(SweepState.load(confirmation.folder)), state))
@@ -37,7 +37,7 @@ def read_confirmations(result: Summary) -> tuple[Confirmation, ...]:
 
 def _make_confirmation(result: Summary, search: SweepState | None) -> Confirmation:
     """Return a confirmation from its summary and the state of its search, None if the search is missing."""
-    # The record of the search is in the provenance.
+    # Scores of the search were copied into the provenance, so they are known even if the search is gone.
     confirms, seeds = result.state.provenance[CONFIRMS], tuple(sorted(list_planned_seeds(result.state)))
     rows = result.by_config_id
     return Confirmation(
@@ -49,7 +49,9 @@ def _make_confirmation(result: Summary, search: SweepState | None) -> Confirmati
         changed_code=_list_changed_code(result, search) if search else (),
         unfinished="" if result.finished else result.status,
         search_size=confirms["of"],
-        rows=tuple(_make_row(rows.get(name or ""), recorded) for recorded, name in match_search(result.state)),
+        rows=tuple(
+            _make_row(rows.get(config_id or ""), recorded) for recorded, config_id in match_search(result.state)
+        ),
     )
 
 
@@ -59,22 +61,22 @@ def _list_changed_code(result: Summary, search: SweepState) -> tuple[str, ...]:
     for recorded, config_id in match_search(result.state):
         searched, confirmed = search_records.get(recorded["config_id"]), result.recorded.get(config_id or "")
         if searched and confirmed:
-            changed_parts |= differing_code(searched.code, confirmed.code).keys()
+            changed_parts |= find_differing_code(searched.code, confirmed.code).keys()
     return tuple(sorted(changed_parts))
 
 
 def _make_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmationRow:
     """Return a confirmed configuration from its row in the confirmation (None if missing) and the search's record."""
-    is_done = row is not None and row.complete
+    finished = row if row is not None and row.complete else None
     return ConfirmationRow(
         config_id=recorded["config_id"],
         number=recorded.get("number"),
         values=recorded["values"],
         search_rank=recorded["rank"],
         search=_parse_quartiles(recorded["score"]),
-        confirmed=row.scored if row is not None and is_done else None,
+        confirmed=finished.scored if finished else None,
         search_test=_parse_quartiles(recorded["test"]) if recorded["test"] else None,
-        confirmed_test=row.test if row is not None and is_done else None,
+        confirmed_test=finished.test if finished else None,
         seeds_run=row.seeds_run if row is not None else 0,
         seeds_failed=row.seeds_failed if row is not None else 0,
     )

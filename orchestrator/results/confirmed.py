@@ -48,8 +48,8 @@ class Confirmation:
     @property
     def sentence(self) -> str:
         """The configurations and seeds as a sentence, and whether the seeds are independent of the selection."""
-        # The seeds, and why they may not be independent of the selection.
-        state = f" ({self.unfinished})" if self.unfinished else ""
+        # Seeds that the search used later, or other code, end the independence that makes a confirmation worth running.
+        status = f" ({self.unfinished})" if self.unfinished else ""
         seeds_note = "which no selection used"
         if self.reused_seeds:
             seeds_note = (
@@ -59,12 +59,12 @@ class Confirmation:
             parts = first_few(self.changed_code)
             seeds_note += f", and with other code than the search ({parts}): not a score of the same configurations"
 
-        # The configurations, by rank or by label.
+        # The usual choice, the first few by rank, needs no list of labels.
         are_first = [row.search_rank for row in self.rows] == list(range(1, len(self.rows) + 1))
         names = f"the first {len(self.rows)}" if are_first else ", ".join(label(row.number) for row in self.rows)
         count = f"{names} of {self.search_size} configurations"
         return (
-            f"Sweep {self.name}{state} trained {count} of {self.parent} again: the confirmed score is on seeds "
+            f"Sweep {self.name}{status} trained {count} of {self.parent} again: the confirmed score is on seeds "
             f"{spans(self.seeds)}, {seeds_note}"
         )
 
@@ -82,6 +82,6 @@ def match_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]
     """
     recorded = state.provenance.get(CONFIRMS, {}).get("configurations", ())
     return [
-        (configuration, state.draws[i].config_id if i in state.draws else None)
-        for i, configuration in enumerate(recorded)
+        (configuration, state.draws[number].config_id if number in state.draws else None)
+        for number, configuration in enumerate(recorded)
     ]

@@ -21,8 +21,8 @@ Key = tuple[str, str, int, tuple[int, ...]]
 class LaterEvaluation:
     """A later evaluation of the kept weights of a configuration, without influence on scores and ranks.
 
-    `key` is the `evaluation_key` of its record. `task` has the replaced settings of the task by dotted key. `measured`
-    has the trained lengths of the configuration. `bands` by (metric, average) are over all `seeds` of the
+    `key` is the `make_evaluation_key` of its record. `task` has the replaced settings of the task by dotted key.
+    `measured` has the trained lengths of the configuration. `bands` by (metric, average) are over all `seeds` of the
     configuration; `failed` of these seeds have no weights. `sha256` is the checksum of the curves.
     """
 
@@ -57,7 +57,7 @@ class LaterEvaluation:
         return names or list(self.measured.metrics)[:1]
 
 
-def evaluation_key(fields: Mapping[str, Any]) -> Key:
+def make_evaluation_key(fields: Mapping[str, Any]) -> Key:
     """Return the key of a recorded evaluation: config_id, task settings, samples and lengths.
 
     If several records have the same key, the last one counts.
@@ -71,29 +71,31 @@ def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[Lat
 
     Raises DamagedCurves for a missing or damaged file of curves, LedgerError for a record of an unknown configuration.
     """
-    # The last record of each evaluation counts.
+    # An evaluation of an unknown configuration means that the ledger was edited or mixed up.
     if unknown := {fields["config_id"] for fields in state.later_evaluations} - state.configurations.keys():
         path = state.folder / LEDGER_FILE
         raise LedgerError(f"{path}: later evaluation of an unknown configuration {unknown.pop()}")
-    latest_records = {evaluation_key(fields): fields for fields in state.later_evaluations}
+
+    # A repeated evaluation replaces the earlier one.
+    latest_records = {make_evaluation_key(fields): fields for fields in state.later_evaluations}
     evaluations = [_read_evaluation(state, fields, objective) for fields in latest_records.values()]
     return tuple(sorted(evaluations, key=lambda evaluation: evaluation.number))
 
 
 def _read_evaluation(state: SweepState, fields: Mapping[str, Any], objective: Objective) -> LaterEvaluation:
     """Return the later evaluation that a record describes, with the bands of its curves."""
-    # The measured quantities, with the trained lengths of the configuration.
+    # A later evaluation may use another task, but which lengths were trained is a fact of the training run.
     trained = Measurements.from_recorded(state.measured[state.configurations[fields["config_id"]].measured])
     measured = Measurements.from_recorded(fields["measured"]).replace_trained_lengths(trained)
 
-    # The curves, at the recorded lengths of each metric.
+    # The table has every metric at all lengths; a metric counts only at the lengths that its record names.
     curves = read_part(state.folder, fields["file"], fields["sha256"]).to_pandas()
     directions = {name: metric.direction for name, metric in measured.metrics.items()}
     for name, metric in measured.metrics.items():
         curves = curves[(curves["metric"] != name) | curves["length"].isin(metric.lengths)]
     bands = make_bands(curves, objective, directions)
     return LaterEvaluation(
-        key=evaluation_key(fields),
+        key=make_evaluation_key(fields),
         config_id=fields["config_id"],
         number=state.configurations[fields["config_id"]].number,
         task=fields["task"],

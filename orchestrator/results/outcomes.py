@@ -7,29 +7,28 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from orchestrator.results.scoring.median_curves import quartiles_at
+from orchestrator.results.scoring.median_curves import compute_quartiles_at
 from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import ABSENT
 from search_spaces.grammar.problems import lookup
 
 
-def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
+def collect_searched_values(result: Summary) -> dict[str, dict[str, Any]]:
     """Return the searched values of every complete configuration by config_id and dotted key."""
-    # Read the value of every searched key.
     rows = (row for row in result.rows if row.complete)
     values_by_configuration = {
-        row.config_id: {key: searched_value(result, row, key) for key in result.searched} for row in rows
+        row.config_id: {key: get_searched_value(result, row, key) for key in result.searched} for row in rows
     }
 
-    # Leave out conditional keys that a configuration lacks.
+    # Statistics expect that a configuration lacks the conditional keys that it did not draw.
     return {
         config_id: {key: value for key, value in values.items() if value is not ABSENT}
         for config_id, values in values_by_configuration.items()
     }
 
 
-def searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -> Any:
+def get_searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -> Any:
     """Return the value of a searched key in a configuration, or `missing`.
 
     If a listed configuration leaves the key out, this is the fixed value of the key, or `missing` for a section.
@@ -42,27 +41,28 @@ def searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -
 
 
 @lru_cache(CACHED_SUMMARIES)
-def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
+def compute_test_outcomes(result: Summary) -> dict[str, Quartiles]:
     """Return the quartiles over seeds of the mean over the test lengths, by config_id of complete configurations.
 
     A failed configuration has its score, infinite or NaN. Empty without test lengths.
     """
     quartiles: dict[str, Quartiles] = {}
-
-    # A failed configuration counts with its score.
+    # A failed configuration counts with its score, so that effects do not see only the successful ones.
     for row in result.rows if result.test_lengths else ():
         band = result.bands.get((row.config_id, *result.objective_curve))
-        outcome = quartiles_at(band, result.test_lengths, result.objective) if band and not row.failed else None
+        outcome = compute_quartiles_at(band, result.test_lengths, result.objective) if band and not row.failed else None
         if row.complete and row.scored is not None:
             quartiles[row.config_id] = outcome or row.scored
     return quartiles
 
 
-def shared_seed_values(result: Summary, lengths: Sequence[int], reduce: str) -> dict[str, dict[int, float]]:
+def collect_shared_seed_values(result: Summary, lengths: Sequence[int], reduce: str) -> dict[str, dict[int, float]]:
     """Return the judged metric of the common seeds, reduced over `lengths`, by config_id; NaN for a failed seed."""
-    scores = {}
+    values_by_config = {}
     for row in (row for row in result.rows if row.complete):
         band = result.bands.get((row.config_id, *result.objective_curve))
         value_by_seed = band.seed_values(lengths, reduce) if band else {}
-        scores[row.config_id] = {seed: value_by_seed.get(seed, math.nan) for seed in sorted(result.shared_seeds)}
-    return scores
+        values_by_config[row.config_id] = {
+            seed: value_by_seed.get(seed, math.nan) for seed in sorted(result.shared_seeds)
+        }
+    return values_by_config

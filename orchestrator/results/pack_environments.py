@@ -50,16 +50,16 @@ class PackEnvironments:
     @classmethod
     def from_state(cls, state: SweepState) -> Self:
         """Group the packs of a sweep; no groups if its ledger records no environments."""
-        # A resumed pack is in every group that it ran in.
-        pack_ids: dict[tuple[str | None, str], list[str]] = {}
+        # A pack resumed elsewhere ran in several environments, and is in the group of each.
+        ids_by_group: dict[tuple[str | None, str], list[str]] = {}
         for pack in state.packs.values():
             for code_and_environment in pack.ran_under:
-                pack_ids.setdefault(code_and_environment, []).append(pack.pack_id)
+                ids_by_group.setdefault(code_and_environment, []).append(pack.pack_id)
 
-        # Sort the groups by size.
+        # The largest group comes first, because the others are compared with it.
         groups = [
-            PackGroup(code=code, environment=state.environments[name], packs=tuple(ids))
-            for (code, name), ids in pack_ids.items()
+            PackGroup(code=code, environment=state.environments[name], packs=tuple(pack_ids))
+            for (code, name), pack_ids in ids_by_group.items()
         ]
         groups.sort(key=lambda group: -len(group.packs))
         return cls(groups=tuple(groups), codes={code["name"]: code for code in state.codes})
@@ -67,21 +67,21 @@ class PackEnvironments:
     @property
     def differing(self) -> list[str]:
         """The keys in which environments of packs differ."""
-        return _list_differing_keys([group.environment for group in self.groups])
+        return _list_changed_keys([group.environment for group in self.groups])
 
     @property
     def changed_code(self) -> list[str]:
         """The folders of lengthwise and the imported files that differ between packs."""
         names = dict.fromkeys(group.code for group in self.groups)
         records = [self.codes[name] for name in names if name is not None]
-        return _list_differing_keys([{**code["engine"], **merge_imported_files(code)} for code in records])
+        return _list_changed_keys([{**code["engine"], **merge_imported_files(code)} for code in records])
 
     @property
     def sentences(self) -> list[str]:
         """Warnings that packs differ in code or environment."""
         warnings = []
 
-        # Different code may change results, and so may different machines and versions.
+        # Either may change results, by a changed line or by the rounding of another machine or library version.
         if changed := self.changed_code:
             warnings.append(f"packs were trained with different code ({first_few(changed)})")
         if keys := self.differing:
@@ -92,7 +92,7 @@ class PackEnvironments:
         return [f"{sentence}; for the packs see Provenance in report.html" for sentence in warnings]
 
 
-def _list_differing_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+def _list_changed_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the sorted keys whose value differs between the first table and another one."""
     first, *others = [*tables] or [{}]
     return sorted({key for other in others for key in differing_keys(first, other)})
@@ -100,18 +100,18 @@ def _list_differing_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def read_pack_code(state: SweepState) -> dict[str, Code]:
     """Return the code of each pack by pack_id; empty mappings if it is not recorded."""
-    # The digests of each part in the order of the pack's runs; a resumed pack can have several.
+    # A resumed pack can have several digests of a part, in the order of its runs.
     files = {code["name"]: merge_imported_files(code) for code in state.codes}
     pack_code: dict[str, Code] = {}
     for pack in state.packs.values():
         digests: dict[str, dict[str, None]] = {}
         for code, environment in pack.ran_under:
-            table = state.environments[environment]
-            parts = {key: str(value) for key, value in table.items() if key == ENGINE or key.startswith(MODULE)}
+            fields = state.environments[environment]
+            parts = {key: str(value) for key, value in fields.items() if key == ENGINE or key.startswith(MODULE)}
             for key, digest in (parts | files.get(code or "", {})).items():
                 digests.setdefault(key, {})[digest] = None
 
-        # Several digests name the pack, so that they never equal those of another pack.
+        # After several digests the pack is named, because two packs may have switched code at different steps.
         pack_code[pack.pack_id] = {
             key: " then ".join(several) + (f" (pack {pack.pack_id})" if len(several) > 1 else "")
             for key, several in digests.items()
@@ -123,33 +123,35 @@ def record_configurations(state: SweepState) -> dict[str, RecordedConfiguration]
     """Return the record of every configuration by config_id."""
     recorded, pack_code = {}, read_pack_code(state)
     for config_id, configuration in state.configurations.items():
-        # A configuration may have seeds in several packs.
-        packs = {seed: member.pack_id for seed, member in configuration.members.items()}
-        keys = {state.packs[pack_id].structural_key for pack_id in packs.values()} - {""}
+        # A configuration may have seeds in several packs; "" is an unknown structure, which equals no other.
+        pack_by_seed = {seed: member.pack_id for seed, member in configuration.members.items()}
+        keys = {state.packs[pack_id].structural_key for pack_id in pack_by_seed.values()} - {""}
         measured = state.measured[configuration.measured]
         recorded[config_id] = RecordedConfiguration(
             resolved=configuration.resolved,
             structural_keys=frozenset(keys),
-            code={seed: pack_code[pack_id] for seed, pack_id in packs.items()},
+            code={seed: pack_code[pack_id] for seed, pack_id in pack_by_seed.items()},
             technical=tuple(measured.get("technical", ())),
             task_module=measured.get("task_module", ""),
         )
     return recorded
 
 
-def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dict[str, tuple[str | None, str | None]]:
+def find_differing_code(
+    first: Mapping[int, Code], second: Mapping[int, Code]
+) -> dict[str, tuple[str | None, str | None]]:
     """Return the parts of the code in which two configurations differ, with both digests.
 
     Common seeds are compared; without common seeds every seed is compared with every other. A part that only one
     configuration has is ignored, unless the other has a different part instead.
     """
-    # Choose the pairs of codes to compare.
+    # Only the packs of a common seed are compared with each other by a paired test.
     common_seeds = sorted(first.keys() & second.keys())
     pairs = [(first[seed], second[seed]) for seed in common_seeds] or list(
         product(_find_distinct(first), _find_distinct(second))
     )
 
-    # Collect the parts that differ in any pair.
+    # A part on one side only is a file that the other never imported; if each side has one, it was replaced.
     differing: dict[str, tuple[str | None, str | None]] = {}
     for code, other_code in pairs:
         is_replaced = code.keys() - other_code.keys() and other_code.keys() - code.keys()
@@ -159,17 +161,17 @@ def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dic
     return differing
 
 
-def differing_environment(first: SweepState, second: SweepState) -> dict[str, tuple[str, str]]:
+def find_differing_environment(first: SweepState, second: SweepState) -> dict[str, tuple[str, str]]:
     """Return the keys in which environments of two sweeps differ, except code, with the values of each sweep.
 
     Empty if one of the sweeps records no environments.
     """
-    # Only recorded environments can be compared.
+    # Old ledgers record no environments.
     groups = [PackEnvironments.from_state(state).groups for state in (first, second)]
     if not all(groups):
         return {}
 
-    # Compare the values over all packs of each sweep.
+    # Packs of a sweep may have run on several machines, so all their values are joined.
     first_values, second_values = map(_join_environment_values, groups)
     return {
         key: (first_values.get(key, "-"), second_values.get(key, "-"))
@@ -192,7 +194,7 @@ def _find_distinct(code: Mapping[int, Code]) -> Iterable[Code]:
     return {tuple(sorted(parts.items())): parts for parts in code.values()}.values()
 
 
-def code_sentence(code: Mapping[str, Any]) -> str:
+def describe_code(code: Mapping[str, Any]) -> str:
     """Return a code record as a line: commits, changes, imported files, version of lengthwise."""
     parts = [_describe_folder(folder) for folder in code["folders"]]
     parts.append(f"lengthwise {code['version'] or ''} from {code['root']}".replace("  ", " "))
@@ -201,7 +203,7 @@ def code_sentence(code: Mapping[str, Any]) -> str:
 
 def _describe_folder(folder: Mapping[str, Any]) -> str:
     """Return the code of one folder as text: commit, root, diff, imported files, files that were not copied."""
-    # The commit, and whether the folder differs from it.
+    # The commit alone does not identify code with uncommitted changes.
     if folder["commit"]:
         changed = ", with uncommitted changes" if folder["diff"] or folder["problem"] else ", with untracked files"
         dirty = {True: changed, False: ", clean", None: ""}[folder["dirty"]]
@@ -211,7 +213,7 @@ def _describe_folder(folder: Mapping[str, Any]) -> str:
         sentence = f"no commit ({folder['problem']})" if folder["problem"] else "no commit"
     sentence += f" in {folder['root']}"
 
-    # The kept copies, and the files without one.
+    # Reproducing needs the kept copies, so files without one are named.
     if diff := folder["diff"]:
         sentence += f", diff in {diff['file']}" if diff["file"] else f", diff not kept ({diff['bytes']} bytes)"
     if folder["files"]:

@@ -27,13 +27,13 @@ def describe_rule(race_round: Round) -> str:
 
 def describe_race(race: Race) -> str:
     """Return how much a race has trained and what its ranks mean, without a final full stop."""
-    # The seeds and configurations after each round.
+    # Seeds are cumulative, because a configuration keeps those of earlier rounds.
     seed_count, round_texts = 0, []
     for race_round in race.rounds:
         seed_count += len(race_round.new_seeds)
         round_texts.append(f"{counted(seed_count, 'seed')} of {counted(len(race_round.contenders), 'configuration')}")
 
-    # The share of members that ran, and the meaning of ranks.
+    # A reader would take ranks for an order of medians, which they are only within a round.
     share = f"{race.members:,} of {race.members_without:,} members ({100 * race.members / race.members_without:.0f} %)"
     rank = "Configurations that left in an earlier round are ranked behind those that stayed, whatever their medians"
     state = "" if race.is_over else ", and is not over"
@@ -45,7 +45,7 @@ def _describe_pruned(race: Race) -> str:
     if not race.rungs:
         return ""
 
-    # Count the pruned and the guarded configurations, and the saved steps.
+    # A configuration that the guard kept at several rungs counts once.
     pruned = [f"{len(rung.pruned)} at step {rung.step:,}" for rung in race.rungs]
     guarded = len({name for rung in race.rungs for name in rung.guarded})
     saved, total = race.member_steps_saved, race.member_steps_of_first_round

@@ -20,21 +20,21 @@ from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.pack_environments import PackEnvironments, record_configurations
 from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
-from orchestrator.results.scoring.length_groups import length_groups
-from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands, quartiles_at
+from orchestrator.results.scoring.length_groups import make_length_groups
+from orchestrator.results.scoring.median_curves import Band, CurveKey, compute_quartiles_at, make_bands
 from orchestrator.results.scoring.objective import (
-    area_beyond,
     choose_evaluations,
-    generalization_length,
+    compute_area_beyond,
+    find_generalization_length,
     is_judged,
     rank_configurations,
-    recorded_objective,
+    read_objective,
     score_configurations,
     score_members,
 )
-from orchestrator.results.scoring.search_design import domain_kind, planned_size, read_design
+from orchestrator.results.scoring.search_design import count_specified, get_domain_kind, read_design
 from orchestrator.results.scoring.undefined_values import describe_undefined_values
-from orchestrator.results.scoring.validation_scores import stopped_at
+from orchestrator.results.scoring.validation_scores import list_early_stops
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.wording import counted, lengths_in_words, spans
@@ -47,30 +47,31 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     `curves` is the result of `read_curves(state)`, if it is known. Raises DamagedCurves if a parquet part differs from
     its checksum, LedgerError for a configuration that does not measure the objective.
     """
-    # Read the measurements of each configuration, and the objective.
-    digests = {name: configuration.measured for name, configuration in state.configurations.items()}
-    objective, measured = recorded_objective(state.spec), read_measurements(state.measured, digests)
+    # Scores are meaningless if a configuration does not measure the objective.
+    digests = {config_id: configuration.measured for config_id, configuration in state.configurations.items()}
+    objective, measured = read_objective(state.spec), read_measurements(state.measured, digests)
     _check_objective_measured(state, objective, measured)
     metrics = [item for described in measured.values() for item in described.metrics.items()]
     directions = {name: metric.direction for name, metric in metrics}
 
-    # Make bands of the curves of configurations with all seeds, at the judged evaluations.
+    # Medians over the seeds that happen to have finished would change later, so bands need all seeds.
     race = state.race
-    count_rounds = race.count_rounds if race else lambda name: 0
-    complete_ids = {name for name, configuration in state.configurations.items() if state.has_all_seeds(configuration)}
-    needed = partial(_select_needed_rows, objective)
-    curves = read_curves(state, keep=needed) if curves is None else curves[needed(curves)]
+    complete_ids = {
+        config_id for config_id, configuration in state.configurations.items() if state.has_all_seeds(configuration)
+    }
+    select_rows = partial(_select_needed_rows, objective)
+    curves = read_curves(state, keep=select_rows) if curves is None else curves[select_rows(curves)]
     curves = curves.loc[curves["config_id"].isin(complete_ids), list(COLUMNS)]
     bands = make_bands(curves[select_steps(curves, choose_evaluations(curves, objective))], objective, directions)
 
-    # Make a row for each configuration.
+    # Ranks follow when all rows are known.
     rows = [
         replace(
-            _make_row(configuration, measured[name], bands, objective),
-            complete=name in complete_ids,
-            rounds=count_rounds(name),
+            _make_row(configuration, measured[config_id], bands, objective),
+            complete=config_id in complete_ids,
+            rounds=race.count_rounds(config_id) if race else 0,
         )
-        for name, configuration in state.configurations.items()
+        for config_id, configuration in state.configurations.items()
     ]
     return Summary(
         state=state,
@@ -78,7 +79,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         objective=objective,
         measured=measured,
         recorded=record_configurations(state),
-        searched={key: domain_kind(state.spec.get("space", {}).get(key)) for key in list_searched_keys(state)},
+        searched={key: get_domain_kind(state.spec.get("space", {}).get(key)) for key in list_searched_keys(state)},
         design=read_design(state),
         rows=tuple(_rank_rows(rows, curves, state, objective)),
         bands=bands,
@@ -104,7 +105,8 @@ def _describe_identical_curves(judged: pd.DataFrame) -> list[str]:
     # Accuracies of 0 and 1 may well be equal.
     if judged["value"].isin([0.0, 1.0]).all():
         return []
-    # Compare values that differ only in the seed, then only in the configuration.
+
+    # Identical curves usually mean that own code ignores its seed or its settings.
     warnings = []
     for column, scope, source in (
         ("seed", "for all seeds", "its seed"),
@@ -130,11 +132,12 @@ def _describe_extension(state: SweepState) -> list[str]:
     if len(state.specs) < 2:
         return []
 
-    # Compare with the specification that the sweep began with.
-    first, times = state.specs[0], len(state.specs) - 1
+    # An extension decided by results is a second look at the data, which intervals do not know of.
+    first_spec, extensions = state.specs[0], len(state.specs) - 1
+    times = "once" if extensions == 1 else f"{extensions} times"
     return [
-        f"Extended {'once' if times == 1 else f'{times} times'}; begun with {planned_size(first)} configurations and "
-        f"seeds {spans(first.get('seeds', ()))}. Intervals and p-values do not account for an extension that was "
+        f"Extended {times}; begun with {count_specified(first_spec)} configurations and "
+        f"seeds {spans(first_spec.get('seeds', ()))}. Intervals and p-values do not account for an extension that was "
         "decided by results"
     ]
 
@@ -162,7 +165,6 @@ def _describe_repeated(state: SweepState) -> list[str]:
 def _check_objective_measured(state: SweepState, objective: Objective, measured: Mapping[str, Measurements]) -> None:
     """Raise LedgerError for a configuration that does not measure the objective of the sweep."""
     for config_id, quantities in measured.items():
-        # The judged metric needs all lengths and the average of the objective.
         metric = quantities.metrics.get(objective.metric)
         has_lengths = metric is not None and set(objective.lengths) <= set(metric.lengths)
         if not has_lengths or objective.average not in quantities.averages:
@@ -183,10 +185,10 @@ def _make_row(
     objective: Objective,
 ) -> Row:
     """Return the row of a configuration, without score and rank, and not yet complete."""
-    # Count the seeds by how they ended.
     members = configuration.members.values()
-    groups = length_groups(measured, objective)
-    ended = [m for m in members if m.status in ("complete", "failed")]
+    groups = make_length_groups(measured, objective)
+    ended = [member for member in members if member.status in ("complete", "failed")]
+    failed = [member for member in ended if member.status == "failed"]
     row = Row(
         config_id=configuration.config_id,
         number=configuration.number,
@@ -195,28 +197,28 @@ def _make_row(
         complete=False,
         seeds=tuple(sorted(configuration.members)),
         seeds_run=len(ended),
-        seeds_failed=sum(m.status == "failed" for m in ended),
+        seeds_failed=len(failed),
         seeds_crashed=sum(member.has_crashed for member in ended),
-        stopped_at=stopped_at(configuration),
+        stopped_at=list_early_stops(configuration),
         pruned_at=configuration.pruned_at,
-        form=", ".join(sorted({m.form for m in members if m.form})),
-        failures=tuple((m.seed, _describe_failure(m)) for m in ended if m.status == "failed"),
+        form=", ".join(sorted({member.form for member in members if member.form})),
+        failures=tuple((member.seed, _describe_failure(member)) for member in failed),
     )
 
-    # Add the judged curve at each group of lengths; an unfinished configuration has no band.
+    # An unfinished configuration has no band.
     band = bands.get((configuration.config_id, objective.metric, objective.average))
     if band is None:
         return row
     return replace(
         row,
-        trained=quartiles_at(band, groups.trained, objective),
-        selection=quartiles_at(band, groups.selection, objective),
-        test=quartiles_at(band, groups.test, objective),
+        trained=compute_quartiles_at(band, groups.trained, objective),
+        selection=compute_quartiles_at(band, groups.selection, objective),
+        test=compute_quartiles_at(band, groups.test, objective),
         other_distributions=_judge_other_distributions(configuration.config_id, measured, bands, objective),
         generalization_length=None
         if objective.threshold is None
-        else generalization_length(band.lengths, band.median, objective.threshold, objective.direction),
-        area_beyond=area_beyond(band.lengths, band.median, (*groups.trained, *groups.selection))
+        else find_generalization_length(band.lengths, band.median, objective.threshold, objective.direction),
+        area_beyond=compute_area_beyond(band.lengths, band.median, (*groups.trained, *groups.selection))
         if groups.trained
         else None,
     )
@@ -224,7 +226,9 @@ def _make_row(
 
 def _describe_failure(member: MemberState) -> str:
     """Return why a member failed, as text."""
-    return member.error or "its pack died" if member.failed_at is None else f"not finite at step {member.failed_at:,}"
+    if member.failed_at is not None:
+        return f"not finite at step {member.failed_at:,}"
+    return member.error or "its pack died"
 
 
 def _judge_other_distributions(
@@ -237,10 +241,10 @@ def _judge_other_distributions(
         if metric.base != base or name == objective.metric or band is None:
             continue
 
-        # Other distributions have separate lengths.
-        groups = length_groups(measured, objective, name)
+        # No metric on another distribution has selection lengths.
+        groups = make_length_groups(measured, objective, name)
         for group, lengths in (("trained", groups.trained), ("test", groups.test)):
-            if outcome := quartiles_at(band, lengths, objective):
+            if outcome := compute_quartiles_at(band, lengths, objective):
                 quartiles[name, group] = outcome
     return quartiles
 
@@ -250,20 +254,21 @@ def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, obj
 
     A configuration that left a race is ranked behind all that stayed longer, also behind incomplete ones.
     """
-    # Sort complete configurations by their score, failed ones last, then by the rounds of a race.
+    # Python's sort is stable, so equal rounds of a race stay in the order of their scores.
     complete = {row.config_id: row for row in rows if row.complete}
-    seeds = {name: seeds for name, seeds in state.seeds().items() if name in complete}
+    seeds = {config_id: seeds for config_id, seeds in state.seeds().items() if config_id in complete}
     scores = score_configurations(score_members(curves, objective, seeds), objective)
     best_first = rank_configurations(scores, objective.direction)
-    best_first.sort(key=lambda name: (scores[name].is_failed, -complete[name].rounds))
+    best_first.sort(key=lambda config_id: (scores[config_id].is_failed, -complete[config_id].rounds))
 
-    # Rank them; unfinished configurations in later rounds of a race come before them.
+    # An unfinished configuration in a later round has outlived this one, so a rank is left free for it.
     pruned = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
     unfinished = [row for row in rows if not row.complete and row.pruned_at is None]
     ranked, open_rounds = [], [row.rounds for row in unfinished]
-    for position, name in enumerate(best_first, start=1):
-        (q25, _, q75), failed = scores[name].quartiles, scores[name].is_failed
-        row = replace(complete[name], score=scores[name].score, score_q25=q25, score_q75=q75, failed=failed)
+    for position, config_id in enumerate(best_first, start=1):
+        score = scores[config_id]
+        (q25, _, q75), failed = score.quartiles, score.is_failed
+        row = replace(complete[config_id], score=score.score, score_q25=q25, score_q75=q75, failed=failed)
         position += sum(rounds > row.rounds for rounds in open_rounds)
         ranked.append(replace(row, rank=None if failed else position))
     return [*ranked, *unfinished, *pruned]

@@ -13,7 +13,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import LaterEvaluation, read_later_evaluations
 from orchestrator.results.pack_environments import RecordedConfiguration
 from orchestrator.results.scoring.evaluation_choice import BEST
-from orchestrator.results.scoring.length_groups import LengthGroups, length_groups
+from orchestrator.results.scoring.length_groups import LengthGroups, make_length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import may_stop
@@ -90,11 +90,11 @@ class Row:
 class Summary:
     """The results of a sweep; `rows` by score, unfinished configurations last.
 
-    `state` is the state of the ledger. `status` is the recorded status of a sweep that ended, else
-    running or interrupted. `measured` has the
-    measurements of each configuration by config_id, `recorded` the rest of its record. `searched` has the kind of
-    domain of every searched key, `design` how configurations were drawn. `bands` are at the judged evaluation of each
-    seed. `notes` are sentences on limitations of these results, `warnings` sentences that make all results doubtful.
+    `state` is the state of the ledger. `status` is the recorded status of a sweep that ended, else running or
+    interrupted. `measured` has the measurements of each configuration by config_id, `recorded` the rest of its record.
+    `searched` has the kind of domain of every searched key, `design` how configurations were drawn. `bands` are at the
+    judged evaluation of each seed. `notes` are sentences on limitations of these results, `warnings` sentences that
+    make all results doubtful.
     """
 
     state: SweepState
@@ -188,7 +188,7 @@ class Summary:
     @cached_property
     def unreached_metrics(self) -> frozenset[str]:
         """The minimized metrics that are infinite for a seed because it never reached their threshold."""
-        # Steps to a threshold are minimized, and infinite if it is never reached.
+        # The infinity of a maximized metric comes from failed seeds instead.
         minimized = {name for name, metric in self.metrics.items() if metric.direction == "minimize"}
         return frozenset(
             metric_name
@@ -203,7 +203,7 @@ class Summary:
 
     def groups(self, row: Row, metric: str) -> LengthGroups:
         """Return the length groups of a metric of a configuration."""
-        return length_groups(self.measured[row.config_id], self.objective, metric)
+        return make_length_groups(self.measured[row.config_id], self.objective, metric)
 
     def direction(self, metric: str) -> str:
         """Return the better direction of a metric; for the objective's metric, the objective's."""
@@ -239,7 +239,7 @@ class Summary:
     @property
     def seeds_in_words(self) -> str:
         """The number of seeds of complete configurations as text: "4 seeds", or "2 to 16 seeds" if they differ."""
-        # Before any configuration is complete, count planned seeds.
+        # Before any configuration is complete, the plan is all that is known.
         counts = [*map(len, self._seeds_of_complete)] or [max((row.seeds_planned for row in self.rows), default=0)]
         fewest, most = min(counts), max(counts)
         return counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"

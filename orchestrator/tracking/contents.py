@@ -19,7 +19,7 @@ import pandas as pd
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.results.confirmed import match_search
-from orchestrator.results.scoring.objective import judged_values
+from orchestrator.results.scoring.objective import compute_judged_values
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import summarise_seeds
 from orchestrator.tracking.names import flatten, make_key_part, make_unique_names, run_name, sweep_id
@@ -87,7 +87,7 @@ class SweepRuns:
 
         # The judged value of every seed, by configuration and training step.
         self._judged: dict[tuple[str, int], list[float]] = defaultdict(list)
-        judged = judged_values(curves, summary.objective)
+        judged = compute_judged_values(curves, summary.objective)
         for config_id, step, value in zip(*(judged[name] for name in ("config_id", "step", "value")), strict=True):
             self._judged[config_id, step].append(value)
 

@@ -22,7 +22,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.later_evaluations import evaluation_key
+from orchestrator.results.later_evaluations import make_evaluation_key
 from orchestrator.running.schedulers.inline import worker_settings
 from orchestrator.text.wording import label
 from orchestrator.trainer import refuse_program
@@ -67,9 +67,9 @@ def evaluate_later(
     """Evaluate all seeds and averages of configurations from their kept weights, and record the curves in the ledger.
 
     `lengths`, `samples` and `task`, such as ("vocabulary=40",), replace the settings of the sweep. Recorded evaluations
-    are not repeated. Returns the keys (`evaluation_key`) of the evaluations. Nothing is written unless all evaluations
-    are possible. Raises UserError for unknown configurations, missing weights and settings that the task or model
-    refuses, SweepLocked while the sweep runs, and DamagedWeights with the file.
+    are not repeated. Returns the keys (`make_evaluation_key`) of the evaluations. Nothing is written unless all
+    evaluations are possible. Raises UserError for unknown configurations, missing weights and settings that the task or
+    model refuses, SweepLocked while the sweep runs, and DamagedWeights with the file.
     """
     # Refuse a running sweep, and one without weights of this engine.
     if owner := describe_running_driver(folder):
@@ -94,7 +94,7 @@ def evaluate_later(
                 ledger.append("later_evaluation", **request.fields, environment=table, file=file, sha256=sha256)
         if ledger.problem is not None:
             raise StorageError(ledger.problem)
-    return [evaluation_key(request.fields) for request in requests]
+    return [make_evaluation_key(request.fields) for request in requests]
 
 
 def _evaluate(state: SweepState, request: EvaluationRequest) -> tuple["StoredCurves", dict[str, Any]]:
@@ -219,8 +219,8 @@ def _list_measurements(member: MemberConfig) -> Measurements:
 
 def _is_recorded(state: SweepState, request: EvaluationRequest) -> bool:
     """Return whether the last record of this evaluation has the same weights, and undamaged curves."""
-    key = evaluation_key(request.fields)
-    recorded = [fields for fields in state.later_evaluations if evaluation_key(fields) == key]
+    key = make_evaluation_key(request.fields)
+    recorded = [fields for fields in state.later_evaluations if make_evaluation_key(fields) == key]
     if not recorded or any(recorded[-1][name] != request.fields[name] for name in ("seeds", "weights", "averages")):
         return False
     try:

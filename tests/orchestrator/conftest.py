@@ -20,7 +20,7 @@ from orchestrator.record.kept.curves import read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen
-from orchestrator.results.scoring.objective import recorded_objective, score_configurations, score_members
+from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
 from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.sweep.sweep import run_sweep
@@ -141,7 +141,7 @@ def build_sweep(
                 ledger.append("pack_end", pack_id=pack_id, status=status, error=error, seconds=1.0 + number)
         if ended:
             state = SweepState.load(folder)
-            objective = recorded_objective(state.spec)
+            objective = read_objective(state.spec)
             rows = score_members(read_curves(state), objective, state.seeds())
             scores = score_configurations(rows, objective)
             for config_id, one in scores.items():

@@ -86,7 +86,7 @@ class ConfigurationState:
 class RecordedDraw:
     """A numbered draw of the search. Draws with equal resolved values share the configuration `duplicate_of`.
 
-    `draw` is the index of the random draw, shared by all grid points; None in old ledgers (see `draws_by_number`).
+    `draw` is the index of the random draw, shared by all grid points; None in old ledgers (see `map_draws`).
     """
 
     number: int

@@ -15,10 +15,10 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import identity_columns, result_columns, value_columns
 from orchestrator.report.tables.effects import list_outcomes
-from orchestrator.results.analysis import shows_effects, why_no_effects
+from orchestrator.results.analysis import explain_missing_effects, shows_effects
 from orchestrator.results.comparing.shared_streams import are_paired
 from orchestrator.results.confirmed import read_search_labels
-from orchestrator.results.outcomes import searched_value
+from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import make_bands
@@ -64,7 +64,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             _describe_hyperparameter(result, key, name) for key, name in short_keys([*result.searched]).items()
         ],
         "effects": [*_list_effects(result)] if shows_effects(result) and result.status != "running" else [],
-        "no_effects": why_no_effects(result) or "",
+        "no_effects": explain_missing_effects(result) or "",
         "pairing": _classify_pairs(result),
         **_encode_curves(result, curves),
     }
@@ -94,7 +94,7 @@ def _describe_configuration(result: Summary, row: Row, groups: dict[LengthGroups
 def _describe_hyperparameter(result: Summary, key: str, name: str) -> dict[str, Any]:
     """Return name, scale and values of a searched key: all numbers or all texts, None for a missing value."""
     # A key is numeric if all of its values are numbers.
-    values = [searched_value(result, row, key, None) for row in result.rows]
+    values = [get_searched_value(result, row, key, None) for row in result.rows]
     present = [value for value in values if value is not None]
     is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in present)
     numbers = np.array(present if is_number else [], dtype=float)

@@ -18,7 +18,7 @@ from orchestrator.report.tables.columns import (
 )
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.confirmed import Confirmation, read_search_labels
-from orchestrator.results.outcomes import searched_value
+from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import compact_value, label, short_keys, spans, three_digits
 
@@ -45,9 +45,9 @@ def value_columns(result: Summary) -> Columns:
     def make_column(key: str, short: str) -> Column:
         return Column(
             key if short in headings else short,
-            lambda row: _encode_value(searched_value(result, row, key, "")),
+            lambda row: _encode_value(get_searched_value(result, row, key, "")),
             key,
-            lambda row: compact_value(searched_value(result, row, key, NONE)),
+            lambda row: compact_value(get_searched_value(result, row, key, NONE)),
         )
 
     return [make_column(key, short) for key, short in short_keys([*result.searched]).items()]

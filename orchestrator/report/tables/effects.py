@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from orchestrator.results.analysis import (
     Effect,
-    effects_at_test_lengths,
-    effects_on_score,
+    compute_score_effects,
+    compute_test_effects,
 )
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.partial_effects import Slope
@@ -69,8 +69,8 @@ class EffectLine:
 
 def list_outcomes(result: Summary) -> list[EffectsAtLengths]:
     """Return the effects at the selection lengths and, if there are any, at the test lengths."""
-    score = EffectsAtLengths(group="selection", lengths=result.objective.lengths, effects=effects_on_score(result))
-    test = EffectsAtLengths(group="test", lengths=result.test_lengths, effects=effects_at_test_lengths(result))
+    score = EffectsAtLengths(group="selection", lengths=result.objective.lengths, effects=compute_score_effects(result))
+    test = EffectsAtLengths(group="test", lengths=result.test_lengths, effects=compute_test_effects(result))
     return [score, *([test] if test.effects else [])]
 
 
@@ -113,7 +113,7 @@ def effect_notes(result: Summary) -> list[str]:
         notes.append(
             f"{shown} shown: without any effect, expect about {0.05 * number:.2g} of {number} to exclude 0 by chance."
         )
-    if not effects_at_test_lengths(result):
+    if not compute_test_effects(result):
         notes.append("Configurations have no common test lengths.")
 
     # Describe how each kind of number is computed.

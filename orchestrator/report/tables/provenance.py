@@ -4,7 +4,7 @@ import json
 
 from orchestrator.code.code_record import name_copy_folder
 from orchestrator.report.tables.columns import Section
-from orchestrator.results.pack_environments import PackEnvironments, PackGroup, code_sentence
+from orchestrator.results.pack_environments import PackEnvironments, PackGroup, describe_code
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import counted, first_few
 
@@ -19,7 +19,7 @@ def provenance_section(result: Summary) -> Section:
     versions = facts.pop("versions", {})
     texts = {key.replace("_", " "): fact if isinstance(fact, str) else json.dumps(fact) for key, fact in facts.items()}
     texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
-    texts |= {f"code {name}": code_sentence(code) for name, code in environments.codes.items()}
+    texts |= {f"code {name}": describe_code(code) for name, code in environments.codes.items()}
     for fields in result.state.modules:
         where = "installed" if fields["installed"] else name_copy_folder(fields["sha256"])
         texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), maximum=8)} ({where})"

@@ -41,7 +41,7 @@ def compare_named(
     `lengths`, such as "5,8", replace its trained, selection and test lengths. Raises UserError for a configuration,
     metric, average or length that does not exist, for seeds that have not ended, and the errors of reading sweeps.
     """
-    # Find the two configurations.
+    # Both names may mean the same sweep, which is summarised once.
     summaries: dict[Path, tuple[SweepState, Summary]] = {}
     first_side, second_side = (_find_side(folder, name, summaries) for name in (first, second))
     if first_side == second_side:
@@ -49,7 +49,7 @@ def compare_named(
             f"{first} and {second} are the same configuration, {first_side.row.config_id}; name two different ones"
         )
 
-    # Compare them at each group of lengths.
+    # Two that the user named need no correction for multiple tests, so p is also the corrected one.
     questions = [question for (question,) in make_questions([(first_side, second_side)], metric, average, lengths)]
     if not questions:
         raise UserError(
@@ -68,7 +68,6 @@ def _find_side(folder: Path, name: str, summaries: dict[Path, tuple[SweepState, 
 
     `summaries` caches the states and summaries of sweeps by folder.
     """
-    # Read the sweep, unless another configuration of it was named.
     path = Path(name)
     sweep, label = (find_sweep(path.parent), path.name) if "/" in name else (folder, name)
     if sweep.resolve() not in summaries:
@@ -76,7 +75,7 @@ def _find_side(folder: Path, name: str, summaries: dict[Path, tuple[SweepState, 
         summaries[sweep.resolve()] = (state, summarise(state))
     state, result = summaries[sweep.resolve()]
 
-    # Find the configuration, which needs all its seeds.
+    # A comparison over part of the seeds would change when the others end.
     row = result.by_config_id[find_configuration(state, label).config_id]
     if not row.complete:
         raise UserError(

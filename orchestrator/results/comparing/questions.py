@@ -22,8 +22,8 @@ def make_questions(
     selection and trained lengths. Groups without any length are left out. Raises UserError for a metric, average or
     length that a configuration lacks, and for sweeps that are judged at different evaluations.
     """
+    # A chosen evaluation is better than a last one by selection alone, so the two cannot be compared.
     first, second = pairs[0]
-    # Reject sweeps that are judged at different evaluations.
     objective = first.result.objective
     evaluations = [side.result.objective.evaluation for side in (first, second)]
     if evaluations[0] != evaluations[1]:
@@ -32,23 +32,23 @@ def make_questions(
             f"not comparable: objective.evaluation is {evaluations[0]} in {names[0]}, {evaluations[1]} in {names[1]}"
         )
 
-    # Choose a metric and an average that every configuration has.
+    # Configurations may have different tasks, so different metrics.
     measured = [side.result.measured[side.row.config_id] for pair in pairs for side in pair]
     metric = _choose_common("metric", metric, objective.metric, [quantities.metrics for quantities in measured])
     average = _choose_common("average", average, objective.average, [quantities.averages for quantities in measured])
 
-    # Ask about each group of lengths, or about the requested lengths.
+    # A configuration may lack a group of lengths, but requested lengths must be common to all.
     if lengths is None:
         groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in GROUPS]
         return [questions for questions in groups if any(question.lengths for question in questions)]
-    common = common_lengths(pairs, metric)
+    common = find_common_lengths(pairs, metric)
     chosen = parse_lengths(lengths, common, f"different common lengths ({spans(common)})")
     return [
         [replace(make_question(*pair, GROUPS[0], metric, average), group=REQUESTED, lengths=chosen) for pair in pairs]
     ]
 
 
-def common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
+def find_common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
     """Return the lengths at which every configuration evaluated a metric."""
     lengths = [set(side.result.measured[side.row.config_id].metrics[metric].lengths) for pair in pairs for side in pair]
     return tuple(sorted(set.intersection(*lengths)))
@@ -56,16 +56,15 @@ def common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
 
 def _choose_common(kind: str, requested: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
     """Return the requested name, or else the judged one. Raises UserError if a configuration lacks it."""
-    # A name is allowed if every configuration has it.
-    first, *other_names = (dict.fromkeys(names) for names in allowed)
-    common = [candidate for candidate in first if all(candidate in names for names in other_names)]
+    first_names, *other_names = (dict.fromkeys(names) for names in allowed)
+    common = [candidate for candidate in first_names if all(candidate in names for names in other_names)]
     name = requested or judged
     if name in common:
         return name
 
-    # Explain the problem, with the allowed names.
+    # The user can correct a requested name, but not a default or configurations without a common name.
     if not common:
-        lists = "; ".join(dict.fromkeys(", ".join(names) for names in (first, *other_names)))
+        lists = "; ".join(dict.fromkeys(", ".join(names) for names in (first_names, *other_names)))
         raise UserError(f"not comparable: the configurations have no common {kind}: {lists}")
     if requested is None:
         raise UserError(f"--{kind}: not every configuration has {judged}, the default; allowed: {', '.join(common)}")

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.results.comparing.shared_streams import SharedStreams, shared_streams
+from orchestrator.results.comparing.shared_streams import SharedStreams, compare_streams
 from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
 from orchestrator.statistics.exact_tests import correct_by_holm
 from orchestrator.statistics.failed_seeds import get_failed_seed_value, summarise_seeds
@@ -102,7 +102,7 @@ def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
     if len(rows) < 2:
         return ()
 
-    # Form the families of compared pairs.
+    # More tests weaken Holm's correction, so all pairs are compared only if there are few.
     same_draw = [row for row in rows if _has_same_draw(result, rows[0], row)]
     all_pairs = len(same_draw) <= MAX_ALL_PAIRS
     first, *others = same_draw
@@ -111,7 +111,7 @@ def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
     if len(pairs) < 2 or rows[1] not in same_draw:
         families[FIRST_TWO] = [(rows[0], rows[1])]
 
-    # Compare each family at each group of lengths; Holm's correction is over these.
+    # Each group of lengths is a question of its own, so the correction is over the pairs of a group.
     comparisons = []
     for family, family_pairs in families.items():
         for group in GROUPS:
@@ -128,12 +128,11 @@ def make_question(
     first: Side, second: Side, group: str, metric: str | None = None, average: str | None = None
 ) -> Question:
     """Return the question at the common lengths of a group, by default about the judged metric and average."""
-    # The judged metric and average are the default.
     objective = first.result.objective
     metric, average = metric or objective.metric, average or objective.average
     lengths = [set(getattr(side.result.groups(side.row, metric), group)) for side in (first, second)]
 
-    # Only the judged metric is reduced and ordered as the objective says.
+    # The objective's reduction and direction are those of the judged metric, and make no sense for others.
     judged = metric == objective.metric
     return Question(
         group=group,
@@ -152,16 +151,16 @@ def compare_sides(
     """Compare two configurations: by pairs of seeds if these share random streams, else as two samples.
 
     Seeds are paired only if one configuration has all seeds of the other. Failed seeds count as
-    `statistics.failed_seeds` says. `shared` is the result of `find_shared`, if it is known.
+    `statistics.failed_seeds` says. `shared` is the result of `find_shared_streams`, if it is known.
     """
-    # Pair the seeds, or take all seeds of each configuration.
-    shared = shared or find_shared(first, second)
-    first_values, second_values = (values_by_seed(side, question) for side in (first, second))
+    # If each side has seeds of its own, pairing would drop seeds of both, so all seeds are compared unpaired.
+    shared = shared or find_shared_streams(first, second)
+    first_values, second_values = (collect_seed_values(side, question) for side in (first, second))
     common = sorted(first_values.keys() & second_values.keys())
     paired = shared.is_paired and bool(common) and len(common) == min(len(first_values), len(second_values))
     x, y = ([values[seed] for seed in (common if paired else values)] for values in (first_values, second_values))
 
-    # Describe each configuration over all its seeds, and the outcome over the compared ones.
+    # Medians and failures are those of all seeds, as in other tables; the outcome is over the compared ones.
     return SeedComparison(
         question=question,
         first=first.row.config_id,
@@ -179,10 +178,10 @@ def compare_sides(
     )
 
 
-def find_shared(first: Side, second: Side) -> SharedStreams:
+def find_shared_streams(first: Side, second: Side) -> SharedStreams:
     """Return which random streams members of one seed share between two configurations."""
     first_record, second_record = (side.result.recorded[side.row.config_id] for side in (first, second))
-    return shared_streams(first_record, second_record, partial(import_recorded, first.result.state))
+    return compare_streams(first_record, second_record, partial(import_recorded, first.result.state))
 
 
 def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:
@@ -194,43 +193,42 @@ def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:
 
 def _compare_values(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamples:
     """Compare values of seeds (seeds,), NaN for failed seeds."""
-    # A failed seed can decide the outcome.
+    # Under `fail` a failed seed leaves no score to compare, and two sides without any value have no order.
     has_failed = np.isnan(x).any() or np.isnan(y).any()
     if question.policy == "fail" and has_failed:
         return TwoSamples(n=0, reason=FAILED)
     if len(x) and np.isnan(x).all() and np.isnan(y).all():
         return TwoSamples(n=0, reason=ALL_FAILED)
 
-    # Compare the values that the policy defines.
-    x, y = (count_failed(values, question) for values in (x, y))
+    # Seeds are NaN now only if the policy leaves them out, a pair also if its other seed is left out.
+    x, y = (replace_failed_seeds(values, question) for values in (x, y))
     if not paired:
         return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
     is_defined = ~(np.isnan(x) | np.isnan(y))
     return compare_pairs(x[is_defined], y[is_defined])
 
 
-def count_failed(values: Floats, question: Question) -> Floats:
+def replace_failed_seeds(values: Floats, question: Question) -> Floats:
     """Return the values with the NaN of failed seeds replaced by the question's policy; NaN if they are left out."""
     return np.where(np.isnan(values), get_failed_seed_value(question.policy, question.direction), values)
 
 
-def values_by_seed(side: Side, question: Question) -> dict[int, float]:
+def collect_seed_values(side: Side, question: Question) -> dict[int, float]:
     """Return the value of every planned seed; NaN for a failed seed."""
     band = side.result.bands.get((side.row.config_id, question.metric, question.average))
     if band is None:
         return {}
 
-    # A planned seed without a value has failed.
+    # A planned seed without a value has failed: its pack died before the last step.
     value_by_seed = band.seed_values(question.lengths, question.reduce)
     return {seed: value_by_seed.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.seeds})}
 
 
 def _has_same_draw(result: Summary, first: Row, other: Row) -> bool:
     """Return whether two configurations have equal values of drawn keys, which are neither of a grid nor listed."""
-    # Grid points record their draw.
     if result.design.kind == "grid_by_random":
         return result.design.draw[first.config_id] == result.design.draw[other.config_id]
 
-    # Other designs are compared by their drawn values.
+    # Draws of other designs are not numbered, but equal drawn values tell them.
     drawn = [key for key, kind in result.searched.items() if kind not in ("grid", "listed")]
     return all(first.values[key] == other.values[key] for key in drawn if key in first.values and key in other.values)

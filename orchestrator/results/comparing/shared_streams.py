@@ -15,7 +15,7 @@ from orchestrator.code.own_code import OwnCodeError
 from orchestrator.engine.environment import MODULE
 from orchestrator.engine.shared_draws import DATA, INITIAL, INPUTS, WEIGHTS
 from orchestrator.errors import UntrustedCode
-from orchestrator.results.pack_environments import RecordedConfiguration, differing_code
+from orchestrator.results.pack_environments import RecordedConfiguration, find_differing_code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +42,12 @@ class SharedStreams:
     @property
     def sentence(self) -> str:
         """The streams as text: "same training data, test inputs; initial weights differ (model.position)"."""
-        # Programs only declare what their seeds share.
+        # The random numbers of a program are its own, so only the sweep file can say what seeds share.
         if self.by_number:
             declared = f"the sweep file declares the same {', '.join(self.common)}"
             unknown = "whether seeds share anything random is not known"
             return f"by seed number; {declared if self.common else unknown}"
 
-        # Name the common streams, then the others with the keys that make them differ.
         parts = [f"same {', '.join(self.common)}"] if self.common else []
         parts += [
             f"{stream} {'may differ' if stream in self.uncertain else 'differ'} ({', '.join(keys)})"
@@ -57,7 +56,7 @@ class SharedStreams:
         return "; ".join(parts)
 
 
-def shared_streams(
+def compare_streams(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
 ) -> SharedStreams:
     """Return which random streams members of one seed share between two configurations.
@@ -69,9 +68,9 @@ def shared_streams(
     are the same (as for another dropout rate). Data of different tasks are not compared: they are in
     `causes` and `uncertain`, like everything that different code has drawn. Modules without the task draw only weights.
     """
-    # List the streams, each with the differing keys that it depends on.
-    differing = dict(differing_values(first.resolved, second.resolved))
-    code = differing_code(first.code, second.code)
+    # A key that is technical in one configuration only may change results in the other.
+    differing = dict(find_differing_values(first.resolved, second.resolved))
+    code = find_differing_code(first.code, second.code)
     changing = [key for key in differing if key not in first.technical or key not in second.technical]
     keys_by_stream: dict[str, list[str]] = trainer.shared_streams(first.resolved, second.resolved, changing)
     if first.structural_keys & second.structural_keys:  # in one pack every seed is drawn once for all members
@@ -81,12 +80,12 @@ def shared_streams(
     if DATA in keys_by_stream and changing and _has_curriculum(first, second):
         keys_by_stream[DATA].append("training.curriculum")
 
-    # Equal declared parameters mean equal initial weights.
+    # Weights depend on the declared parameters alone, so keys such as dropout do not make them differ.
     same_weights = _have_same_parameters(first, second, import_code) if keys_by_stream.get(WEIGHTS) else True
     if same_weights and WEIGHTS in keys_by_stream:
         keys_by_stream[WEIGHTS] = []
 
-    # Different code counts as a difference, but may draw the same numbers.
+    # Different code may still draw the same numbers, so it counts as a difference but is uncertain.
     weights_known = same_weights is not None and not (same_weights and code)
     unrelated = _list_unrelated_modules(first, second, code)
     causes = {
@@ -128,21 +127,23 @@ def _has_curriculum(*configurations: RecordedConfiguration) -> bool:
 def are_paired(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
 ) -> bool:
-    """Return `shared_streams(...).is_paired`, without building models if test inputs and code are equal."""
+    """Return `compare_streams(...).is_paired`, without building models if test inputs and code are equal."""
+    # Equal test inputs are enough for pairs, so the models need not be built.
     sections = ("task", "evaluation")
     same_inputs = all(first.resolved.get(name) == second.resolved.get(name) for name in sections)
-    if same_inputs and not differing_code(first.code, second.code) and "program" not in first.resolved:
+    if same_inputs and not find_differing_code(first.code, second.code) and "program" not in first.resolved:
         return True
-    return shared_streams(first, second, import_code).is_paired
+    return compare_streams(first, second, import_code).is_paired
 
 
-def differing_values(first: Mapping[str, Any], second: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def find_differing_values(
+    first: Mapping[str, Any], second: Mapping[str, Any], path: str = ""
+) -> Iterator[tuple[str, Any]]:
     """Yield every dotted key in which two nested mappings differ, with both values."""
-    # Look inside mappings, in the order of the first one.
     for key in dict.fromkeys([*first, *second]):
         value, other_value = first.get(key), second.get(key)
         if isinstance(value, Mapping) and isinstance(other_value, Mapping):
-            yield from differing_values(value, other_value, f"{path}{key}.")
+            yield from find_differing_values(value, other_value, f"{path}{key}.")
         elif value != other_value:
             yield f"{path}{key}", (value, other_value)
 
@@ -151,18 +152,17 @@ def _have_same_parameters(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None]
 ) -> bool | None:
     """Return whether both models declare the same parameters and initial values; None if unknown."""
-    # Untrusted or missing code cannot be compared.
+    # Without the code that the sweep recorded the models cannot be built.
     try:
         import_code()
     except (OwnCodeError, UntrustedCode):
         return None
 
-    # Compare the declarations as text.
-    parameters, other_parameters = declared_parameters(first.resolved), declared_parameters(second.resolved)
+    parameters, other_parameters = describe_parameters(first.resolved), describe_parameters(second.resolved)
     return None if parameters is None or other_parameters is None else parameters == other_parameters
 
 
-def declared_parameters(resolved: Mapping[str, Any]) -> str | None:
+def describe_parameters(resolved: Mapping[str, Any]) -> str | None:
     """Return the declared parameters of a model and their initial values as text; None if its classes are missing."""
     try:
         return trainer.trainer_of(resolved).describe_parameters(resolved)  # brings torch, which most reports do without

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.errors import UserError
-from orchestrator.results.comparing.questions import Pair, common_lengths, make_questions
+from orchestrator.results.comparing.questions import Pair, find_common_lengths, make_questions
 from orchestrator.results.comparing.seed_comparisons import (
     ALL_FAILED,
     FAILED,
@@ -16,14 +16,14 @@ from orchestrator.results.comparing.seed_comparisons import (
     Question,
     SeedComparison,
     Side,
+    collect_seed_values,
     compare_sides,
     correct_family,
-    count_failed,
-    find_shared,
-    values_by_seed,
+    find_shared_streams,
+    replace_failed_seeds,
 )
-from orchestrator.results.comparing.shared_streams import SharedStreams, differing_values
-from orchestrator.results.pack_environments import differing_environment
+from orchestrator.results.comparing.shared_streams import SharedStreams, find_differing_values
+from orchestrator.results.pack_environments import find_differing_environment
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.statistics.quartiles import Floats, compute_median_or_nan
@@ -83,7 +83,7 @@ class SweepComparison:
     @property
     def band_level(self) -> float:
         """The level of each interval of the band."""
-        return band_level(len(self.by_length))
+        return compute_band_level(len(self.by_length))
 
     @property
     def has_band(self) -> bool:
@@ -91,7 +91,7 @@ class SweepComparison:
         return bool(self.by_length) and not any(np.isnan(comparison.outcome.low) for comparison in self.by_length)
 
 
-def band_level(lengths: int) -> float:
+def compute_band_level(lengths: int) -> float:
     """Return the level of each interval of a band over `lengths` lengths with LEVEL, by Bonferroni's inequality."""
     return 1 - (1 - LEVEL) / max(1, lengths)
 
@@ -110,15 +110,15 @@ def compare_sweeps(
     the seeds that all configurations have. Raises UserError for sweeps without a common configuration that has ended in
     both, and for a metric, average or length that a configuration lacks.
     """
-    # Match configurations, and ask the same questions of each pair.
+    # All pairs have the same metric and average, so that they can also be averaged.
     matching = _match_configurations(first, second)
     pairs = matching.pairs
     groups = make_questions(pairs, metric, average, lengths)
     if not groups:
         raise UserError(f"{first.folder} and {second.folder}: the common configurations have no common lengths")
-    shared = [find_shared(*pair) for pair in pairs]
+    shared = [find_shared_streams(*pair) for pair in pairs]
 
-    # Compare each pair alone, with Holm's correction, and all pairs together at common lengths.
+    # Pairs may lack lengths: each is compared at its own, all together only at the common ones.
     configurations, together = list[SeedComparison](), list[SeedComparison]()
     for questions in groups:
         with_lengths = [number for number, question in enumerate(questions) if question.lengths]
@@ -133,8 +133,8 @@ def compare_sweeps(
             common_shared = [shared[number] for number in with_lengths]
             together.append(_compare_together(common_pairs, common_shared, question, TOGETHER))
 
-    # Compare all pairs together at each length, which gives the band.
-    every_length = groups[0][0].lengths if lengths else common_lengths(pairs, groups[0][0].metric)
+    # The band is over all lengths, so each of its intervals has the stricter level of Bonferroni.
+    every_length = groups[0][0].lengths if lengths else find_common_lengths(pairs, groups[0][0].metric)
     by_length = [
         _compare_together(
             pairs, shared, _make_question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every_length)
@@ -142,16 +142,16 @@ def compare_sweeps(
         for length in every_length
     ]
 
-    # Compare the specifications, without keys that have no influence on results.
+    # Passive keys, such as the name, differ between any two sweeps and have no influence on results.
     first_settings, second_settings = (
         {key: value for key, value in sweep.state.spec.items() if key not in PASSIVE} for sweep in (first, second)
     )
     return SweepComparison(
         first=first,
         second=second,
-        specification=dict(differing_values(first_settings, second_settings)),
+        specification=dict(find_differing_values(first_settings, second_settings)),
         code={key: values for streams in shared for key, values in streams.code.items()},
-        environment=differing_environment(first.state, second.state),
+        environment=find_differing_environment(first.state, second.state),
         matching=matching,
         configurations=tuple(configurations),
         together=tuple(together),
@@ -166,23 +166,29 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     matched by the keys that both searched with common values, as after a key was removed from the space, if these
     values are unique in each sweep. Raises UserError if no configurations match, or none that match have ended.
     """
-    # Match by all searched keys; if nothing matches, by the shared keys with common values.
+    # The strictest match comes first: by all searched keys.
     sweeps, unmatched_keys = (first, second), tuple[str, ...]()
     all_keys = keys = tuple(sorted({*first.searched, *second.searched}))
     shared = frozenset(first.searched) & frozenset(second.searched)
-    in_first, in_second = ({_match_key(result, row, keys, shared): row for row in result.rows} for result in sweeps)
+    in_first, in_second = (
+        {_make_match_key(result, row, keys, shared): row for row in result.rows} for result in sweeps
+    )
+
+    # A key that was removed from the space can prevent every match: then by the shared keys with common values.
     if in_first.keys().isdisjoint(in_second):
         drawn = {
-            key: [{_match_key(result, row, (key,), shared) for row in result.rows} for result in sweeps]
+            key: [{_make_match_key(result, row, (key,), shared) for row in result.rows} for result in sweeps]
             for key in shared
         }
         keys = tuple(key for key in all_keys if key in shared and not set.isdisjoint(*drawn[key]))
         unmatched_keys = tuple(key for key in all_keys if key not in keys)
-        in_first, in_second = ({_match_key(result, row, keys, shared): row for row in result.rows} for result in sweeps)
+        in_first, in_second = (
+            {_make_match_key(result, row, keys, shared): row for row in result.rows} for result in sweeps
+        )
         if len(in_first) < len(first.rows) or len(in_second) < len(second.rows):
             in_first = {}
 
-    # Reject sweeps without a match, or without a match that has ended.
+    # Values that differ by rounding are the usual reason for no match, so the error names the nearest ones.
     matched = sorted((values for values in in_first if values in in_second), key=lambda values: in_first[values].number)
     if not matched:
         nearest = [line for key in all_keys if (line := _find_nearest_numbers(first, second, key))]
@@ -212,7 +218,6 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
 
 def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
     """Return the nearest numbers of a key in two sweeps, "key 0.0302 / 0.03"; empty if they share a number."""
-    # Collect the numbers of each sweep, drawn or fixed.
     numbers, other_numbers = (
         {
             value
@@ -223,14 +228,13 @@ def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
         for result in (first, second)
     )
 
-    # Choose the nearest pair.
     x, y = min(product(numbers, other_numbers), key=lambda pair: abs(pair[0] - pair[1]), default=(0, 0))
     return f"{key} {x} / {y}" if x != y else ""
 
 
-def _match_key(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[str]) -> Hashable:
+def _make_match_key(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[str]) -> Hashable:
     """Return the values of `keys` in a configuration: as drawn if both sweeps searched a key, else as resolved."""
-    # A key that only one sweep searched is compared by its resolved value.
+    # The other sweep has a key that it did not search only among its resolved values.
     resolved = dict(result.recorded[row.config_id].resolved)
     drawn = {key: row.values[key] for key in shared if key in row.values}
     values = (drawn[key] if key in drawn else lookup(resolved, key) for key in keys)
@@ -252,8 +256,8 @@ def _compare_together(
     `first_seeds`, `second_seeds` and failed seeds are counted over all configurations. `unmatched` counts the seeds
     that some configuration lacks.
     """
-    # Take the seeds that every configuration of a side has; if paired, of both sides.
-    first_values, second_values = ([values_by_seed(pair[side], question) for pair in pairs] for side in (0, 1))
+    # A mean over different configurations at different seeds would not be paired: only common seeds count.
+    first_values, second_values = ([collect_seed_values(pair[side], question) for pair in pairs] for side in (0, 1))
     seeds = [sorted(set.intersection(*map(set, values))) for values in (first_values, second_values)]
     all_seeds = {seed for values in (*first_values, *second_values) for seed in values}
     common = sorted({*seeds[0]} & {*seeds[1]})
@@ -263,10 +267,10 @@ def _compare_together(
         for values, side_seeds in zip((first_values, second_values), seeds, strict=True)
     )
 
-    # Compute the difference, and the medians of each side over the same values.
-    outcome = _compare_tables(x_CS, y_CS, question, paired, band_level(lengths))
+    # If paired, a seed that one side leaves out is left out on the other, so that medians and difference agree.
+    outcome = _compare_tables(x_CS, y_CS, question, paired, compute_band_level(lengths))
     common_streams = [name for name in shared[0].common if all(name in streams.common for streams in shared)]
-    first_CS, second_CS = (count_failed(table, question) for table in (x_CS, y_CS))
+    first_CS, second_CS = (replace_failed_seeds(table, question) for table in (x_CS, y_CS))
     if paired:
         is_missing = np.isnan(first_CS) | np.isnan(second_CS)
         first_CS, second_CS = (np.where(is_missing, np.nan, table) for table in (first_CS, second_CS))
@@ -289,15 +293,15 @@ def _compare_together(
 
 def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level: float) -> TwoSamples:
     """Compare two tables (configurations, seeds), NaN for failed seeds, by means over configurations."""
-    # A failed seed can decide the outcome.
+    # The same cases as for two configurations (`seed_comparisons`).
     has_failed = np.isnan(x_CS).any() or np.isnan(y_CS).any()
     if question.policy == "fail" and has_failed:
         return TwoSamples(n=0, reason=FAILED)
     if x_CS.size and np.isnan(x_CS).all() and np.isnan(y_CS).all():
         return TwoSamples(n=0, reason=ALL_FAILED)
 
-    # Average over configurations; an unpaired side needs every value.
-    x_CS, y_CS = (count_failed(values, question) for values in (x_CS, y_CS))
+    # Without pairs, leaving out a failed seed would average different configurations on each side.
+    x_CS, y_CS = (replace_failed_seeds(values, question) for values in (x_CS, y_CS))
     if paired:
         differences = _mean_over_configurations(subtract_pairs(x_CS, y_CS))
         return describe_differences(differences[~np.isnan(differences)], level=level)

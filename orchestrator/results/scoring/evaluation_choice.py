@@ -1,7 +1,7 @@
 """Choose the evaluation of each member: the last one, or the best by its judged value.
 
-The judged value (`objective.judged_values`) depends on the selection lengths alone. The chosen step applies to every
-metric, average and length of the member, so that comparisons stay paired.
+The judged value (`objective.compute_judged_values`) depends on the selection lengths alone. The chosen step applies to
+every metric, average and length of the member, so that comparisons stay paired.
 
 A member with NaN at its last evaluation has failed, whatever its earlier evaluations were, because the frequency of
 divergence is part of the result. Of equal values the latest is chosen, because further training can matter at other
@@ -28,14 +28,15 @@ def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
     `judged` has a row per member and evaluation with the same columns. The last step of a configuration is the
     last one of all its members; members without a row there are left out, members with NaN there keep it and NaN.
     """
-    # Find the last evaluation of each member.
+    # A member without a row at the last step of its configuration is a missing seed, which has no evaluation to choose.
     judged = judged[["config_id", "seed", "step", "value"]]
     final = judged["step"] == judged.groupby("config_id", observed=True)["step"].transform("max")
     last = judged[final].reset_index(drop=True)
     if evaluation == LAST or not len(last):
         return last
 
-    # Sort the evaluations of members that did not fail by member, then value, then latest step.
+    # Failed members keep their last evaluation; of the others all evaluations with a value are candidates. Of equal
+    # values the latest step comes first.
     member, members = _number_members(judged)
     alive = np.zeros(len(members), dtype=bool)
     alive[member[final]] = ~last["value"].isna().to_numpy()
@@ -45,10 +46,10 @@ def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
     sort_keys = (-step[candidates], loss[candidates], member[candidates])  # the last key has precedence
     order = candidates[np.lexsort(sort_keys)]
 
-    # Choose the first evaluation of each member in this order; failed members keep their last one.
-    first = order[np.flatnonzero(np.diff(member[order], prepend=-1))]
+    # The first candidate of each member in this order is its best one.
+    best_rows = order[np.flatnonzero(np.diff(member[order], prepend=-1))]
     best = np.full(len(members), -1)
-    best[member[first]] = first
+    best[member[best_rows]] = best_rows
     chosen = best[member[final]]
     is_chosen = chosen >= 0
     return last.assign(
@@ -59,9 +60,9 @@ def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
 def select_steps(curves: pd.DataFrame, steps: pd.DataFrame) -> Mask:
     """Return a mask of the rows of `curves` at the step of their member in `steps` (config_id, seed, step)."""
     rows = steps[["config_id", "seed", "step"]].itertuples(index=False, name=None)
-    step_by_member = {(str(name), int(seed)): step for name, seed, step in rows}
+    step_by_member = {(str(config_id), int(seed)): step for config_id, seed, step in rows}
     member, members = _number_members(curves)
-    chosen_steps = np.array([step_by_member.get(pair, -1) for pair in members], dtype=np.int64)
+    chosen_steps = np.array([step_by_member.get(pair, -1) for pair in members], dtype=np.int64)  # -1: no row matches
     return np.asarray(chosen_steps[member] == curves["step"].to_numpy())
 
 
@@ -69,9 +70,9 @@ def _number_members(rows: pd.DataFrame) -> tuple[npt.NDArray[np.int64], list[tup
     """Return the index of each row's member, and the members (config_id, seed) by index."""
     import pandas as pd
 
-    # Number each pair of configuration and seed by the order of its first row.
-    name, names = pd.factorize(rows["config_id"])
+    # Integer codes of pairs are factorized faster than pairs of objects.
+    config, config_ids = pd.factorize(rows["config_id"])
     seed, seeds = pd.factorize(rows["seed"])
-    pair, pairs = pd.factorize(name * max(1, len(seeds)) + seed)
-    members = [(str(names[int(code) // len(seeds)]), int(seeds[int(code) % len(seeds)])) for code in pairs]
+    pair, pairs = pd.factorize(config * max(1, len(seeds)) + seed)
+    members = [(str(config_ids[int(code) // len(seeds)]), int(seeds[int(code) % len(seeds)])) for code in pairs]
     return pair.astype(np.int64), members

@@ -24,9 +24,9 @@ class LengthGroups:
     test: tuple[int, ...]
 
 
-def length_groups(measured: Measurements, objective: Objective, metric: str | None = None) -> LengthGroups:
+def make_length_groups(measured: Measurements, objective: Objective, metric: str | None = None) -> LengthGroups:
     """Return the length groups of a metric of a configuration, by default of the judged metric."""
-    # Metrics on another distribution than the judged one have no selection lengths.
+    # Lengths of another distribution had no influence on the selection, even if they are numerically the same.
     judged, recorded = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
     selection = tuple(sorted(objective.lengths)) if recorded.distribution == judged.distribution else ()
     longest = measured.longest_trained.get(recorded.distribution)
@@ -34,16 +34,18 @@ def length_groups(measured: Measurements, objective: Objective, metric: str | No
         every=recorded.lengths,
         trained=recorded.trained_lengths,
         selection=selection,
-        test=tuple(s for s in recorded.lengths if (longest is None or s > longest) and s not in selection),
+        test=tuple(
+            length for length in recorded.lengths if (longest is None or length > longest) and length not in selection
+        ),
     )
 
 
-def parse_lengths(text: str, known: Collection[int] | None, allowed: str) -> tuple[int, ...]:
-    """Return the ascending lengths of the option --lengths; `known` None allows every length.
+def parse_lengths(text: str, allowed_lengths: Collection[int] | None, allowed: str) -> tuple[int, ...]:
+    """Return the ascending lengths of the option --lengths; `allowed_lengths` None allows every length.
 
-    Raises UserError, whose message has `allowed`, for repeated or unknown lengths.
+    Raises UserError for repeated or other lengths; its message has `allowed`, which describes the allowed ones.
     """
     numbers = read_numbers(text)
-    if not numbers or not (known is None or set(numbers) <= set(known)):
+    if not numbers or not (allowed_lengths is None or set(numbers) <= set(allowed_lengths)):
         raise UserError(f"--lengths {text!r}: allowed: {allowed}")
     return tuple(sorted(numbers))

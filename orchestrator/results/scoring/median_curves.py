@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator.results.scoring.evaluation_choice import Mask
-from orchestrator.results.scoring.objective import judged_quartiles, reduce_rows
+from orchestrator.results.scoring.objective import compute_judged_quartiles, reduce_rows
 from orchestrator.statistics.failed_seeds import compute_group_quartiles, get_failed_seed_value, get_worst_value
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
@@ -33,12 +33,11 @@ class Band:
 
     def seed_values(self, lengths: Collection[int], reduce: str) -> dict[int, float]:
         """Return each seed's curve reduced over `lengths` by `reduce_rows`; empty if none of them was evaluated."""
-        # Select the columns of the evaluated lengths.
         columns = [column for column, length in enumerate(self.lengths) if length in lengths]
         if not columns:
             return {}
 
-        # Reduce the curve of every seed over them.
+        # All seeds are reduced at once, in the same order of operations as the score.
         values_SL = np.array(
             [[values[column] for column in columns] for values in self.seeds.values()], dtype=np.float64
         )
@@ -54,19 +53,20 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     if not len(curves):
         return {}
 
-    # Number the curves by integer codes.
+    # Integer codes sort faster than text.
     directions = {**directions, objective.metric: objective.direction}
     codes, labels = zip(*(_factorize(curves[name]) for name in ("config_id", "metric", "average")), strict=True)
     seed, length = (curves[name].to_numpy() for name in ("seed", "length"))
     values = curves["value"].to_numpy(dtype=np.float64)
 
-    # Cut out the curve of every seed: sort by curve, seed and length, and cut at every new seed.
-    order = np.lexsort((length, seed, *reversed(codes)))
+    # Sorted by curve, seed and length, the curve of a seed is a run of rows.
+    order = np.lexsort((length, seed, *reversed(codes)))  # the last key has precedence
     seed_curves: dict[tuple[int, ...], dict[int, tuple[float, ...]]] = {}
     for (*curve, seed_number), (seed_curve,) in _split_runs(np.stack([*codes, seed])[:, order], [values[order]]):
         seed_curves.setdefault(tuple(curve), {})[seed_number] = seed_curve
 
-    # Compute quartiles over seeds: sort by curve and length; a failed seed counts by the direction of its metric.
+    # Sorted by curve and length, the seeds at a length are a run of rows. What a failed seed counts as depends on the
+    # direction of its metric.
     order = np.lexsort((length, *reversed(codes)))
     keys_KR = np.stack([*codes, length])[:, order]
     starts = np.flatnonzero(_find_run_starts(keys_KR))
@@ -80,10 +80,10 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     )
     quartiles = compute_group_quartiles(values[order], np.diff(np.append(starts, len(order))), penalty, worst)
 
-    # Join the quartiles of all lengths of a curve.
+    # The lengths of a curve are a run of quartiles.
     bands: dict[CurveKey, Band] = {}
     for curve, (lengths, q25, median, q75) in _split_runs(keys_KR[:-1, starts], [keys_KR[-1, starts], *quartiles]):
-        config_id, metric, average = (label[code] for label, code in zip(labels, curve, strict=True))
+        config_id, metric, average = (names[code] for names, code in zip(labels, curve, strict=True))
         key = config_id, metric, average
         bands[key] = Band(lengths=lengths, q25=q25, median=median, q75=q75, seeds=seed_curves[tuple(curve)])
     return bands
@@ -109,7 +109,7 @@ def _split_runs(keys_KR: Integers, columns: Sequence[Any]) -> Iterator[tuple[lis
         yield keys_KR[:, first].tolist(), [tuple(column[first:last]) for column in plain]
 
 
-def quartiles_at(band: Band, lengths: Sequence[int], objective: Objective) -> Quartiles | None:
+def compute_quartiles_at(band: Band, lengths: Sequence[int], objective: Objective) -> Quartiles | None:
     """Return quartiles over seeds of the mean over `lengths`; NaN if all seeds failed, None if none was evaluated."""
     means = band.seed_values(lengths, "mean")
-    return judged_quartiles(means.values(), objective) if means else None
+    return compute_judged_quartiles(means.values(), objective) if means else None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd  # slow to import, and a driver does without it
 
 
-def recorded_objective(spec: Mapping[str, Any]) -> Objective:
+def read_objective(spec: Mapping[str, Any]) -> Objective:
     """Return the objective of a recorded specification, such as `SweepState.spec`.
 
     Raises LedgerError if this version cannot read it.
@@ -46,13 +46,13 @@ def is_judged(curves: pd.DataFrame, objective: Objective) -> npt.NDArray[np.bool
     return np.asarray((curves["metric"] == objective.metric) & (curves["average"] == objective.average))
 
 
-def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
+def compute_judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
     """Return a row per seed and step (config_id, seed, step, value): the curve reduced over the objective's lengths.
 
     The value is NaN if the curve has a NaN at these lengths. Raises KeyError if the metric or the average has no rows,
     or if a length is missing.
     """
-    # Reject curves without the judged metric at the objective's lengths.
+    # A missing metric or length would silently give NaN, which means a failed seed.
     rows = curves[is_judged(curves, objective)]
     if len(curves) and not len(rows):
         raise KeyError(f"the curves have no {objective.metric} of the average {objective.average}")
@@ -61,7 +61,7 @@ def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
         raise KeyError(f"the curves lack length {', '.join(map(str, missing))}")
     import pandas as pd
 
-    # Reduce a table of evaluations and lengths; a length without a row is NaN.
+    # In the table a length without a row is NaN, and makes the value of its evaluation NaN.
     keys = ["config_id", "seed", "step"]
     rows = rows.astype({"config_id": "str"})
     evaluations = pd.MultiIndex.from_frame(rows[keys].drop_duplicates())  # in the order of the curves
@@ -73,7 +73,7 @@ def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
 
 def choose_evaluations(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
     """Return the evaluation of each seed that `objective.evaluation` selects; see `choose_steps`."""
-    return choose_steps(judged_values(curves, objective), objective.direction, objective.evaluation)
+    return choose_steps(compute_judged_values(curves, objective), objective.direction, objective.evaluation)
 
 
 def score_members(
@@ -85,55 +85,53 @@ def score_members(
 
     `curves` are those of finished configurations or members, because their last step counts as the final one; they have
     all evaluations if `objective.evaluation` is best. The score of a failed seed is NaN: a judged value at the last
-    step is NaN, or the seed is in `seeds` (planned seeds by config_id) without a row there. Raises what `judged_values`
-    raises.
+    step is NaN, or the seed is in `seeds` (planned seeds by config_id) without a row there. Raises what
+    `compute_judged_values` raises.
     """
-    # Reduce the chosen evaluation of each seed.
     scores = choose_evaluations(curves, objective).drop(columns="step").rename(columns={"value": "score"})
     if seeds is None:
         return scores
     import pandas as pd
 
-    # Add planned seeds without a value, which failed.
+    # A seed whose pack died has no rows, but counts as failed.
     planned = pd.DataFrame(
-        [(name, seed) for name, planned_seeds in seeds.items() for seed in planned_seeds], columns=["config_id", "seed"]
+        [(config_id, seed) for config_id, planned_seeds in seeds.items() for seed in planned_seeds],
+        columns=["config_id", "seed"],
     ).astype({"config_id": "str", "seed": np.int64})
     return planned.merge(scores, on=["config_id", "seed"], how="left")
 
 
 def score_configuration(scores: Iterable[float], objective: Objective) -> SeedStatistics:
     """Return the score of a configuration from the scores of its seeds (NaN: failed seed)."""
-    return score_seeds(scores, objective.failed_seeds, objective.direction, seed_statistic(objective))
+    return score_seeds(scores, objective.failed_seeds, objective.direction, make_seed_statistic(objective))
 
 
-def seed_statistic(objective: Objective) -> Callable[[Floats], float] | None:
+def make_seed_statistic(objective: Objective) -> Callable[[Floats], float] | None:
     """Return the statistic over seeds that `objective.seeds` names; None for the median.
 
     Under `worst` a failed seed makes a mean infinite. A statistic between opposite infinities is the worst value.
     """
-    # The median is computed with the quartiles.
     seeds, worst = objective.seeds, get_worst_value(objective.direction)
-    if seeds == "median":
+    if seeds == "median":  # computed with the quartiles
         return None
 
-    def statistic(values: Floats) -> float:
-        # Statistics with a parameter.
+    def compute_statistic(values: Floats) -> float:
         if isinstance(seeds, SeedQuantile):
             return compute_quantile(sorted(values.tolist()), seeds.quantile, worst)
         if isinstance(seeds, ShareAbove):
-            return float(np.mean(meets(values, seeds.share_above, "maximize")))
+            return float(np.mean(meets_threshold(values, seeds.share_above, "maximize")))
 
-        # Statistics without a parameter; a mean of opposite infinities is the worst value.
+        # A mean of opposite infinities is NaN, which would mean that all seeds failed.
         if seeds != "mean":
             return float(values.max() if seeds == "max" else values.min())
         with np.errstate(invalid="ignore"):
             mean = float(values.mean())
         return worst if math.isnan(mean) else mean
 
-    return statistic
+    return compute_statistic
 
 
-def judged_quartiles(values: Iterable[float], objective: Objective) -> Quartiles:
+def compute_judged_quartiles(values: Iterable[float], objective: Objective) -> Quartiles:
     """Return the quartiles of a value of the judged metric per seed (NaN: failed seed); NaN if all failed."""
     return summarise_seeds(values, objective.failed_seeds, objective.direction).quartiles
 
@@ -146,50 +144,49 @@ def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[st
 
 def rank_configurations(scores: Mapping[str, SeedStatistics], direction: str) -> list[str]:
     """Return the config_ids sorted by score, best first; failed ones last, ties in their order."""
-    # Sort keys put failed configurations last; the sort keeps the order of ties.
+    # The score of a failed configuration may be NaN, which cannot be sorted.
     sign = _get_sign(direction)
     sort_keys = {
-        name: (score.is_failed, 0.0 if score.is_failed else sign * score.score) for name, score in scores.items()
+        config_id: (score.is_failed, 0.0 if score.is_failed else sign * score.score)
+        for config_id, score in scores.items()
     }
-    return sorted(sort_keys, key=lambda name: sort_keys[name])
+    return sorted(sort_keys, key=lambda config_id: sort_keys[config_id])
 
 
-def meets(values: Any, threshold: float, direction: str) -> Any:
+def meets_threshold(values: Any, threshold: float, direction: str) -> Any:
     """Return whether values are at most (minimize) or at least (maximize) a threshold, up to ROUNDING; NaN: False."""
     sign = _get_sign(direction)
     return sign * values <= sign * threshold + ROUNDING * abs(threshold)
 
 
-def generalization_length(
+def find_generalization_length(
     lengths: Sequence[int], median_values: Sequence[float], threshold: float, direction: str
 ) -> int:
     """Return the greatest length for which it and all smaller lengths have a median that meets the threshold, or 0."""
     greatest = 0
     for length, value in sorted(zip(lengths, median_values, strict=True)):
-        if not meets(value, threshold, direction):
+        if not meets_threshold(value, threshold, direction):
             break
         greatest = length
     return int(greatest)
 
 
-def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: Iterable[int]) -> float:
-    """Return the mean of the medians over lengths beyond the longest `used` one; NaN without such lengths.
+def compute_area_beyond(lengths: Sequence[int], median_values: Sequence[float], used_lengths: Iterable[int]) -> float:
+    """Return the mean of the medians over lengths beyond the longest of `used_lengths`; NaN without such lengths.
 
-    `used` are the trained and the selection lengths.
+    `used_lengths` are the trained and the selection lengths.
     """
-    # Average the medians at longer lengths than the used ones.
-    longest = max(used)
+    longest = max(used_lengths)
     beyond = [value for length, value in zip(lengths, median_values, strict=True) if length > longest]
     return float(np.mean(beyond)) if beyond else math.nan
 
 
 def reduce_rows(values_ML: Floats, reduce: str) -> Floats:
     """Return the "mean", "max" or "last" (members,) of each row (members, ascending lengths); NaN if a value is NaN."""
-    # Without rows or lengths nothing is defined.
     if not values_ML.size:
         return np.full(len(values_ML), np.nan)
 
-    # Reduce each row; NaN makes the result NaN.
+    # A NaN at any length means a failed seed, so it must not be lost, not even by "last".
     if reduce == "mean":
         with np.errstate(invalid="ignore"):  # inf - inf within a curve is NaN, a failed seed
             return np.asarray(values_ML.mean(axis=1))

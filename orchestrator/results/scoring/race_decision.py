@@ -24,38 +24,39 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
 
     All configurations have the same seeds in the same order. Failed seeds count as `objective.failed_seeds` says.
     """
-    # Score each configuration; None if it failed.
+    # The ledger has None for a failed configuration.
     medians: dict[str, float | None] = {}
     for config_id, seed_scores in scores.items():
         score = score_configuration(seed_scores, objective)
         medians[config_id] = None if score.is_failed else score.score
-    alive = [name for name, median in medians.items() if median is not None]
+    alive = [config_id for config_id, median in medians.items() if median is not None]
 
-    # Without a test keep the configurations with the best scores.
+    # Losses are small for good configurations in both directions.
     sign = 1.0 if objective.direction == "minimize" else -1.0
     if racing.test is None:
-        losses = {name: sign * median for name, median in medians.items() if median is not None}
+        losses = {config_id: sign * median for config_id, median in medians.items() if median is not None}
         survivors = keep_best(losses, racing.count_kept(len(scores)))
         return RoundOutcome(survivors=survivors, by=MEDIAN, values=medians)
 
-    # Test configurations against the best one; failed seeds have the worst value.
+    # A test compares at least two configurations.
     if len(alive) < MIN_AFTER_TEST:
         return RoundOutcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores))
     from orchestrator.statistics.friedman import rule_out_treatments  # scipy is slow to import
 
+    # A failed seed has the worst value whatever the policy, because a test needs a value of every seed.
     worst = get_worst_value(objective.direction)
     values_BK = sign * np.array([[worst if math.isnan(value) else value for value in scores[name]] for name in alive]).T
     stays, rank_sums, p = rule_out_treatments(values_BK, float(racing.resolved()["level"]))
     sums = dict(zip(alive, rank_sums.tolist(), strict=True))
-    survivors = tuple(name for name, stay in zip(alive, stays, strict=True) if stay)
+    survivors = tuple(config_id for config_id, stay in zip(alive, stays, strict=True) if stay)
     if len(survivors) < MIN_AFTER_TEST:
         survivors = keep_best(sums, MIN_AFTER_TEST)
     return RoundOutcome(survivors=survivors, by=RANK_SUM, values=dict.fromkeys(scores) | sums, p=p)
 
 
 def keep_best(losses: Mapping[str, float], count: int) -> tuple[str, ...]:
-    """Return the `count` names with the smallest losses and all that tie with the last of them, in their order."""
+    """Return the `count` config_ids with the smallest losses and all that tie with the last of them, in their order."""
     if not losses:
         return ()
-    last = sorted(losses.values())[min(count, len(losses)) - 1]
-    return tuple(name for name, loss in losses.items() if loss <= last)
+    largest_kept = sorted(losses.values())[min(count, len(losses)) - 1]
+    return tuple(config_id for config_id, loss in losses.items() if loss <= largest_kept)

@@ -18,7 +18,7 @@ import numpy as np
 
 from orchestrator.record.state.race import RungOutcome
 from orchestrator.results.scoring.evaluation_choice import choose_steps
-from orchestrator.results.scoring.objective import judged_values, score_configuration
+from orchestrator.results.scoring.objective import compute_judged_values, score_configuration
 from orchestrator.results.scoring.race_decision import keep_best
 from orchestrator.statistics.failed_seeds import summarise_seeds
 from search_spaces import Objective, Rungs
@@ -30,7 +30,7 @@ Scores = Mapping[str, Sequence[float]]
 """The scores of seeds, NaN for a failed one, by config_id; all configurations have the same seeds in the same order."""
 
 
-def scores_at_step(
+def compute_scores_at_step(
     curves: pd.DataFrame, objective: Objective, step: int, names: Sequence[str], seeds: Sequence[int]
 ) -> dict[str, list[float]]:
     """Return the scores of `seeds` of the configurations `names` as if training ended at `step`.
@@ -38,15 +38,15 @@ def scores_at_step(
     `curves` may have later steps. A seed without an evaluation at the step, because all members of its pack had stopped
     early, has the score of its next evaluation, which repeats the last values.
     """
-    # The first evaluation at the step or later counts as the last one.
-    judged = judged_values(curves, objective)
+    # Rows are in the order of steps, so the first one at the step or later is the one that counts as the last.
+    judged = compute_judged_values(curves, objective)
     judged = judged[judged["config_id"].isin(names)]
     is_before = judged["step"] < step
     last = judged[~is_before].drop_duplicates(["config_id", "seed"]).assign(step=step)
     earlier = judged[is_before].merge(last[["config_id", "seed"]], on=["config_id", "seed"])
     import pandas as pd
 
-    # Choose an evaluation as at the end of training.
+    # With `evaluation: best` an earlier evaluation may be better, as at the end of training.
     chosen = choose_steps(pd.concat([earlier, last]), objective.direction, objective.evaluation)
     scores = dict(zip(zip(chosen["config_id"], chosen["seed"], strict=True), chosen["value"], strict=True))
     return {name: [float(scores.get((name, seed), math.nan)) for seed in seeds] for name in names}
@@ -57,7 +57,7 @@ def decide_rung(current: Scores, earlier: Scores, rungs: Rungs, objective: Objec
 
     Failed seeds count as `objective.failed_seeds` says, also in improvements.
     """
-    # Compute the score of each configuration, its improvement and its spread over seeds.
+    # Failed configurations are pruned, so only the others need improvements and spreads.
     policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
     scored = {name: score_configuration(scores, objective) for name, scores in current.items()}
     alive = {name: sign * score.score for name, score in scored.items() if not score.is_failed}
@@ -68,7 +68,7 @@ def decide_rung(current: Scores, earlier: Scores, rungs: Rungs, objective: Objec
             improvements[name] = summarise_seeds(gains, policy, "maximize").median
             spreads[name] = float(np.subtract(scored[name].quartiles.q75, scored[name].quartiles.q25))
 
-    # The best configurations continue, and those that the guard keeps.
+    # The share is of all configurations, so a failed one does not reduce how many others continue.
     best = keep_best(alive, rungs.count_kept(len(current)))
     guarded = tuple(name for name in alive if rungs.guard and name not in best and improvements[name] > spreads[name])
 

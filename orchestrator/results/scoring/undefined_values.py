@@ -21,22 +21,22 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
 
     Only members that ended without failing are counted, at their judged evaluation.
     """
-    # Count the members with NaN by length.
+    # A failed member has NaN for a known reason; that of one which ended well would be a riddle.
     ended = {
-        (name, seed)
-        for name, configuration in state.configurations.items()
+        (config_id, seed)
+        for config_id, configuration in state.configurations.items()
         for seed, member in configuration.members.items()
         if member.status == "complete"
     }
     chosen = curves[is_judged(curves, objective) & select_steps(curves, choose_evaluations(curves, objective))]
     missing = chosen.loc[chosen["value"].isna(), ["config_id", "seed", "length"]].itertuples(index=False, name=None)
-    members = Counter(int(length) for name, seed, length in missing if (str(name), int(seed)) in ended)
-    if not members:
+    member_counts = Counter(int(length) for config_id, seed, length in missing if (str(config_id), int(seed)) in ended)
+    if not member_counts:
         return []
 
-    # Group lengths with the same count.
+    # Usually many lengths have the same count, and are written as a range.
     lengths_by_count: dict[int, list[int]] = {}
-    for length, count in sorted(members.items()):
+    for length, count in sorted(member_counts.items()):
         lengths_by_count.setdefault(count, []).append(length)
     parts = [
         f"at length{'s' * (len(lengths) > 1)} {spans(lengths)} in {count} of {counted(len(ended), 'member')}"

@@ -36,16 +36,16 @@ class ValidationScore:
 
 def read_validation_scores(state: SweepState) -> tuple[ValidationScore, ...]:
     """Return all validation scores by configuration, seed and step; empty without early stopping and curricula."""
-    order = {name: configuration.number for name, configuration in state.configurations.items()}
+    numbers = {config_id: configuration.number for config_id, configuration in state.configurations.items()}
     return tuple(
         sorted(
             _read_pack_scores(state),
-            key=lambda score: (order[score.config_id], score.seed, score.metric, score.average, score.step),
+            key=lambda score: (numbers[score.config_id], score.seed, score.metric, score.average, score.step),
         )
     )
 
 
-def stopped_at(configuration: ConfigurationState) -> tuple[int, ...]:
+def list_early_stops(configuration: ConfigurationState) -> tuple[int, ...]:
     """Return the steps at which members of a configuration stopped early, ascending."""
     return tuple(
         sorted(member.stopped_at for member in configuration.members.values() if member.stopped_at is not None)

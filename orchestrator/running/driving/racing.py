@@ -10,7 +10,7 @@ from orchestrator.record.state.race import Race
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.objective import is_judged
 from orchestrator.results.scoring.race_decision import decide_round
-from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
+from orchestrator.results.scoring.rung_decision import compute_scores_at_step, decide_rung
 from orchestrator.running.driving.scores import RecordedScores
 from search_spaces import SweepSpec
 
@@ -56,7 +56,9 @@ def make_rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
     curves = read_curves(state, packs=packs, keep=partial(is_judged, objective=objective))
 
     # Compare the scores at this rung with those at the rung before.
-    current, before = (scores_at_step(curves, objective, step, names, seeds) for step in (rung.step, rung.since))
+    current, before = (
+        compute_scores_at_step(curves, objective, step, names, seeds) for step in (rung.step, rung.since)
+    )
     outcome = decide_rung(current, before, racing.steps, objective)
     return {"rung": len(race.rungs), "step": rung.step, "since": rung.since, "seeds": seeds, **asdict(outcome)}
 

@@ -11,7 +11,7 @@ from orchestrator.plan.recorded import map_config_ids, refuse_changed, set_recor
 from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.search_design import draws_by_number, grid_size
+from orchestrator.results.scoring.search_design import count_grid_points, map_draws
 from orchestrator.running.driving.racing import is_race_over
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
@@ -45,7 +45,7 @@ class ConfigurationSampler:
 
     def record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
         """Return the fields of the records of new configurations."""
-        trainer, grid = trainer_of(self._spec.sections), grid_size(self._state.specs[0])
+        trainer, grid = trainer_of(self._spec.sections), count_grid_points(self._state.specs[0])
 
         # A table of measurements is recorded in full only once.
         known, records = set(self._state.measured), list[dict[str, Any]]()
@@ -75,7 +75,7 @@ class ConfigurationSampler:
         for number in range(numbers.start):
             earlier = self._state.configurations[self._state.draws[number].config_id]
             scored.append(search.EarlierResult(values=self._state.draws[number].values, score=earlier.score))
-        index, drawn = draws_by_number(self._state), self._state.draws
+        index, drawn = map_draws(self._state), self._state.draws
         known = {n: search.Draw(number=n, values=earlier.values, draw=index[n]) for n, earlier in drawn.items()}
 
         # Draw all, so that the random numbers are those of an uninterrupted sweep; keep the new ones.

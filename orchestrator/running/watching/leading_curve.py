@@ -7,7 +7,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.median_curves import make_bands
-from orchestrator.results.scoring.objective import choose_evaluations, is_judged, recorded_objective
+from orchestrator.results.scoring.objective import choose_evaluations, is_judged, read_objective
 from orchestrator.results.scoring.undefined_values import describe_undefined_values, has_undefined_score
 from orchestrator.running.watching.meter import best_configuration
 from orchestrator.text.wording import label, three_digits
@@ -21,7 +21,7 @@ def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     if best is None:
         return []
     try:
-        objective = recorded_objective(state.spec)
+        objective = read_objective(state.spec)
         packs = {member.pack_id for member in best.members.values()}
         curves = read_curves(state, packs=packs, keep=lambda rows: is_judged(rows, objective))
         curves = curves[curves["config_id"] == best.config_id]
@@ -39,7 +39,7 @@ def make_undefined_rows(state: SweepState) -> list[tuple[str, str]]:
     if not any(map(has_undefined_score, state.configurations.values())):
         return []
     try:
-        objective = recorded_objective(state.spec)
+        objective = read_objective(state.spec)
         curves = read_curves(state, keep=lambda rows: is_judged(rows, objective))
         return [("undefined", sentence) for sentence in describe_undefined_values(state, curves, objective)]
     except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured

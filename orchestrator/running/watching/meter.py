@@ -14,10 +14,10 @@ from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import read_search_labels
-from orchestrator.results.pack_environments import PackEnvironments, code_sentence
+from orchestrator.results.pack_environments import PackEnvironments, describe_code
 from orchestrator.results.race_rounds import describe_round, describe_rung
-from orchestrator.results.scoring.search_design import count_planned, planned_size
-from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
+from orchestrator.results.scoring.search_design import count_planned, count_specified
+from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
 from orchestrator.running.driving.work import RunningPack
 from orchestrator.text.wording import command, counted, duration, first_few, group_errors, label, three_digits
 
@@ -125,7 +125,7 @@ def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPa
 def _count_seeds(state: SweepState) -> int:
     """Return the seeds of all configurations, also of those not drawn yet."""
     drawn = sum(len(state.planned_seeds(name)) for name in state.configurations)
-    return drawn + (planned_size(state.spec) - len(state.draws)) * len(read_common_seeds(state.specs))
+    return drawn + (count_specified(state.spec) - len(state.draws)) * len(read_common_seeds(state.specs))
 
 
 def _count_steps(state: SweepState) -> int:
@@ -191,7 +191,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     if state.published_at:
         rows.append(("published at", ", ".join(state.published_at)))
     if state.codes:
-        rows.append(("code", code_sentence(state.codes[-1])))
+        rows.append(("code", describe_code(state.codes[-1])))
     rows += [("packs differ", sentence) for sentence in PackEnvironments.from_state(state).sentences]
     if attempts:
         rows.append(("attempts that died", f"{len(attempts)}, last: {attempts[-1]}"))
@@ -233,7 +233,7 @@ def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
     """Return the row of seeds that stopped early, if early stopping is on."""
     if not may_stop(state):
         return []
-    steps = [step for configuration in state.configurations.values() for step in stopped_at(configuration)]
+    steps = [step for configuration in state.configurations.values() for step in list_early_stops(configuration)]
     when = f", median at step {statistics.median(steps):,g}" if steps else ""
     return [("seeds stopped early", f"{len(steps)}/{seeds}{when}")]
 

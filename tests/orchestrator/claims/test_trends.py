@@ -8,7 +8,7 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
 from orchestrator.errors import UserError
-from orchestrator.results.analysis import effects_on_score
+from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.summarise import summarise
 from orchestrator.statistics.intervals import estimate_correlation
 from tests.orchestrator.claims.conftest import Put, claim
@@ -78,7 +78,7 @@ GRID = RANDOM.replace("model.norm: {choice: [none, post]}", "model.norm: {grid: 
 def test_a_trend_counts_the_units_of_the_search_as_reports_do(put: Put) -> None:
     asked = claim(**TREND, key="model.dropout", expect="larger")
     found = put(noisy, asked, seeds=3, sweep=GRID)["pre_norm"]
-    of_report = {one.key: one for one in effects_on_score(summarise(found.sweep.state))}["model.dropout"]
+    of_report = {one.key: one for one in compute_score_effects(summarise(found.sweep.state))}["model.dropout"]
     assert (
         (found.answer.n, found.answer.unit, found.answer.n_trained)
         == (8, "draws", 8)

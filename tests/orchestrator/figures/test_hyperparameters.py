@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from orchestrator.figures.drawing import CROSS_HEIGHT
 from orchestrator.figures.effects import draw_effect
-from orchestrator.results.analysis import effects_on_score
+from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.summarise import summarise
 
 
@@ -34,7 +34,7 @@ def test_score_axes_follow_the_domain(eleven):
 
 
 def test_score_title_has_the_rank_correlation_of_statistics(eleven):
-    effect = next(effect for effect in effects_on_score(eleven) if effect.key == "training.learning_rate")
+    effect = next(effect for effect in compute_score_effects(eleven) if effect.key == "training.learning_rate")
     title = drawn(eleven, effect.key).get_title(loc="left")
     interval = f"95 % [{effect.low:.2f}, {effect.high:.2f}]"
     assert title == f"rank correlation {effect.correlation:+.2f}, {interval}, n = 11 configurations"

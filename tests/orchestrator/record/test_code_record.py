@@ -16,7 +16,7 @@ from orchestrator.code import code_record
 from orchestrator.code import repository as repositories
 from orchestrator.code.code_record import CodeRecord, begin_reading, find_changed_code, find_version_change, record_code
 from orchestrator.errors import UserError
-from orchestrator.results.pack_environments import code_sentence
+from orchestrator.results.pack_environments import describe_code
 from orchestrator.sweep import sweep
 from search_spaces import load_sweep
 
@@ -103,9 +103,9 @@ def test_changes_are_kept_as_a_diff(repository, recorded, tmp_path) -> None:
 
 def test_untracked_files_are_not_called_changes(repository, recorded) -> None:
     (repository.root / "output.csv").write_text("1\n")
-    assert ", with untracked files in " in code_sentence(recorded(repository.root, "task").fields)
+    assert ", with untracked files in " in describe_code(recorded(repository.root, "task").fields)
     (repository.root / "notes.md").write_text("other notes\n")
-    assert ", with uncommitted changes in " in code_sentence(recorded(repository.root, "task").fields)
+    assert ", with uncommitted changes in " in describe_code(recorded(repository.root, "task").fields)
 
 
 def test_a_diff_that_is_too_large_is_not_kept(repository, recorded, tmp_path, monkeypatch) -> None:
@@ -116,7 +116,7 @@ def test_a_diff_that_is_too_large_is_not_kept(repository, recorded, tmp_path, mo
     assert written(record, tmp_path / "sweep") == {"task.py": b"SIZE = 2\n"}
     diff = folder_of(record)["diff"]
     assert diff["file"] is None and diff["bytes"] > 5000
-    assert f"diff not kept ({diff['bytes']} bytes)" in code_sentence(record.fields)
+    assert f"diff not kept ({diff['bytes']} bytes)" in describe_code(record.fields)
 
 
 def test_files_that_are_too_large_are_named_and_not_copied(plain, recorded, tmp_path, monkeypatch) -> None:
@@ -133,7 +133,7 @@ def test_files_with_credentials_are_named_and_not_copied(plain, recorded, tmp_pa
     (plain / "my_credentials.py").write_text("PASSWORD = 'hunter2'\n")
     record = recorded(plain, "my_credentials")
     assert not written(record, tmp_path / "sweep") and folder_of(record)["not_copied"] == ["my_credentials.py"]
-    assert "not copied (too large, or named like credentials): my_credentials.py" in code_sentence(record.fields)
+    assert "not copied (too large, or named like credentials): my_credentials.py" in describe_code(record.fields)
 
 
 def test_changes_of_the_engine_and_of_imported_files_are_found(repository, recorded, lengthwise_copy) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from orchestrator.report.sentences import describe_best, describe_effects, describe_runs
-from orchestrator.results.analysis import effects_on_score
+from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.summarise import _describe_identical_curves, summarise
 from orchestrator.text.wording import three_digits
 
@@ -121,7 +121,7 @@ def test_values_that_have_no_room_are_named(twelve, short_text, width, absent):
 
 
 def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synthetic_sweep):
-    effect = next(one for one in effects_on_score(twelve) if one.key == "training.learning_rate")
+    effect = next(one for one in compute_score_effects(twelve) if one.key == "training.learning_rate")
     shown = describe_effects(twelve)
     assert ": higher lr is worse (" in shown
     assert f"rank correlation {effect.correlation:+.3g}, 95 % CI [{effect.low:+.3g}, " in shown
@@ -140,7 +140,7 @@ def test_where_nothing_can_be_said_it_says_why(tmp_path, synthetic_sweep, simple
     assert "2 configurations are too few for an interval (at least 8)" in describe_effects(two)
     spec = {"search.sampler": "listed", "search.listed": draws(4), "space": {}}
     listed = summarise(synthetic_sweep(tmp_path / "listed", draws(4), 8, noisy, spec=spec))
-    assert any(effect.differences for effect in effects_on_score(listed))
+    assert any(effect.differences for effect in compute_score_effects(listed))
     assert describe_effects(listed).endswith("hyperparameters change together, so none can be judged alone.")
     one = summarise(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
     assert "No hyperparameter was compared" in describe_effects(one)

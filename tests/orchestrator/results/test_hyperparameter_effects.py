@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.report.csv_tables import effect_lines
 from orchestrator.report.tables.effects import effect_notes
-from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
+from orchestrator.results.analysis import compute_score_effects, compute_test_effects
 from orchestrator.results.summarise import summarise
 
 
@@ -54,7 +54,7 @@ def by_key(effects):
 
 @pytest.mark.slow
 def test_planted_effects_are_found_at_the_lengths_they_were_planted_at(planted):
-    selection, test = by_key(effects_on_score(planted)), by_key(effects_at_test_lengths(planted))
+    selection, test = by_key(compute_score_effects(planted)), by_key(compute_test_effects(planted))
     assert planted.test_lengths == (8, 9, 10, 11)
     for effects in (selection, test):
         assert effects["training.learning_rate"].high < 0 and effects["training.learning_rate"].n == 48
@@ -69,14 +69,14 @@ def test_planted_effects_are_found_at_the_lengths_they_were_planted_at(planted):
 
 def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
     for effects, first in (
-        (effects_on_score(planted), "training.learning_rate"),
-        (effects_at_test_lengths(planted), "model.dropout"),
+        (compute_score_effects(planted), "training.learning_rate"),
+        (compute_test_effects(planted), "model.dropout"),
     ):
         shares = {effect.key: effect.importance.share for effect in effects}
         assert sum(shares.values()) == pytest.approx(1) and max(shares, key=shares.get) == first
         assert shares["training.batch_size"] < 0.1
-    again = effects_on_score.__wrapped__(planted)
-    assert [effect.importance for effect in again] == [effect.importance for effect in effects_on_score(planted)]
+    again = compute_score_effects.__wrapped__(planted)
+    assert [effect.importance for effect in again] == [effect.importance for effect in compute_score_effects(planted)]
 
 
 def test_notes_say_what_slopes_and_importance_are(planted):
@@ -96,7 +96,7 @@ def test_csv_has_a_line_for_each_outcome_key_and_value(planted):
 
 def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
     result = summarise(small_sweep)
-    assert all(math.isnan(effect.importance.share) for effect in effects_on_score(result))
+    assert all(math.isnan(effect.importance.share) for effect in compute_score_effects(result))
     notes = effect_notes(result)
     (said,) = [note for note in notes if note.startswith("Importance (fANOVA): none for")]
     assert "6 configurations are too few for the importance of 3 hyperparameters (at least 24)" in said

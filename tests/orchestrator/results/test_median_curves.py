@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.results.scoring.median_curves import make_bands
-from orchestrator.results.scoring.objective import recorded_objective
+from orchestrator.results.scoring.objective import read_objective
 from orchestrator.statistics.failed_seeds import summarise_seeds
 from search_spaces import Objective
 
@@ -57,7 +57,7 @@ def test_bands_are_medians_over_seeds_one_after_the_other(values, policy, catego
 
 def test_bands_have_the_curve_of_every_seed_in_whatever_order_the_rows_come(small_sweep):
     curves = read_curves(small_sweep, final_only=True)
-    bands = make_bands(curves.sample(frac=1.0, random_state=0), recorded_objective(small_sweep.spec), {})
+    bands = make_bands(curves.sample(frac=1.0, random_state=0), read_objective(small_sweep.spec), {})
     groups = curves.astype({"config_id": str, "metric": str, "average": str}).groupby(
         ["config_id", "metric", "average"]
     )

@@ -17,10 +17,10 @@ from orchestrator.errors import LedgerError
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.objective import (
-    area_beyond,
-    generalization_length,
+    compute_area_beyond,
+    find_generalization_length,
     rank_configurations,
-    recorded_objective,
+    read_objective,
     score_configuration,
     score_configurations,
     score_members,
@@ -108,7 +108,7 @@ def test_empty_curves_have_no_scores_but_failed_seeds() -> None:
 @pytest.mark.parametrize("written", [{}, {"evaluation": "best"}, {"threshold": 1}, {"failed_seeds": "fail"}])
 def test_an_objective_is_read_from_a_recorded_specification(written: dict[str, Any]) -> None:
     section = {"metric": "tv", "average": "ema", "lengths": [6, 7], "direction": "minimize", **written}
-    assert recorded_objective({"name": "s", "objective": section}) == objective(**written)
+    assert read_objective({"name": "s", "objective": section}) == objective(**written)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_an_objective_is_read_from_a_recorded_specification(written: dict[str, A
 def test_an_objective_of_another_format_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
     section = {"metric": "tv", "average": "ema", "lengths": [6, 7], "direction": "minimize", **changes}
     with pytest.raises(LedgerError, match=message):
-        recorded_objective({"objective": section})
+        read_objective({"objective": section})
 
 
 @given(seeds_scores, directions)
@@ -188,13 +188,13 @@ def test_generalization_length_by_brute_force(curve: dict[int, float], threshold
     expected = max(
         (length for length in curve if all(meets(curve[other]) for other in curve if other <= length)), default=0
     )
-    assert generalization_length(list(curve), list(curve.values()), threshold, direction) == expected
+    assert find_generalization_length(list(curve), list(curve.values()), threshold, direction) == expected
 
 
 def test_area_beyond_is_the_mean_past_the_longest_length_that_was_used() -> None:
-    assert area_beyond([7, 5, 6, 1], [3.0, 100.0, 1.0, 100.0], (1, 2, 5)) == 2.0
-    assert math.isnan(area_beyond([1, 5], [1.0, 1.0], (5,)))
-    assert math.isnan(area_beyond([6, 7], [1.0, math.nan], (5,)))
+    assert compute_area_beyond([7, 5, 6, 1], [3.0, 100.0, 1.0, 100.0], (1, 2, 5)) == 2.0
+    assert math.isnan(compute_area_beyond([1, 5], [1.0, 1.0], (5,)))
+    assert math.isnan(compute_area_beyond([6, 7], [1.0, math.nan], (5,)))
 
 
 def test_a_sweep_is_scored_from_its_state(
@@ -203,7 +203,7 @@ def test_a_sweep_is_scored_from_its_state(
     drawn = [{"training.learning_rate": rate} for rate in (0.001, 0.002, 0.003, 0.004)]
     failed = {(1, 0): 60, (2, 0): 10, (2, 1): 100, (2, 2): 1}
     state = synthetic_sweep(tmp_path / "s", drawn, 3, simple_curve, failed=failed, died=[3])
-    judged = recorded_objective(state.spec)
+    judged = read_objective(state.spec)
     scores = score_configurations(score_members(read_curves(state), judged, state.seeds()), judged)
     final = score_configurations(score_members(read_curves(state, final_only=True), judged), judged)
     assert scores == final  # a dead pack has NaN rows, so its seeds are known to have failed either way

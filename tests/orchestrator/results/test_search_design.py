@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.effects import effect_notes
-from orchestrator.results.analysis import effects_on_score
+from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.scoring.search_design import read_design
 from orchestrator.results.summarise import summarise
 
@@ -48,8 +48,8 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     numbers = {name: one.number for name, one in state.configurations.items()}
     assert {name: number // 4 for name, number in numbers.items()} == design.draw
     result = summarise(state)
-    assert {(one.n, one.unit) for one in effects_on_score(result)} == {(8, "draws")}
-    (norm,) = (one for one in effects_on_score(result) if one.key == "model.norm")
+    assert {(one.n, one.unit) for one in compute_score_effects(result)} == {(8, "draws")}
+    (norm,) = (one for one in compute_score_effects(result) if one.key == "model.norm")
     (difference,) = norm.differences
     ends = (difference.difference, difference.low, difference.high)
     assert difference.value == "pre" and ends == pytest.approx((0.1, 0.1, 0.1)) and norm.test == "sign test"
@@ -64,7 +64,7 @@ def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
         ("listed", {"search.sampler": "listed"}),
     ):
         result = summarise(synthetic_sweep(tmp_path / name, values, 7, curve, spec=spec))
-        (norm,) = (one for one in effects_on_score(result) if one.key == "model.norm")
+        (norm,) = (one for one in compute_score_effects(result) if one.key == "model.norm")
         (difference,) = norm.differences
         assert (result.design.kind, norm.n, norm.unit) == ("fixed", 7, "seeds")
         assert (difference.low, difference.high) == (pytest.approx(0.1), pytest.approx(0.1))
@@ -78,7 +78,7 @@ def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):
         spec = {"space": GRID, "search.sampler": "grid", "objective.failed_seeds": policy}
         failed = {(2, 0): 50, (3, 0): 50}
         result = summarise(synthetic_sweep(tmp_path / policy, values, 6, curve, failed, spec=spec))
-        (norm,) = (one for one in effects_on_score(result) if one.key == "model.norm")
+        (norm,) = (one for one in compute_score_effects(result) if one.key == "model.norm")
         assert [(one.n, one.high) for one in norm.differences] == expected
 
 
@@ -87,6 +87,6 @@ def test_a_search_that_follows_scores_has_no_interval(tmp_path, synthetic_sweep)
     spec = {"space": RATE, "search.sampler": "tpe"}
     result = summarise(synthetic_sweep(tmp_path / "tpe", values, 2, curve, spec=spec))
     assert result.design.kind == "adaptive"
-    for one in effects_on_score(result):
+    for one in compute_score_effects(result):
         assert one.low != one.low and "tpe chose later configurations" in (one.reason or "")
     assert "tpe chose later configurations" in " ".join(effect_notes(result))

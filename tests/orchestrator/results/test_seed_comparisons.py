@@ -25,8 +25,8 @@ from orchestrator.results.comparing.seed_comparisons import (
     PAIRS,
     compare_seeds,
 )
-from orchestrator.results.comparing.shared_streams import shared_streams
-from orchestrator.results.pack_environments import RecordedConfiguration, differing_code
+from orchestrator.results.comparing.shared_streams import compare_streams
+from orchestrator.results.pack_environments import RecordedConfiguration, find_differing_code
 from orchestrator.results.summarise import summarise
 from trainers.config.member import MemberConfig
 from trainers.packs.evaluation_inputs import evaluation_inputs
@@ -192,7 +192,7 @@ def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure
         RecordedConfiguration(resolved=tree, structural_keys=frozenset({one.structural_key}))
         for tree, one in zip(resolved, members, strict=True)
     ]
-    found = shared_streams(*recorded)
+    found = compare_streams(*recorded)
     assert tuple(found.causes) == apart and set(found.uncertain) & set(apart) == set(unsure)
     assert set(found.differing) == set(changes)
     real = [drawn_by(member) for member in members]
@@ -201,16 +201,16 @@ def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure
         same = len(real[0][what]) == len(real[1][what]) and all(torch.equal(one, other) for one, other in pairs)
         assert same or what in apart
         assert not same or what not in apart or what in unsure
-    swapped = shared_streams(*reversed(recorded))
+    swapped = compare_streams(*reversed(recorded))
     assert (swapped.common, dict(swapped.causes)) == (found.common, dict(found.causes))
 
 
 def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():
     rest = {"task": {"name": "gone"}, "training": {"steps": 10}}
     resolved = [{**rest, "model": {"name": "lost", "dropout": rate}} for rate in (0.0, 0.1)]
-    apart = shared_streams(*(RecordedConfiguration(resolved=tree, structural_keys=frozenset()) for tree in resolved))
+    apart = compare_streams(*(RecordedConfiguration(resolved=tree, structural_keys=frozenset()) for tree in resolved))
     assert apart.sentence == "same training data, test inputs; initial weights may differ (model.dropout)"
-    together = shared_streams(
+    together = compare_streams(
         *(RecordedConfiguration(resolved=tree, structural_keys=frozenset({"k"})) for tree in resolved)
     )
     assert together.sentence == "same training data, test inputs, initial weights"
@@ -230,7 +230,7 @@ def test_a_technical_key_unpairs_nothing_and_is_part_of_the_difference(changes, 
         section, _, name = key.partition(".")
         trees[1][section][name] = value
     technical = ("task.padding", "model.padding")
-    found = shared_streams(
+    found = compare_streams(
         *(RecordedConfiguration(resolved=tree, structural_keys=frozenset(), technical=technical) for tree in trees)
     )
     assert found.common == shared and set(found.differing) == set(changes)
@@ -245,8 +245,8 @@ def test_training_data_of_a_curriculum_are_not_said_to_be_shared(structural):
     first, again, other = (
         RecordedConfiguration(resolved=tree, structural_keys=key) for tree, key in zip(trees, keys, strict=True)
     )
-    assert shared_streams(first, again).common == (DATA, INPUTS, WEIGHTS)
-    found = shared_streams(first, other)
+    assert compare_streams(first, again).common == (DATA, INPUTS, WEIGHTS)
+    found = compare_streams(first, other)
     assert found.common == (INPUTS, WEIGHTS) and found.causes == {DATA: ("training.curriculum",)}
 
 
@@ -284,8 +284,8 @@ def test_packs_of_one_sweep_that_trained_with_other_code_share_nothing_for_sure(
     ],
 )
 def test_which_parts_of_the_code_differ(first, second, differing):
-    assert sorted(differing_code({0: first}, {0: second})) == differing
-    assert sorted(differing_code({0: second, 1: second}, {2: first})) == differing  # other seeds
+    assert sorted(find_differing_code({0: first}, {0: second})) == differing
+    assert sorted(find_differing_code({0: second, 1: second}, {2: first})) == differing  # other seeds
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_which_parts_of_the_code_differ(first, second, differing):
 def test_a_model_module_that_changed_draws_no_data(task_modules, curriculum, common):
     resolved = {"task": {"name": "t"}, "training": {"batch_size": 8, "curriculum": curriculum}}
     digests = {"engine": "e", "module my_task": "t"}
-    found = shared_streams(*(
+    found = compare_streams(*(
         RecordedConfiguration(
             resolved=resolved,
             structural_keys=frozenset(),

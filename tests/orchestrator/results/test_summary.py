@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.results.analysis import effects_on_score
+from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.summarise import summarise
@@ -64,7 +64,7 @@ def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(tmp_pa
     listed = [{"model.norm": "none"}, {"model.norm": "post"}, {"model.norm": "pre", "model.dropout": 0.3}]
     spec = {"search.sampler": "listed", "search.listed": listed, "space": {}}
     found = summarise(synthetic_sweep(tmp_path / "listed", listed, 6, simple_curve, spec=spec))
-    dropout, norm = effects_on_score(found)
+    dropout, norm = compute_score_effects(found)
     assert set(dropout.medians) == {"0.0", "0.3"} and dropout.reason != "constant"
     (pre,) = [one for one in norm.differences if one.value == "pre"]
     assert not norm.matched or not pre.n

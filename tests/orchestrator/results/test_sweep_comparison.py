@@ -13,7 +13,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.comparisons import describe_noise
 from orchestrator.results.comparing.seed_comparisons import ALL_FAILED
-from orchestrator.results.comparing.sweep_comparison import TOGETHER, band_level, compare_sweeps
+from orchestrator.results.comparing.sweep_comparison import TOGETHER, compare_sweeps, compute_band_level
 from orchestrator.results.summarise import summarise
 from orchestrator.statistics.intervals import estimate_median
 from search_spaces.grammar.load import parse_sweep
@@ -94,7 +94,7 @@ def test_the_band_contains_all_medians_at_once():
         values = np.where(generator.random((sweeps, n, 1)) < correlation, shared, own) - math.log(2)
         missed = 0
         for sample in values:
-            intervals = [estimate_median(column, level=band_level(lengths)) for column in sample.T]
+            intervals = [estimate_median(column, level=compute_band_level(lengths)) for column in sample.T]
             missed += any(one.low > 0 or one.high < 0 for one in intervals)
         assert missed / sweeps < 0.05 + 3 * math.sqrt(0.05 * 0.95 / sweeps)
         assert missed > 0  # an interval that is never wrong would be no interval

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
+from orchestrator.results.analysis import compute_score_effects, compute_test_effects
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summarise import summarise
 
@@ -59,7 +59,7 @@ def test_effects_are_those_of_the_seeds_that_all_have(results):
     assert mixed.shared_seeds == {0, 1, 2, 3}
     own = {row.number: row.score for row in mixed.rows}
     assert own[0] > own[2], "the further seeds of #0 count in its own score"
-    for effects in (effects_on_score, effects_at_test_lengths):
+    for effects in (compute_score_effects, compute_test_effects):
         (then,), (now,) = effects(equal), effects(mixed)
         assert now.correlation == then.correlation == 1.0
 

@@ -13,7 +13,7 @@ from orchestrator.plan.rounds import plan_rounds
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.analysis import effects_on_score
+from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.summarise import summarise
 from orchestrator.sweep.selection import choose_best_rows
 from search_spaces import Racing, load_sweep
@@ -124,7 +124,7 @@ def test_who_left_is_ranked_behind_and_effects_are_over_shared_seeds(played):
     assert result.shared_seeds == {0, 1}
     rates = {row.config_id: row.values["model.dropout"] for row in result.rows}
     medians = member_scores(state)[[0, 1]].median(axis=1)
-    (effect,) = [one for one in effects_on_score(result) if one.key == "model.dropout"]
+    (effect,) = [one for one in compute_score_effects(result) if one.key == "model.dropout"]
     assert effect.correlation == pytest.approx(stats.spearmanr([rates[name] for name in medians.index], medians)[0])
 
 

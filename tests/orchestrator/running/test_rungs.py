@@ -18,9 +18,9 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import effect_lines
 from orchestrator.report.sentences import describe_effects
-from orchestrator.results.analysis import effects_on_score
-from orchestrator.results.scoring.objective import recorded_objective
-from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
+from orchestrator.results.analysis import compute_score_effects
+from orchestrator.results.scoring.objective import read_objective
+from orchestrator.results.scoring.rung_decision import compute_scores_at_step, decide_rung
 from orchestrator.results.summarise import summarise
 from orchestrator.running.schedulers import inline
 from orchestrator.statistics.effects.design import SURVIVORS
@@ -46,10 +46,10 @@ ROUNDS = "search.racing={first: 2, keep: 0.5, steps: {first: 10, growth: 2, keep
 def replayed(whole: SweepState, race: SweepState) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """The survivors and who was guarded at every rung, from the curves of the sweep without a race."""
     rungs = Rungs.model_validate(race.spec["search"]["racing"]["steps"])
-    objective, curves = recorded_objective(whole.spec), read_curves(whole)
+    objective, curves = read_objective(whole.spec), read_curves(whole)
     names, found, seeds = list(whole.configurations), [], race.rungs[0].seeds
     for rung in rungs.rungs(5, 40):
-        now, before = (scores_at_step(curves, objective, step, names, seeds) for step in rung)
+        now, before = (compute_scores_at_step(curves, objective, step, names, seeds) for step in rung)
         outcome = decide_rung(now, before, rungs, objective)
         found.append((outcome.survivors, outcome.guarded))
         names = list(outcome.survivors)
@@ -164,7 +164,7 @@ def test_who_is_pruned_is_in_no_rank_and_no_effect(played):
     assert [row.rank for row in result.rows] == [1, 2, *[None] * 6]
     assert [row.why_unranked for row in result.rows[2:]] == ["pruned at step 20"] * 2 + ["pruned at step 10"] * 4
     assert {row.score for row in result.rows[2:]} == {None} and result.configurations_finished == 2
-    for effect in effects_on_score(result):
+    for effect in compute_score_effects(result):
         assert effect.configurations == 2
 
 
@@ -177,7 +177,7 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     assert rung.survivors == tuple(state.configurations)[:2]
     result = summarise(state)
     assert [one.seeds_failed for one in result.rows] == [0, 0, 2, 2]
-    (effect,) = effects_on_score(result)
+    (effect,) = compute_score_effects(result)
     (difference,) = effect.differences
     assert result.design.survivors and effect.reason == SURVIVORS
     assert [math.isnan(one) for one in (difference.difference, difference.low, difference.p)] == [False, True, True]
@@ -238,9 +238,9 @@ def test_a_member_whose_pack_had_ended_has_its_last_values_and_a_lost_one_has_no
     curves = pd.DataFrame(rows, columns=["config_id", "seed", "step", "value"]).assign(
         metric="m", average="raw", length=1
     )
-    last = scores_at_step(curves, OBJECTIVE, 10, ["a", "b"], [0, 1])
+    last = compute_scores_at_step(curves, OBJECTIVE, 10, ["a", "b"], [0, 1])
     assert str(last) == "{'a': [0.5, nan], 'b': [0.4, nan]}"
-    best = scores_at_step(curves, OBJECTIVE.model_copy(update={"evaluation": "best"}), 15, ["b"], [0])
+    best = compute_scores_at_step(curves, OBJECTIVE.model_copy(update={"evaluation": "best"}), 15, ["b"], [0])
     assert best == {"b": [0.1]}
 
 

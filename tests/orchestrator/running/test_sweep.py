@@ -17,7 +17,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sentences import headlines
-from orchestrator.results.scoring.objective import recorded_objective, score_configurations, score_members
+from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
 from orchestrator.results.summarise import summarise
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
@@ -39,7 +39,7 @@ def test_every_member_is_trained_and_every_configuration_scored_once(played):
         member.status == "complete" for found in state.configurations.values() for member in found.members.values()
     )
     curves = read_curves(state, final_only=True)
-    objective = recorded_objective(state.spec)
+    objective = read_objective(state.spec)
     again = score_configurations(score_members(curves, objective), objective)
     assert {name: one.median for name, one in again.items()} == scores(state)
 
