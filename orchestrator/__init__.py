@@ -11,7 +11,7 @@ Importing this, and reading and drawing a sweep, needs neither torch nor Ray nor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.code.packages import claim_names
+from orchestrator.code.packages import protect_package_names
 
 if TYPE_CHECKING:
     from orchestrator.api.importing import import_table
@@ -26,7 +26,7 @@ _MODULES = {
     "run": "orchestrator.api.running",
 }
 
-claim_names()
+protect_package_names()
 
 
 def __getattr__(name: str) -> Any:

@@ -52,7 +52,7 @@ def pytest_collection_finish() -> None:
 def own_code_forgotten() -> Iterator[Callable[[], None]]:
     """What a test imports and registers of its own is gone after it, and whenever it calls this."""
     before = {kind: dict(registry.classes(kind)) for kind in registry.KINDS}
-    modules, path, loaded = set(sys.modules), list(sys.path), dict(own_code._loaded)
+    modules, path, loaded = set(sys.modules), list(sys.path), dict(own_code._loaded_sources)
 
     def forget() -> None:
         for kind, known in before.items():
@@ -65,8 +65,8 @@ def own_code_forgotten() -> Iterator[Callable[[], None]]:
                 del sys.modules[name]
         sys.path[:] = path
         importlib.invalidate_caches()
-        own_code._loaded.clear()
-        own_code._loaded.update(loaded)
+        own_code._loaded_sources.clear()
+        own_code._loaded_sources.update(loaded)
 
     yield forget
     forget()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.own_code import LENGTHWISE_PACKAGES, CodeSource, OwnCodeError, is_installed
-from orchestrator.code.packages import HERE
+from orchestrator.code.packages import LENGTHWISE_FOLDER
 from orchestrator.code.provenance import read_version
 from orchestrator.code.repository import Repository, RepositoryReader, is_credential_name
 from orchestrator.errors import LedgerError, refuse_unwritable
@@ -45,9 +45,10 @@ class CodeRecord:
                     write_atomic(target, [content])
 
 
-def begin_reading(*folders: Path | None) -> RepositoryReader:
-    """Start reading the repositories of `folders`, of the current folder, and of lengthwise unless it is installed."""
-    return RepositoryReader([*filter(None, folders), Path.cwd(), *([] if is_installed(HERE) else [HERE])])
+def start_repository_reader(*folders: Path | None) -> RepositoryReader:
+    """Start git on the repositories of `folders`, of the current folder, and of lengthwise unless it is installed."""
+    checkout = [] if is_installed(LENGTHWISE_FOLDER) else [LENGTHWISE_FOLDER]
+    return RepositoryReader([*filter(None, folders), Path.cwd(), *checkout])
 
 
 def list_recorded_folders(states: Sequence[Mapping[str, Any]]) -> list[Path]:
@@ -58,21 +59,20 @@ def list_recorded_folders(states: Sequence[Mapping[str, Any]]) -> list[Path]:
 
 def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> CodeRecord:
     """Return the record of the code of this process. Raises OwnCodeError if a module was edited after its import."""
-    # Copy the user's modules.
     copies = {}
     for module in modules:
         for name in module.files if not module.installed else ():
-            copies[f"{name_copy_folder(module.sha256)}/{name}"] = _read_unchanged(module, name)
+            copies[f"{name_copy_folder(module.sha256)}/{name}"] = _read_unchanged_file(module, name)
 
-    # Describe every repository: imported files, commit and diff; copy all but credentials and large files.
+    # Files of `imports` are copied already; of other imported files all but credentials and large ones are.
     recorded = {module.root / name for module in modules for name in module.files}
-    imported = _imported_files([tree.root for tree in trees], recorded)
+    imported = _read_imported_files([tree.root for tree in trees], recorded)
     folders = []
     for tree in trees:
         files = dict(sorted(imported[tree.root].items()))
         if not (files or tree.commit or tree.problem):
             continue
-        digests = {name: _short_digest(content) for name, content in files.items()}
+        digests = {name: _compute_short_digest(content) for name, content in files.items()}
         room, not_copied = MAX_COPY_BYTES, []
         for name, content in files.items():
             if is_credential_name(name) or len(content) > room:
@@ -96,12 +96,12 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
             "not_copied": not_copied,
         })  # fmt: skip
 
-    # The name of the record is its digest.
+    # The digest of the fields names the record, so that equal code of several runs has one name.
     fields: dict[str, Any] = {
         "version": read_version("lengthwise"),
-        "root": str(HERE),
+        "root": str(LENGTHWISE_FOLDER),
         "engine": compute_engine_digests(),
-        "modules": [module.recorded() for module in modules],
+        "modules": [module.to_fields() for module in modules],
         "folders": folders,
     }
     return CodeRecord(fields={"name": compute_digest(fields)[:12], **fields}, copies=copies)
@@ -119,21 +119,21 @@ def find_changed_code(recorded: Mapping[str, Any]) -> list[str]:
     because the folder of a job is a temporary copy.
     """
     changes = []
-
-    # The engine.
     if recorded["version"] == read_version("lengthwise"):
         current = compute_engine_digests()
         changes += [
-            f"{HERE / part} has changed" for part, known in recorded["engine"].items() if current.get(part) != known
+            f"{LENGTHWISE_FOLDER / part} has changed"
+            for part, digest in recorded["engine"].items()
+            if current.get(part) != digest
         ]
     for tree in recorded["folders"]:
         root = Path(tree["root"])
-        for name, known in tree["files"].items() if root.is_dir() else ():
+        for name, digest in tree["files"].items() if root.is_dir() else ():
             path = root / name
             try:
                 if not path.is_file():  # another user's ledger may name an endless device
                     changes.append(f"{path} is gone")
-                elif _short_digest(path.read_bytes()) != known:
+                elif _compute_short_digest(path.read_bytes()) != digest:
                     changes.append(f"{path} has changed")
             except OSError:
                 changes.append(f"{path} cannot be read")
@@ -146,13 +146,13 @@ def find_version_change(states: Sequence[Mapping[str, Any]]) -> tuple[str, str] 
     return (recorded, current) if recorded and current and recorded != current else None
 
 
-def merge_imported_files(recorded: Mapping[str, Any]) -> dict[str, str]:
+def merge_file_digests(recorded: Mapping[str, Any]) -> dict[str, str]:
     """Return the digests of imported files by path in the working folder; digests of equal paths are joined."""
-    table: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for tree in recorded["folders"]:
-        for name, short in tree["files"].items():
-            table[name] = table.get(name, "") + short
-    return table
+        for name, digest in tree["files"].items():
+            digests[name] = digests.get(name, "") + digest
+    return digests
 
 
 def compute_engine_digests() -> dict[str, str]:
@@ -162,9 +162,10 @@ def compute_engine_digests() -> dict[str, str]:
 
 def compute_engine_digest(part: str) -> str:
     """Return the digest of the Python files of a folder of lengthwise, imported or not."""
-    paths = sorted(path for path in (HERE / part).rglob("*.py") if path.is_file())  # Emacs locks are broken links
-    paths = [path for path in paths if "examples" not in path.parts]  # scripts of users
-    return compute_digest({path.relative_to(HERE).as_posix(): _short_digest(path.read_bytes()) for path in paths})
+    # Scripts in examples are those of users, and the locks of Emacs are broken links that end with .py.
+    paths = sorted(path for path in (LENGTHWISE_FOLDER / part).rglob("*.py") if path.is_file())
+    names = {path.relative_to(LENGTHWISE_FOLDER).as_posix(): path for path in paths if "examples" not in path.parts}
+    return compute_digest({name: _compute_short_digest(path.read_bytes()) for name, path in names.items()})
 
 
 def compute_digest(table: Mapping[str, Any]) -> str:
@@ -172,7 +173,7 @@ def compute_digest(table: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dict[Path, dict[str, bytes]]:
+def _read_imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dict[Path, dict[str, bytes]]:
     """Return the imported files below each root, except lengthwise, installed packages, tests and the main script."""
     files: dict[Path, dict[str, bytes]] = {root: {} for root in roots}
     skipped = {*recorded, Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").absolute()}
@@ -181,7 +182,6 @@ def _imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dict[Pat
         if module.partition(".")[0] in LENGTHWISE_PACKAGES or not isinstance(file, str) or not file.endswith(".py"):
             continue
 
-        # Skip installed and recorded files.
         path = _resolve_file(file if file.startswith(os.sep) else str(Path(file).absolute()))
         if path is None or path in skipped:
             continue
@@ -189,10 +189,10 @@ def _imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dict[Pat
         if not enclosing:
             continue
 
-        # The innermost work tree; tests do not influence results.
+        # A file belongs to the innermost work tree; tests do not influence results.
         root = max(enclosing, key=lambda root: len(root.parts))
-        *folders, last = path.relative_to(root).parts
-        if not ("tests" in folders or last == "conftest.py" or last.startswith("test_")):
+        *folders, file_name = path.relative_to(root).parts
+        if not ("tests" in folders or file_name == "conftest.py" or file_name.startswith("test_")):
             try:
                 files[root][path.relative_to(root).as_posix()] = path.read_bytes()
             except OSError:
@@ -215,7 +215,8 @@ def _resolve_folder(folder: Path) -> Path:
     return folder.resolve()
 
 
-def _read_unchanged(module: CodeSource, name: str) -> bytes:
+def _read_unchanged_file(module: CodeSource, name: str) -> bytes:
+    """Return the content of a module's file. Raises OwnCodeError if it is not the imported one."""
     path = module.root / name
     try:
         content = path.read_bytes()
@@ -226,5 +227,6 @@ def _read_unchanged(module: CodeSource, name: str) -> bytes:
     return content
 
 
-def _short_digest(content: bytes) -> str:
+def _compute_short_digest(content: bytes) -> str:
+    """Return the first 16 hex digits of the SHA-256."""
     return hashlib.sha256(content).hexdigest()[:16]

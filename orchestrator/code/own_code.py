@@ -56,7 +56,7 @@ class CodeSource:
         """The digest of all file names and contents, independent of the root."""
         return hashlib.sha256(json.dumps(sorted(self.files.items())).encode()).hexdigest()
 
-    def recorded(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """Return the fields for the ledger and for workers."""
         return {
             "module": self.module,
@@ -68,7 +68,7 @@ class CodeSource:
 
     @classmethod
     def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the source from the fields that `recorded` returned."""
+        """Return the source from the fields that `to_fields` returned."""
         return cls(
             module=fields["module"], root=Path(fields["root"]), installed=fields["installed"], files=fields["files"]
         )
@@ -76,7 +76,7 @@ class CodeSource:
 
 # Module names of sources that are not imported: the files of a program, and data files.
 PROGRAM, DATA = "(program)", "(data)"
-_loaded: dict[str, CodeSource] = {}
+_loaded_sources: dict[str, CodeSource] = {}
 
 
 def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
@@ -85,11 +85,11 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
     Data files are searched beside the sweep file from now on. Raises SweepFileError with a problem for each module that
     cannot be found or imported.
     """
-    sources, problems = [], []
     if spec.folder is not None:
         search_first(spec.folder)
 
-    # Import the modules; collect a problem with its line for each failure.
+    # Go on after a failure, so that one message names all modules that cannot be imported.
+    sources, problems = [], []
     for index, module in enumerate(spec.imports):
         try:
             source = _find_source(
@@ -98,10 +98,11 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
             load_module(source)
             sources.append(source)
         except OwnCodeError as error:
-            where = spec.where(f"imports[{index}]")
-            is_function = "program" in spec.sections and where == spec.where("program.function")
+            # `program.function` adds its module to `imports`, which the user did not write.
+            place = spec.where(f"imports[{index}]")
+            is_function = "program" in spec.sections and place == spec.where("program.function")
             key = "program.function" if is_function else f"imports[{index}]"
-            problems.append(Problem(where, key, str(error)))
+            problems.append(Problem(place, key, str(error)))
     if problems:
         raise SweepFileError(problems)
     return tuple(sources)
@@ -147,20 +148,19 @@ def find_module(module: str, folders: Iterable[Path]) -> CodeSource:
         owner = "lengthwise" if top in LENGTHWISE_PACKAGES else "Python"
         raise OwnCodeError(f"{module}: {owner} has a module of this name; rename yours")
 
-    # Beside the sweep file or in the current folder.
     searched = []
     for folder in dict.fromkeys(folders):
         if _has_module(folder, top):
             return _read_source(module, folder, installed=False)
         searched.append(str(folder))
 
-    # On Python's path.
+    # A namespace package has folders, others have a file as their origin.
     module_spec = importlib.util.find_spec(top)
     folders_of_package = list(module_spec.submodule_search_locations or ()) if module_spec else []
     origin = folders_of_package[0] if folders_of_package else module_spec.origin if module_spec else None
     if origin is None or not Path(origin).exists():
-        where = " and among the installed packages" if searched else "the installed packages"
-        raise OwnCodeError(f"{module}: module not found; searched {', '.join(searched)}{where}")
+        packages = " and among the installed packages" if searched else "the installed packages"
+        raise OwnCodeError(f"{module}: module not found; searched {', '.join(searched)}{packages}")
     root = Path(origin).resolve().parent
     return _read_source(module, root, installed=is_installed(root))
 
@@ -171,11 +171,11 @@ def load_module(source: CodeSource) -> None:
         search_first(source.root)
     if source.module in (PROGRAM, DATA):
         return
-    known = _loaded.get(source.module)
-    if known is not None and known.sha256 == source.sha256:
+    loaded = _loaded_sources.get(source.module)
+    if loaded is not None and loaded.sha256 == source.sha256:
         return
 
-    # Import it with its root first on the path; after an error remove everything that was imported.
+    # After an error remove everything that was imported, so that another attempt imports it again.
     _refuse_conflicts(source)
     modules_before = set(sys.modules)
     sys.path.insert(0, str(source.root))
@@ -196,21 +196,21 @@ def load_module(source: CodeSource) -> None:
     finally:
         sys.path.remove(str(source.root))
     sys.path.append(str(source.root))  # for later imports, after installed packages
-    _loaded[source.module] = source
+    _loaded_sources[source.module] = source
 
 
 def _refuse_conflicts(source: CodeSource) -> None:
     """Raise OwnCodeError if this process has imported a different file with the name of a file in `source`."""
-    # Files of other modules of `imports`.
-    for known in _loaded.values():
-        for name in source.files.keys() & known.files.keys():
-            if source.files[name] != known.files[name]:
+    # Python imports each name once, so a module of the same name would silently stand in for this one.
+    for loaded in _loaded_sources.values():
+        for name in source.files.keys() & loaded.files.keys():
+            if source.files[name] != loaded.files[name]:
                 raise OwnCodeError(
-                    f"{source.module}: {source.root / name}: another {name} is already imported, from {known.root} "
-                    f"(with {known.module}); use a new process"
+                    f"{source.module}: {source.root / name}: another {name} is already imported, from {loaded.root} "
+                    f"(with {loaded.module}); use a new process"
                 )
 
-    # Modules that other code has imported.
+    # The same holds for modules that other code has imported.
     for top in sorted({name.partition("/")[0].removesuffix(".py") for name in source.files} - sys.stdlib_module_names):
         file = getattr(sys.modules.get(top), "__file__", None)
         if file is None or _is_below(sys.modules[top], source.root):
@@ -222,10 +222,11 @@ def _refuse_conflicts(source: CodeSource) -> None:
 
 def get_loaded_module(module: str) -> CodeSource | None:
     """Return the source from which this process has imported an own module; None if it has not been imported."""
-    return _loaded.get(module)
+    return _loaded_sources.get(module)
 
 
 def _read_source(module: str, root: Path, *, installed: bool) -> CodeSource:
+    """Return the source of a module in `root`. Raises OwnCodeError if a file is missing or cannot be read."""
     root = root.resolve()
     files = {}
     for path in _list_module_files(module, root, beside=not installed):
@@ -254,22 +255,24 @@ def _list_module_files(module: str, root: Path, *, beside: bool) -> list[Path]:
 
 
 def _has_module(folder: Path, top: str) -> bool:
+    """Return whether a folder has the top-level module, as a file or as a package with __init__.py."""
     return (folder / f"{top}.py").is_file() or (folder / top / "__init__.py").is_file()
 
 
 def _list_package_files(root: Path, top: str) -> Iterator[Path]:
+    """Yield the Python files of a top-level module or package; the path of a missing module as well."""
     if (not (root / top / "__init__.py").is_file() and (root / f"{top}.py").exists()) or not (root / top).is_dir():
         if (path := root / f"{top}.py").is_file() or not path.exists():  # skips pipes, because reading them would block
             yield path
         return
 
-    # Walk through the folders of the package; links may form a cycle.
+    # Links between folders may form a cycle.
     seen = set[str]()
     for folder, folders, names in os.walk(root / top, followlinks=True):
-        if (real := os.path.realpath(folder)) in seen:
+        if (real_path := os.path.realpath(folder)) in seen:
             folders.clear()
             continue
-        seen.add(real)
+        seen.add(real_path)
         folders[:] = [name for name in folders if name.isidentifier()]
         yield from (path for name in names if name.endswith(".py") and (path := Path(folder, name)).is_file())
 
@@ -296,12 +299,14 @@ def _read_imports(path: Path) -> Iterator[str]:
 
 
 def _is_below(module: ModuleType, root: Path) -> bool:
+    """Return whether a module was imported from a file below `root`."""
     file = getattr(module, "__file__", None)
     return file is not None and Path(file).resolve().is_relative_to(root)
 
 
 @cache
-def _installed_folders() -> tuple[str, ...]:
+def _list_installed_folders() -> tuple[str, ...]:
+    """Return the folders of installed packages and of the standard library, with a final separator."""
     folders = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
     return tuple(f"{folder}{os.sep}" for folder in folders)
 
@@ -310,15 +315,15 @@ def is_installed(path: Path | str) -> bool:
     """Return whether a path is in a folder of installed packages, of this or another environment."""
     text = f"{path}{os.sep}"
     is_in_packages = any(f"{os.sep}{name}{os.sep}" in text for name in ("site-packages", "dist-packages"))
-    return is_in_packages or text.startswith(_installed_folders())
+    return is_in_packages or text.startswith(_list_installed_folders())
 
 
 def _describe_exception(error: BaseException, root: Path) -> str:
     """Return a one-line description of an exception, with the last line of the user's code in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     user_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
-    where = f" ({user_frames[-1].filename}:{user_frames[-1].lineno})" if user_frames else ""
+    location = f" ({user_frames[-1].filename}:{user_frames[-1].lineno})" if user_frames else ""
     if isinstance(error, SyntaxError) and error.filename:
-        where = f" ({error.filename}:{error.lineno})"
+        location = f" ({error.filename}:{error.lineno})"
     text = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {text}{where}"
+    return f"{type(error).__name__}: {text}{location}"

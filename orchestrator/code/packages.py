@@ -5,12 +5,12 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parents[2]  # the folder that lengthwise was loaded from
-IMPORTED = ("trainers", "search_spaces")  # packages that orchestrator imports
+LENGTHWISE_FOLDER = Path(__file__).resolve().parents[2]  # the folder that lengthwise was loaded from
+SIBLING_PACKAGES = ("trainers", "search_spaces")  # packages that orchestrator imports
 
-_START = """
+_RUN_MODULE = """
 import sys
-sys.path.insert(0, {here!r})
+sys.path.insert(0, {folder!r})
 import orchestrator
 del sys.path[0], sys.argv[0]
 import runpy
@@ -19,30 +19,33 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 class _Finder:
-    """Finds IMPORTED in HERE, before the search path."""
+    """A finder of SIBLING_PACKAGES in LENGTHWISE_FOLDER, which comes before the search path."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         # A script may have a copy of the client `lengthwise` beside it.
-        return PathFinder.find_spec(name, [str(HERE)]) if name in (*IMPORTED, "lengthwise") else None
+        if name not in (*SIBLING_PACKAGES, "lengthwise"):
+            return None
+        return PathFinder.find_spec(name, [str(LENGTHWISE_FOLDER)])
 
 
-def claim_names() -> None:
-    """Make this process import IMPORTED from HERE. Raises ImportError if others of these names are imported."""
-    # Refuse other packages of these names.
-    for name in IMPORTED:
+def protect_package_names() -> None:
+    """Make this process import SIBLING_PACKAGES from LENGTHWISE_FOLDER, whatever is on its path.
+
+    Raises ImportError if other packages of these names are imported already.
+    """
+    for name in SIBLING_PACKAGES:
         module = sys.modules.get(name)
-        folder = Path(next(iter(getattr(module, "__path__", ())), None) or getattr(module, "__file__", None) or HERE)
-        if not folder.resolve().is_relative_to(HERE):
+        location = next(iter(getattr(module, "__path__", ())), None) or getattr(module, "__file__", None)
+        folder = Path(location or LENGTHWISE_FOLDER)
+        if not folder.resolve().is_relative_to(LENGTHWISE_FOLDER):
             raise ImportError(
                 f"{folder}: its name {name} is that of a package of lengthwise; rename it, or import lengthwise first"
             )
-
-    # Later imports go through the finder.
     if _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)
 
 
 def make_module_command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module of lengthwise in a new process, without the current folder on its path."""
-    return [sys.executable, "-P", "-c", _START.format(here=str(HERE)), module, *arguments]
+    return [sys.executable, "-P", "-c", _RUN_MODULE.format(folder=str(LENGTHWISE_FOLDER)), module, *arguments]

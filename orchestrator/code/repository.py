@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Self
 
-VARIABLE = "LENGTHWISE_CODE"
+CODE_VARIABLE = "LENGTHWISE_CODE"
 TIMEOUT_SECONDS = 20.0  # for one git command
 MAX_DIFF_BYTES = 8 * 2**20  # of larger diffs only digest and size are recorded
 JOB_STOP_SECONDS = "30"  # by default Ray kills a job 3 seconds after SIGTERM
@@ -56,10 +56,10 @@ class Repository:
 
 def is_credential_name(name: str) -> bool:
     """Return whether the last part of a path is a common name of files with credentials."""
-    last = name.rpartition("/")[2].lower()
-    patterns = CREDENTIAL_MODULES if last.endswith(".py") else CREDENTIALS
-    is_test = fnmatch.fnmatchcase(last, "test_*.py")
-    return not is_test and any(fnmatch.fnmatchcase(last, pattern) for pattern in patterns)
+    file_name = name.rpartition("/")[2].lower()
+    patterns = CREDENTIAL_MODULES if file_name.endswith(".py") else CREDENTIALS
+    is_test = fnmatch.fnmatchcase(file_name, "test_*.py")
+    return not is_test and any(fnmatch.fnmatchcase(file_name, pattern) for pattern in patterns)
 
 
 def find_root(folder: Path) -> Path:
@@ -69,15 +69,13 @@ def find_root(folder: Path) -> Path:
 
 
 class RepositoryReader:
-    """Reads the repositories of folders in threads; leaving the context kills git processes that still run."""
+    """A reader of the repositories of folders, in threads; leaving the context kills git processes that still run."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._lock, self._closed = threading.Lock(), False
         self._processes: list[subprocess.Popen[bytes]] = []
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="lengthwise-git")
         roots = dict.fromkeys(map(find_root, folders))
-
-        # Start git in each work tree.
         self._commands = {
             root: [self._threads.submit(self._run_git, root, command) for command in (STATUS, DIFF)]
             for root in roots
@@ -102,8 +100,9 @@ class RepositoryReader:
         self._threads.shutdown()
 
     def _read_repository(self, root: Path) -> Repository:
+        """Return the repository of a work tree; inside a Ray job, which has no .git, the one that was sent with it."""
         if root not in self._commands:
-            description = os.environ.get(VARIABLE)
+            description = os.environ.get(CODE_VARIABLE)
             return (
                 _parse_description(root, description)
                 if description and root == Path.cwd().resolve()
@@ -111,7 +110,7 @@ class RepositoryReader:
             )
         status, diff = (command.result() for command in self._commands[root])
 
-        # Parse the status; the commit is in a header line.
+        # Header lines begin with #, and one of them has the commit.
         lines = (status.content or b"").decode(errors="replace").splitlines()
         commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "(initial)")
         if status.problem or commit == "(initial)":
@@ -133,7 +132,7 @@ class RepositoryReader:
         environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
         excluded = [f":(exclude,icase,glob)**/{pattern}" for pattern in CREDENTIALS] if command is DIFF else []
 
-        # Start git; its messages go to a file.
+        # The lock keeps `__exit__` from missing a process that starts just now.
         with ExitStack() as opened:
             try:
                 messages = opened.enter_context(TemporaryFile())  # a full pipe would block git
@@ -151,7 +150,7 @@ class RepositoryReader:
             except OSError as error:
                 return _Output(problem=f"cannot run git: {error.strerror}")
 
-            # Read its output, and keep at most about MAX_DIFF_BYTES.
+            # Digest the whole output, but keep at most about MAX_DIFF_BYTES in memory.
             timeout = threading.Timer(TIMEOUT_SECONDS, process.kill)
             timeout.start()
             opened.callback(timeout.cancel)
@@ -194,7 +193,6 @@ def make_job_environment(folder: Path, warn: Callable[[str], None] = lambda text
     if tree.commit is None:
         warn(f"warning: the job will record no commit: {tree.problem or f'{tree.root} is in no repository'}")
 
-    # Encode the diff, if it fits into a variable.
     diff = base64.b85encode(zlib.compress(tree.diff, 9)).decode() if tree.diff else None
     description = {
         "commit": tree.commit,
@@ -203,28 +201,30 @@ def make_job_environment(folder: Path, warn: Callable[[str], None] = lambda text
         "diff_sha256": tree.diff_sha256,
         "diff_bytes": tree.diff_bytes,
     }
-    variables = {VARIABLE: json.dumps(description, separators=(",", ":")), "RAY_JOB_STOP_WAIT_TIME_S": JOB_STOP_SECONDS}
+    variables = {
+        CODE_VARIABLE: json.dumps(description, separators=(",", ":")),
+        "RAY_JOB_STOP_WAIT_TIME_S": JOB_STOP_SECONDS,
+    }
     return json.dumps({"env_vars": variables}, separators=(",", ":"))
 
 
 def _parse_description(root: Path, description: str) -> Repository:
     """Return the repository that `make_job_environment` described in `description`."""
-    # Unpack the fields and the diff, which must have its digest and size.
-    invalid = Repository(root=root, problem=f"{VARIABLE} was not written by lengthwise job-env")
+    # Anybody can set the variable, so check its digest and size, and unpack at most MAX_DIFF_BYTES.
+    invalid = Repository(root=root, problem=f"{CODE_VARIABLE} was not written by lengthwise job-env")
     try:
         fields = json.loads(description)
         commit, dirty, diff = fields["commit"], fields["dirty"], fields["diff"]
         sha256, size = fields["diff_sha256"], fields["diff_bytes"]
         content = None
         if diff is not None:
-            unpacking = zlib.decompressobj()
-            content = unpacking.decompress(base64.b85decode(diff), MAX_DIFF_BYTES)
-            if not unpacking.eof or hashlib.sha256(content).hexdigest() != sha256 or len(content) != size:
+            decompressor = zlib.decompressobj()
+            content = decompressor.decompress(base64.b85decode(diff), MAX_DIFF_BYTES)
+            if not decompressor.eof or hashlib.sha256(content).hexdigest() != sha256 or len(content) != size:
                 return invalid
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error, RecursionError):
         return invalid
 
-    # Check the types of the fields.
     if commit is None:
         return Repository(root=root, problem="it was submitted from a folder without a commit")
     valid = isinstance(commit, str) and re.fullmatch("[0-9a-f]{40,64}", commit) and isinstance(size, int)

@@ -1,4 +1,4 @@
-"""Limit the CPU time of the user's code, and print a notice that it still runs."""
+"""Limit the CPU time of the user's code, and print a notice if it runs for long."""
 
 import math
 import signal

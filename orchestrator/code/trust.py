@@ -58,5 +58,6 @@ def refuse_untrusted(state: IdentifiedSweep, code_to_run: Sequence[str]) -> None
 
 
 def _find_trust_file() -> Path:
+    """Return the path of the file of trusted sweeps. Raises RuntimeError without a home folder."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "lengthwise" / "trusted"

@@ -41,12 +41,12 @@ class Measurements:
 
     def replace_trained_lengths(self, recorded: Self) -> Self:
         """Return these measurements with the trained lengths of `recorded`."""
-        # Collect the trained lengths of each distribution; ledgers of 1.0.0 have them at the metrics alone.
+        # Ledgers of 1.0.0 have trained lengths at the metrics alone.
         trained = {name: {*lengths} for name, lengths in recorded.trained.items()}
         for metric in recorded.metrics.values():
             trained.setdefault(metric.distribution, set()).update(metric.trained_lengths)
 
-        # Give each metric those that it is evaluated at.
+        # A metric has only those trained lengths that it is evaluated at.
         metrics = {
             name: replace(
                 metric,
@@ -58,13 +58,12 @@ class Measurements:
 
     def to_fields(self) -> dict[str, Any]:
         """Return the measurements as ledger fields; metrics with the same distribution and lengths are grouped."""
-        # Group the metrics by test set.
         sets = []
-        for (distribution, lengths, trained), group in itertools.groupby(self.metrics.items(), _test_set_key):
+        for (distribution, lengths, trained), group in itertools.groupby(self.metrics.items(), _get_test_set_key):
             test_set = {"distribution": distribution, "lengths": list(lengths), "trained_lengths": list(trained)}
             sets.append({**test_set, "metrics": {name: [metric.base, metric.direction] for name, metric in group}})
 
-        # Leave out values that older versions did not record, if they are the defaults.
+        # Newer fields are left out at their defaults, so that digests of older versions stay valid.
         return {
             "lengths": list(self.lengths),
             "averages": list(self.averages),
@@ -80,8 +79,7 @@ class Measurements:
 
     @classmethod
     def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the measurements from the fields that `to_fields` returned."""
-        # Fields that older versions did not record have their defaults.
+        """Return the measurements from the fields that `to_fields` returned, also by an older version."""
         return cls(
             lengths=tuple(fields["lengths"]),
             averages=tuple(fields["averages"]),
@@ -106,18 +104,18 @@ class Measurements:
         )
 
 
-def _test_set_key(item: tuple[str, RecordedMetric]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+def _get_test_set_key(item: tuple[str, RecordedMetric]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     """Return the distribution, lengths and trained lengths that metrics of a test set share."""
     metric = item[1]
     return metric.distribution, metric.lengths, metric.trained_lengths
 
 
-def make_measurement_fields(measured: Measurements, known: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of a configuration's record with its measurements, in full unless the digest is `known`."""
+def make_measurement_fields(measurements: Measurements, recorded_digests: Iterable[str]) -> dict[str, Any]:
+    """Return the fields of a configuration's record with its measurements, in full if their digest is new."""
     # Most configurations of a sweep have equal measurements, so each digest is recorded in full once.
-    fields = measured.to_fields()
+    fields = measurements.to_fields()
     digest = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:12]
-    return {"measured": digest} | ({} if digest in known else {"measured_in_full": {digest: fields}})
+    return {"measured": digest} | ({} if digest in recorded_digests else {"measured_in_full": {digest: fields}})
 
 
 def read_measurements(in_full: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, Measurements]:

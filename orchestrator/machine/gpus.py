@@ -8,8 +8,8 @@ import sys
 ASSUMED_BYTES = 16 * 2**30  # memory of a GPU that cannot be queried, such as on a machine that has not started
 QUERY_TIMEOUT_SECONDS = 30.0
 ALLOCATOR_SHARE = 0.95  # share of a pack's memory for torch's allocator; the rest is for the CUDA context
-_COMMAND = ("nvidia-smi", "--query-gpu=memory.total,mig.mode.current", "--format=csv,noheader,nounits")
-_BY_TORCH = (
+_NVIDIA_SMI = ("nvidia-smi", "--query-gpu=memory.total,mig.mode.current", "--format=csv,noheader,nounits")
+_TORCH_SCRIPT = (
     "import torch; print(*(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())))"
 )
 
@@ -20,10 +20,10 @@ def read_gpu_memories() -> list[float]:
     if visible is not None and visible.strip() in ("", "-1"):
         return []
 
-    # Ask nvidia-smi, which does not use GPU memory; it cannot query MIG parts.
-    chosen = () if visible is None else (f"--id={visible}",)
+    # Unlike torch, nvidia-smi uses no GPU memory, but it cannot query MIG parts.
+    selection = () if visible is None else (f"--id={visible}",)
     try:
-        lines = _run_command((*_COMMAND, *chosen)).splitlines()  # fails for MIG-...
+        lines = _run_command((*_NVIDIA_SMI, *selection)).splitlines()  # fails for MIG-...
         cards = [line.split(",") for line in lines]
         if not any(mode.strip() == "Enabled" for _, mode in cards):  # a part of a card is not the card
             return [float(memory) * 2**20 for memory, _ in cards]
@@ -84,10 +84,11 @@ def _query_torch() -> list[float]:
     if not torch.cuda.is_available():
         return []
     try:
-        return [float(memory) for memory in _run_command((sys.executable, "-P", "-c", _BY_TORCH)).split()]
+        return [float(memory) for memory in _run_command((sys.executable, "-P", "-c", _TORCH_SCRIPT)).split()]
     except (OSError, ValueError, subprocess.SubprocessError):
         return []
 
 
 def _run_command(command: tuple[str, ...]) -> str:
+    """Return the output of a command. Raises OSError, or SubprocessError if it fails or takes too long."""
     return subprocess.run(command, capture_output=True, text=True, timeout=QUERY_TIMEOUT_SECONDS, check=True).stdout

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from orchestrator.errors import OutOfSpace
 
-DISK_FULL_ERRNOS = frozenset(
-    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-)  # a full disk, a quota, a limit on the size of files
+# A full disk, a quota, or a limit on the size of files.
+DISK_FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+# Parts of messages of threads, of the dynamic loader and of torch.
+OUT_OF_MEMORY_PHRASES = ("start new thread", "failed to map segment", "allocate memory")
 
 
 def find_out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace | None:
@@ -20,7 +21,7 @@ def find_out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace |
 
     `folder` is the folder that was written to, if the error does not name a file.
     """
-    seen: set[int] = set()
+    seen: set[int] = set()  # chains of causes may form a cycle
     while error is not None and id(error) not in seen:
         if isinstance(error, OutOfSpace):
             return error
@@ -35,18 +36,13 @@ def find_out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace |
 
 def describe_out_of_memory(error: BaseException) -> str | None:
     """Return a message if missing memory has caused `error`, else None."""
-    phrases = (
-        "start new thread",
-        "failed to map segment",
-        "allocate memory",
-    )  # messages of threads, libraries and torch
     is_known_type = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
-    if not is_known_type and not any(phrase in str(error) for phrase in phrases):
+    if not is_known_type and not any(phrase in str(error) for phrase in OUT_OF_MEMORY_PHRASES):
         return None
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     limit_note = "" if limit == resource.RLIM_INFINITY else f", which may use {limit / 2**30:.1f} GiB (ulimit -v)"
-    last = (str(error).strip().splitlines() or [""])[-1]
-    return f"out of memory in this process{limit_note}: {type(error).__name__}: {last}; it needs at least 2 GiB"
+    last_line = (str(error).strip().splitlines() or [""])[-1]
+    return f"out of memory in this process{limit_note}: {type(error).__name__}: {last_line}; it needs at least 2 GiB"
 
 
 @contextmanager
@@ -55,17 +51,18 @@ def raise_out_of_space(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if (full := find_out_of_space(error, folder)) is not None:
-            raise full from error
+        if (out_of_space := find_out_of_space(error, folder)) is not None:
+            raise out_of_space from error
         raise
 
 
 def _describe_full_disk(error: OSError, path: Path) -> str:
+    """Return a message with the file system of a path, which may not exist, and its free space."""
     existing = path.absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
 
-    # Find the mount point, which names the file system.
+    # Users know a file system by its mount point.
     mount_point = existing
     while not mount_point.is_mount():
         mount_point = mount_point.parent

@@ -141,7 +141,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
 
         # Copy the files that the sweep keeps.
         sources = [*import_spec_modules(spec), *trainer.find_sources([member], spec.folder)]
-        modules = [source.recorded() for source in sources]
+        modules = [source.to_fields() for source in sources]
         for source, fields in zip(sources, make_worker_modules(folder, modules), strict=True):
             for file in source.files if not source.installed else ():
                 target = Path(fields["root"]) / file

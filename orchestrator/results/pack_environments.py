@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Self
 
-from orchestrator.code.code_record import merge_imported_files
+from orchestrator.code.code_record import merge_file_digests
 from orchestrator.engine.environment import ENGINE, MODULE
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import counted, differing_keys, first_few
@@ -74,7 +74,7 @@ class PackEnvironments:
         """The folders of lengthwise and the imported files that differ between packs."""
         names = dict.fromkeys(group.code for group in self.groups)
         records = [self.codes[name] for name in names if name is not None]
-        return _list_changed_keys([{**code["engine"], **merge_imported_files(code)} for code in records])
+        return _list_changed_keys([{**code["engine"], **merge_file_digests(code)} for code in records])
 
     @property
     def sentences(self) -> list[str]:
@@ -101,7 +101,7 @@ def _list_changed_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
 def read_pack_code(state: SweepState) -> dict[str, Code]:
     """Return the code of each pack by pack_id; empty mappings if it is not recorded."""
     # A resumed pack can have several digests of a part, in the order of its runs.
-    files = {code["name"]: merge_imported_files(code) for code in state.codes}
+    files = {code["name"]: merge_file_digests(code) for code in state.codes}
     pack_code: dict[str, Code] = {}
     for pack in state.packs.values():
         digests: dict[str, dict[str, None]] = {}

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from orchestrator.addresses import address_of
 from orchestrator.claims.registration import CLAIMS_COPY, digest_claims
-from orchestrator.code.code_record import CodeRecord, begin_reading, list_recorded_folders, record_code
+from orchestrator.code.code_record import CodeRecord, list_recorded_folders, record_code, start_repository_reader
 from orchestrator.code.own_code import import_spec_modules
 from orchestrator.code.provenance import read_provenance
 from orchestrator.code.trust import trust_sweep
@@ -87,7 +87,7 @@ def run_sweep(
 
     # Build the first configurations, and record their code.
     registered = digest_claims(spec)
-    with begin_reading(spec.folder) as reading:  # git runs in parallel
+    with start_repository_reader(spec.folder) as reading:  # git runs in parallel
         sources = import_spec_modules(spec)
         configurations = build_first_generation(spec)
         members = [configuration.member(spec.seeds[0]) for configuration in configurations]
@@ -203,7 +203,7 @@ def import_code_to_resume(state: SweepState, console: Console, *, accept_change:
     refuse_without_start(_find_untrained_seeds(state), f"{state.folder} cannot be resumed")
 
     # Record the current code.
-    with begin_reading(*list_recorded_folders(state.codes)) as reading:
+    with start_repository_reader(*list_recorded_folders(state.codes)) as reading:
         code = record_code(reading.read(), sources)
     code.write_copies(state.folder)
     return code

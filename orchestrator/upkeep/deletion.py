@@ -33,11 +33,11 @@ from orchestrator.storage import ObjectStore
 from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.upkeep.listing import format_size
 
-_DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, CLAIMS_COPY, *TABLES, *OUTDATED_FILES)
+_DERIVED_FILES = (SPEC_FILE, CURVES_FILE, REPORT_HTML, CLAIMS_COPY, *TABLES, *OUTDATED_FILES)
 _MIRROR_NAMES = (LEDGERS, DRIVERS, NUMBER_FILE)
 _DELETED_NAMES = {
     *FILES,
-    *_DERIVED,
+    *_DERIVED_FILES,
     *_MIRROR_NAMES,
     CHECKPOINTS_FOLDER,
     CODE_FOLDER,
@@ -61,7 +61,7 @@ class Deletion:
     foreign: tuple[str, ...]
     address: str | None = None
     objects: tuple[int, ...] = ()  # bytes of each object at the address
-    relations: tuple[str, ...] = ()  # sentences about effects on other sweeps
+    consequences: tuple[str, ...] = ()  # sentences about this sweep and related sweeps
     copies: tuple[str, ...] = ()  # copies of the sweep in the same storage, with the same MLflow runs
     published_at: tuple[str, ...] = ()  # addresses of MLflow
     checkpoints_only: bool = False
@@ -71,7 +71,7 @@ class Deletion:
         """A line about the files to delete."""
         sizes = [size for entry in self.entries for size in _list_file_sizes(entry)]
         foreign = [f"not written by lengthwise, so these stay: {', '.join(self.foreign)}"] if self.foreign else []
-        remaining = "".join(f"; {sentence}" for sentence in (*foreign, *self.relations))
+        remaining = "".join(f"; {sentence}" for sentence in (*foreign, *self.consequences))
         kind = " of checkpoints" if self.checkpoints_only else ""
         copy = f"{self.folder}: {len(sizes)} files{kind}, {format_size(sum(sizes))}"
         if self.address is None:
@@ -86,7 +86,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     Raises UserError if the folder is not a sweep or has no checkpoints, or if it or its checkpoints are a link,
     StorageError and StorageRefused.
     """
-    # Refuse links, and folders without a sweep.
+    # Deleting a link would leave the files behind it.
     if folder.is_symlink():
         raise UserError(f"{folder} is a link to {folder.readlink()}; give its target")
     if checkpoints_only and (link := folder / CHECKPOINTS_FOLDER).is_symlink():
@@ -94,7 +94,6 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     if not has_ledger(folder):
         raise make_no_sweep_error(folder)
 
-    # List the files of the folder, and the objects at its address.
     entries = {entry.relative_to(folder).as_posix(): entry for entry in sorted(_list_entries(folder))}
     address = address_of(folder)
     objects = ObjectStore(address).sizes() if address is not None else {}
@@ -108,32 +107,33 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         checkpoints_only=checkpoints_only,
     )
 
-    # Describe the effects of deleting only checkpoints.
+    # Without checkpoints the sweep stays, so only training that resumes from them is affected.
     if checkpoints_only:
         if not planned.entries + planned.objects:
             raise UserError(f"{folder}: no checkpoints to delete")
         lost = "unfinished packs restart from step 0; extend --steps has no checkpoint to resume from"
-        return replace(planned, relations=(lost, *_describe_continuing(folder)))
+        return replace(planned, consequences=(lost, *_describe_continuing(folder)))
     try:
         state = SweepState.load(folder)
     except LengthwiseError:  # a damaged sweep can be deleted, too
         return planned
 
-    # Describe the effects on related sweeps.
-    this_sweep = read_lineage(folder)
-    twins = [
-        sibling
-        for sibling in read_lineages(folder.resolve().parent, strict=False)
-        if sibling.identity == this_sweep.identity
+    # Copies of a folder are one sweep to MLflow, so its runs belong to all of them.
+    identity, siblings = read_lineage(folder).identity, read_lineages(folder.resolve().parent, strict=False)
+    copies = [
+        sibling.folder.name
+        for sibling in siblings
+        if sibling.identity == identity and sibling.folder.resolve() != folder.resolve()
     ]
-    copies = [sibling.folder.name for sibling in twins if sibling.folder.resolve() != folder.resolve()]
-    relations = [f"the copy {name} and the MLflow runs stay" for name in copies]
-    relations += [f"its confirmation {sibling.folder.name} stays" for sibling in find_confirmations(state)]
-    relations += _describe_continuing(folder)
-    relations += [
-        f"the report of {sibling.folder.name} loses these confirmed scores" for sibling in find_confirmed_sweeps(state)
+    consequences = [
+        *(f"the copy {name} and the MLflow runs stay" for name in copies),
+        *(f"its confirmation {sibling.folder.name} stays" for sibling in find_confirmations(state)),
+        *_describe_continuing(folder),
+        *(f"the report of {s.folder.name} loses these confirmed scores" for s in find_confirmed_sweeps(state)),
     ]
-    return replace(planned, relations=tuple(relations), copies=tuple(copies), published_at=tuple(state.published_at))
+    return replace(
+        planned, consequences=tuple(consequences), copies=tuple(copies), published_at=tuple(state.published_at)
+    )
 
 
 def _describe_continuing(folder: Path) -> list[str]:
@@ -150,7 +150,7 @@ def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: No
     running, UserError for files that cannot be deleted, StorageError and StorageRefused. An interrupted deletion can be
     repeated.
     """
-    # Delete runs and objects first, then files, and the ledger last.
+    # The ledger goes last, because an interrupted deletion can be repeated as long as it exists.
     last_files = {planned.folder / name for name in FILES}
     with SweepLock(planned.folder):
         if planned.address is None:
@@ -167,7 +167,7 @@ def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: No
             return
         _delete(planned.folder / LEDGER_FILE)
 
-    # After releasing the lock, delete its file, and the folder if it is empty.
+    # The file of the lock can only be deleted after its release.
     for entry in last_files:
         _delete(entry)
     with suppress(OSError):  # not empty
@@ -221,6 +221,7 @@ def _list_file_sizes(entry: Path) -> Iterator[int]:
 
 
 def _delete(entry: Path) -> None:
+    """Delete a file, a link or a folder; a missing one is ignored. Raises UserError if it cannot be deleted."""
     try:
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -47,12 +47,12 @@ HINT = "longer inputs may need other settings of the task: --task KEY=VALUE (for
 class EvaluationRequest:
     """The evaluation of a configuration: members with the new settings by seed, None for failed seeds.
 
-    `fields` are the fields of its record that do not depend on the results. `kept` has the weights files by seed.
+    `fields` are the fields of its record that do not depend on the results. `weights` has the kept weights by seed.
     """
 
     configuration: ConfigurationState
     members: Mapping[int, MemberConfig | None]
-    kept: Mapping[int, WeightsLocation]
+    weights: Mapping[int, WeightsLocation]
     fields: Mapping[str, Any]
 
 
@@ -71,24 +71,23 @@ def evaluate_later(
     evaluations are possible. Raises UserError for unknown configurations, missing weights and settings that the task or
     model refuses, SweepLocked while the sweep runs, and DamagedWeights with the file.
     """
-    # Refuse a running sweep, and one without weights of this engine.
     if owner := describe_running_driver(folder):
         raise SweepLocked(f"{folder}: another driver is running: {owner}; evaluate when it has ended")
     state = SweepState.load(folder)
     refuse_imported(state)
     refuse_program(state.spec, "evaluate")
 
-    # Find the distinct configurations, and make their requests.
-    listed = [find_configuration(state, name) for name in configurations]
-    chosen = list({configuration.config_id: configuration for configuration in listed}.values())
+    # A configuration may be named twice, by number and by config_id.
+    named = [find_configuration(state, name) for name in configurations]
+    chosen = list({configuration.config_id: configuration for configuration in named}.values())
     import_recorded(state)
     refuse_corrected(chosen, "kept weights cannot be evaluated again")
     requests = [_make_request(state, configuration, lengths, samples, task) for configuration in chosen]
 
-    # Evaluate missing requests, write the curves, then the records that name them.
+    # Evaluate all requests before any record is written, so that a failure leaves the sweep as it was.
     if missing := [request for request in requests if not _is_recorded(state, request)]:
         with open_ledger(folder) as ledger:  # also locks out drivers
-            for request, (curves, table) in [(request, _evaluate(state, request)) for request in missing]:
+            for request, (curves, table) in [(request, _run_request(state, request)) for request in missing]:
                 members = [(request.configuration.config_id, seed) for seed in request.members]
                 file, sha256 = write_part(folder, f"later-{request.configuration.config_id}", members, curves)
                 ledger.append("later_evaluation", **request.fields, environment=table, file=file, sha256=sha256)
@@ -97,33 +96,30 @@ def evaluate_later(
     return [make_evaluation_key(request.fields) for request in requests]
 
 
-def _evaluate(state: SweepState, request: EvaluationRequest) -> tuple["StoredCurves", dict[str, Any]]:
+def _run_request(state: SweepState, request: EvaluationRequest) -> tuple["StoredCurves", dict[str, Any]]:
     """Evaluate a request in this process; return the curves, NaN for members without weights, and its environment."""
     import torch
 
     from orchestrator.engine.environment import read_environment
     from trainers.evaluation.stored import evaluate_stored
 
-    # Choose the device, and the members with weights.
     resources = state.spec.get("resources", {})
     gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
-    alive = {seed: member for seed, member in request.members.items() if member is not None}
+    members = {seed: member for seed, member in request.members.items() if member is not None}
     averages = request.fields["averages"]
-
-    # Evaluate all of them as a pack.
     with worker_settings(int(resources.get("cpus") or 1)):
         table = read_environment(state.modules, gpus=gpus)
         try:
-            weights = [{average: request.kept[seed].open(average) for average in averages} for seed in alive]
-            curves = evaluate_stored([*alive.values()], weights, device="cuda" if gpus else "cpu")
+            weights = [{average: request.weights[seed].open(average) for average in averages} for seed in members]
+            curves = evaluate_stored([*members.values()], weights, device="cuda" if gpus else "cpu")
         except WeightsError as error:
             raise DamagedWeights(str(error)) from error
         except ConfigError as error:
             raise _make_error(request.configuration, error) from error
 
-    # Insert NaN rows for failed seeds.
+    # A failed seed has a row of NaN, as in the curves of the sweep.
     values = np.full((len(request.members), *curves.values_MAKL.shape[1:]), np.nan, dtype=np.float32)
-    values[[seed in alive for seed in request.members]] = curves.values_MAKL
+    values[[seed in members for seed in request.members]] = curves.values_MAKL
     return replace(curves, values_MAKL=values), table
 
 
@@ -135,7 +131,7 @@ def _make_request(
     task: Sequence[str],
 ) -> EvaluationRequest:
     """Return the request to evaluate a configuration. Raises UserError if that is impossible."""
-    # Replace settings of the task and the evaluation.
+    # Lengths are given to each member below, after the task is built; "all" passes the checks until then.
     resolved = copy.deepcopy(configuration.resolved)
     replaced = _replace_task(resolved, task)
     evaluation = dict(resolved.get("evaluation", {}))
@@ -143,9 +139,9 @@ def _make_request(
     resolved["evaluation"] = evaluation | ({} if samples is None else {"samples": samples})
 
     # Build the members with these settings; failed members have no weights.
-    kept = {
-        seed: file
-        for (config_id, seed), file in list_kept_weights(state).items()
+    weights = {
+        seed: location
+        for (config_id, seed), location in list_kept_weights(state).items()
         if config_id == configuration.config_id
     }
     members: dict[int, MemberConfig | None] = {}
@@ -155,18 +151,18 @@ def _make_request(
             continue
         open_weights(state, configuration, seed, "raw")  # raises for missing or damaged weights
         members[seed] = _build_member(configuration, resolved, seed, lengths)
-    alive = [member for member in members.values() if member is not None]
-    if not alive:
+    trained = [member for member in members.values() if member is not None]
+    if not trained:
         raise UserError(f"configuration {label(configuration.number)} has no weights: all of its seeds failed")
-    first = alive[0]
+    first = trained[0]
     if problems := [*first.task.data_problems()]:
         raise _make_error(configuration, ConfigError(problem.under("task") for problem in problems))
 
-    # Make the fields by which a recorded evaluation is recognized.
+    # These fields identify an evaluation, so that it is not repeated.
     fields = {
         "config_id": configuration.config_id,
         "seeds": list(members),
-        "weights": [kept[seed].sha256 if member is not None else None for seed, member in members.items()],
+        "weights": [weights[seed].sha256 if member is not None else None for seed, member in members.items()],
         "task": replaced,
         "samples": first.evaluation.samples,
         "step": first.training.steps,
@@ -175,7 +171,7 @@ def _make_request(
         .replace_trained_lengths(Measurements.from_recorded(state.measured[configuration.measured]))
         .to_fields(),
     }
-    return EvaluationRequest(configuration=configuration, members=members, kept=kept, fields=fields)
+    return EvaluationRequest(configuration=configuration, members=members, weights=weights, fields=fields)
 
 
 def _build_member(
@@ -189,7 +185,7 @@ def _build_member(
     try:
         return member if lengths is None else member.evaluated_at(lengths)
     except ConfigError as error:
-        raise _make_error(configuration, error, _find_option(member.task, lengths or ()) or HINT) from error
+        raise _make_error(configuration, error, _suggest_setting(member.task, lengths or ()) or HINT) from error
 
 
 def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, Any]:
@@ -201,10 +197,10 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
         findings.raise_any()
     except SweepFileError as error:
         raise UserError(str(error).replace("--set task.", "--task ")) from None
-    new = {key: lookup(resolved, key) for key in keys if key is not None}
+    values = {key: lookup(resolved, key) for key in keys if key is not None}
     return {
         key.removeprefix("task."): value
-        for key, value in new.items()
+        for key, value in values.items()
         if value is not ABSENT and value != lookup(original, key)
     }
 
@@ -239,7 +235,7 @@ def _make_error(configuration: ConfigurationState, error: ConfigError, hint: str
     )
 
 
-def _find_option(task: "Task", lengths: Sequence[int]) -> str | None:
+def _suggest_setting(task: "Task", lengths: Sequence[int]) -> str | None:
     """Return a hint with the setting that gives a task these lengths and the same tokens; None if there is none."""
     for item in settings_fields(type(task)):
         value = getattr(task, item.name)
@@ -248,14 +244,15 @@ def _find_option(task: "Task", lengths: Sequence[int]) -> str | None:
         elif type(value) is int:
             value += max(lengths) - max(task.lengths)
         with suppress(ConfigError):
-            other = replace(task, **{item.name: value})
-            tokens = [(version.inputs, version.outputs, version.trained_lengths) for version in (task, other)]
-            if tokens[0] == tokens[1] and {*lengths} <= {*other.lengths}:
+            changed = replace(task, **{item.name: value})
+            formats = [(version.inputs, version.outputs, version.trained_lengths) for version in (task, changed)]
+            if formats[0] == formats[1] and {*lengths} <= {*changed.lengths}:
                 return f"for these lengths add --task '{item.name}={value}'"
     return None
 
 
 def _rename_to_option(problem: Problem) -> Problem:
+    """Return a problem with its key replaced by the option of the command that sets it."""
     for key, option in OPTIONS.items():
         if problem.key == key:
             return replace(problem, key=option.strip())

@@ -31,7 +31,7 @@ def list_sweeps(storage: Path) -> list[str]:
     if not folders:
         return [f"no sweeps in {address_or_path(storage)}"]
 
-    # Make the rows, then pad the columns.
+    # A sweep that cannot be read must not hide the others.
     rows: list[tuple[str, ...]] = [HEADER]
     for folder in folders:
         try:
@@ -66,6 +66,7 @@ def format_size(count: int) -> str:
 
 
 def _make_row(folder: Path) -> tuple[str, ...]:
+    """Return the cells of a sweep, as in HEADER."""
     state = SweepState.load(folder)
     age = max(0.0, time.time() - (state.started or time.time()))
     done = sum(configuration.is_done for configuration in state.configurations.values())

@@ -27,12 +27,12 @@ INDEX_COLUMNS = ["average", "metric", "length"]
 MAX_LISTED_STEPS = 5
 
 
-class _EndedEarly(Exception):  # noqa: N818 - not an error: every recorded evaluation was compared
-    pass
+class _ComparisonFinished(Exception):  # noqa: N818 - not an error
+    """Ends the training of a member whose comparison is finished."""
 
 
 class Replay:
-    """Reporter of a member that is trained again: compares its evaluations and ends the training at the last one.
+    """A reporter of a member that is trained again; compares its evaluations and ends the training at the last one.
 
     `agreed` are the steps of evaluations that agree bit for bit; `difference` describes the first difference, None if
     all agree. `environment` has the keys in which this process differs from the worker that trained the member;
@@ -45,13 +45,16 @@ class Replay:
         self.agreed, self.notices, self.environment = list[int](), list[str](), list[str]()
 
     def report(self, evaluation: Evaluation) -> None:
-        """Compare an evaluation. Raises _EndedEarly at the first difference and after the last recorded evaluation."""
+        """Compare an evaluation.
+
+        Raises _ComparisonFinished at the first difference, and after the last recorded evaluation.
+        """
         if evaluation.step in self._recorded:
             self.difference = _describe_difference(evaluation, self._recorded[evaluation.step])
             if self.difference is None:
                 self.agreed.append(evaluation.step)
         if self.difference is not None or evaluation.step >= max(self._recorded):
-            raise _EndedEarly
+            raise _ComparisonFinished
 
     def progress(self, progress: Progress) -> None:
         """Ignore progress."""
@@ -81,7 +84,6 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     Writes nothing. The user's modules are the copies in the sweep folder; lengthwise is the installed version. Raises
     UserError if the member does not exist, has no recorded curves, or would have other results with this version.
     """
-    # Find the member and its recorded curves.
     state = SweepState.load(folder)
     refuse_imported(state)
     chosen = find_configuration(state, configuration)
@@ -95,24 +97,24 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     if not recorded:
         raise UserError(f"{state.folder}: {member} has no recorded curves yet")
 
-    # Refuse members that cannot have the same results here.
+    # Refuse before training what cannot give the same results here.
     import_recorded(state)
     refuse_corrected([chosen], f"{member} cannot be trained again")
     refuse_without_data([chosen], f"{member} cannot be trained again")
     resources = state.spec.get("resources", {})
     cpus, gpus = int(resources.get("cpus") or 1), float(resources.get("gpus") or 0.0)
-    if short := count_lacking(cpus, gpus):
-        have = " and ".join(f"{count} {name}" for name, count in short.items())
-        raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {have}")
+    if lacking := count_lacking(cpus, gpus):
+        available = " and ".join(f"{count} {name}" for name, count in lacking.items())
+        raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {available}")
 
-    # Train the member, and compare each evaluation.
+    # The folder is temporary, because a replay writes nothing into the sweep.
     trainer, replay = trainer_of(chosen.resolved), Replay(member, recorded)
-    with worker_settings(cpus), TemporaryDirectory(prefix="lengthwise-") as name:
-        work = make_solo_work(read_recorded_spec(state).resources, Path(name), chosen, seed, state.modules)
+    with worker_settings(cpus), TemporaryDirectory(prefix="lengthwise-") as temporary:
+        work = make_solo_work(read_recorded_spec(state).resources, Path(temporary), chosen, seed, state.modules)
         work["code"] = make_worker_modules(state.folder, state.modules)
         if environments := [state.environments[name] for _, name in pack.ran_under]:
             replay.environment += differing_keys(environments[-1], trainer.read_environment(work))
-        with suppress(_EndedEarly):
+        with suppress(_ComparisonFinished):
             trainer.run(work, [trainer.rebuild(chosen.resolved, seed)], replay, None)
     return replay
 

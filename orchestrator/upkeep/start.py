@@ -1,4 +1,4 @@
-"""The files that a new study begins with, copied from search_spaces/examples/start."""
+"""Write the files that a new study begins with: copies of search_spaces/examples/start."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from orchestrator.text.wording import command
 from search_spaces.grammar.shipped import FOLDER
 from trainers.files.atomic_file import write_atomic
 
-START = FOLDER / "examples" / "start"
+START_FOLDER = FOLDER / "examples" / "start"
 
 
 def write_start(folder: Path, *, program: bool) -> list[str]:
@@ -17,7 +17,7 @@ def write_start(folder: Path, *, program: bool) -> list[str]:
 
     The sweep gets the name of the folder. Raises UserError if one of the files exists; then nothing is written.
     """
-    sources = sorted(path for path in (START / ("program" if program else "own")).iterdir() if path.is_file())
+    sources = sorted(path for path in (START_FOLDER / ("program" if program else "own")).iterdir() if path.is_file())
     check_targets([folder / source.name for source in sources], force=False, new_folders=(folder, *folder.parents))
     name = folder.resolve().name
     for source in sources:

@@ -133,7 +133,7 @@ def make_worker_modules(folder: Path, modules: Sequence[Mapping[str, Any]]) -> l
     """Return the recorded modules with the root that workers import from: the sweep folder, unless installed."""
     sources = [CodeSource.from_recorded(fields) for fields in modules]
     return [
-        {**source.recorded(), "root": str(_copy_path(folder.resolve(), source)), "origin": str(source.root)}
+        {**source.to_fields(), "root": str(_copy_path(folder.resolve(), source)), "origin": str(source.root)}
         for source in sources
     ]
 

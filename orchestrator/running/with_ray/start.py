@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.own_code import is_installed
-from orchestrator.code.packages import HERE
+from orchestrator.code.packages import LENGTHWISE_FOLDER
 from orchestrator.machine.cpus import count_cores
 from orchestrator.machine.gpus import list_mig_parts
 from orchestrator.running.driving.interrupts import exit_at_once
@@ -139,7 +139,7 @@ def make_job_config() -> Any:
             """Keep Ray from putting the current folder and that of the script first on the path of its workers."""
             return True
 
-    return Config(_py_driver_sys_path=[] if is_installed(HERE) else [str(HERE)])
+    return Config(_py_driver_sys_path=[] if is_installed(LENGTHWISE_FOLDER) else [str(LENGTHWISE_FOLDER)])
 
 
 def set_environment() -> None:

@@ -14,7 +14,13 @@ from rich.console import Console
 
 from orchestrator.code import code_record
 from orchestrator.code import repository as repositories
-from orchestrator.code.code_record import CodeRecord, begin_reading, find_changed_code, find_version_change, record_code
+from orchestrator.code.code_record import (
+    CodeRecord,
+    find_changed_code,
+    find_version_change,
+    record_code,
+    start_repository_reader,
+)
 from orchestrator.errors import UserError
 from orchestrator.results.pack_environments import describe_code
 from orchestrator.sweep import sweep
@@ -38,12 +44,12 @@ def lengthwise_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("trainers/tasks/sums.py", "orchestrator/figures/curves.py", "search_spaces/grammar.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"# {name}\n")
-    monkeypatch.setattr(code_record, "HERE", root)
+    monkeypatch.setattr(code_record, "LENGTHWISE_FOLDER", root)
     return root
 
 
 def current_record(*folders: Path) -> CodeRecord:
-    with begin_reading(*folders) as reading:
+    with start_repository_reader(*folders) as reading:
         return record_code(reading.read(), ())
 
 

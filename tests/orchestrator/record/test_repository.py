@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.code import repository as repositories
-from orchestrator.code.repository import VARIABLE, Repository, RepositoryReader, make_job_environment
+from orchestrator.code.repository import CODE_VARIABLE, Repository, RepositoryReader, make_job_environment
 
 
 @pytest.fixture(autouse=True)
 def sent_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(CODE_VARIABLE, raising=False)
 
 
 def read(folder: Path) -> Repository:
@@ -103,7 +103,7 @@ def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path
     assert found.commit is None and found.source is None and "cannot run git" in (found.problem or "")
     said: list[str] = []
     assert (
-        json.loads(json.loads(make_job_environment(repository.root, said.append))["env_vars"][VARIABLE])["commit"]
+        json.loads(json.loads(make_job_environment(repository.root, said.append))["env_vars"][CODE_VARIABLE])["commit"]
         is None
     )
     assert len(said) == 1 and "will record no commit: cannot run git" in said[0]
@@ -144,7 +144,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.chdir(folder)
 
     def read_in_a_job(sent: str) -> Repository:
-        monkeypatch.setenv(VARIABLE, sent)
+        monkeypatch.setenv(CODE_VARIABLE, sent)
         return read(folder)
 
     yield read_in_a_job
@@ -153,7 +153,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_job_knows_commit_and_changes_of_where_it_was_submitted(repository, job) -> None:
     (repository.root / "task.py").write_text("SIZE = 2\n")
     there = read(repository.root)
-    found = job(json.loads(make_job_environment(repository.root))["env_vars"][VARIABLE])
+    found = job(json.loads(make_job_environment(repository.root))["env_vars"][CODE_VARIABLE])
     assert (found.commit, found.dirty, found.diff, found.source) == (there.commit, True, there.diff, "job")
 
 
@@ -161,12 +161,12 @@ def test_a_job_is_sent_hash_and_size_of_a_diff_that_is_too_large(repository, job
     monkeypatch.setattr(repositories, "MAX_JOB_DIFF_BYTES", 50)
     (repository.root / "task.py").write_text("SIZE = 2\n")
     there = read(repository.root)
-    found = job(json.loads(make_job_environment(repository.root))["env_vars"][VARIABLE])
+    found = job(json.loads(make_job_environment(repository.root))["env_vars"][CODE_VARIABLE])
     assert (found.diff, found.diff_sha256, found.diff_bytes) == (None, there.diff_sha256, there.diff_bytes)
 
 
 def test_what_a_job_was_sent_with_counts_in_its_own_folder_only(repository, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv(VARIABLE, json.loads(make_job_environment(repository.root))["env_vars"][VARIABLE])
+    monkeypatch.setenv(CODE_VARIABLE, json.loads(make_job_environment(repository.root))["env_vars"][CODE_VARIABLE])
     assert read(tmp_path.resolve()).commit is None
 
 

@@ -30,7 +30,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
         who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
         subprocess.run(["git", "-C", str(root), *who, *words], check=True)
-    monkeypatch.setattr(code_record, "HERE", root)
+    monkeypatch.setattr(code_record, "LENGTHWISE_FOLDER", root)
     return root
 
 
@@ -47,7 +47,7 @@ def interrupted(
     stopped = lengthwise("run", tiny, "--storage", tmp_path / "sweeps")
     assert stopped.returncode == 130, stopped.stderr
     monkeypatch.undo()  # packs are trained to their end again
-    monkeypatch.setattr(code_record, "HERE", checkout)
+    monkeypatch.setattr(code_record, "LENGTHWISE_FOLDER", checkout)
     return tmp_path / "sweeps" / "tiny"
 
 

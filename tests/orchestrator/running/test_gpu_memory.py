@@ -58,15 +58,15 @@ def test_where_it_cannot_say_torch_is_asked(says, monkeypatch, text, status):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert read_gpu_memories() == [] and compute_smallest_share([], 0.5) == ASSUMED_BYTES / 2
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(gpu_memory, "_BY_TORCH", "print(7, 9)")
+    monkeypatch.setattr(gpu_memory, "_TORCH_SCRIPT", "print(7, 9)")
     assert read_gpu_memories() == [7.0, 9.0]
-    monkeypatch.setattr(gpu_memory, "_BY_TORCH", "raise RuntimeError")
+    monkeypatch.setattr(gpu_memory, "_TORCH_SCRIPT", "raise RuntimeError")
     assert read_gpu_memories() == []
 
 
 @pytest.mark.slow
 def test_what_torch_is_asked_can_be_asked():
-    assert gpu_memory._run_command((sys.executable, "-c", gpu_memory._BY_TORCH)).split() == [
+    assert gpu_memory._run_command((sys.executable, "-c", gpu_memory._TORCH_SCRIPT)).split() == [
         str(torch.cuda.get_device_properties(i).total_memory) for i in range(torch.cuda.device_count())
     ]
 
@@ -93,7 +93,7 @@ def test_parts_of_a_card_that_may_be_used_are_asked_of_torch(says, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-5a,MIG-7c")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     asking = "import os; print(*(20 for part in os.environ['CUDA_VISIBLE_DEVICES'].split(',')))"
-    monkeypatch.setattr(gpu_memory, "_BY_TORCH", asking)
+    monkeypatch.setattr(gpu_memory, "_TORCH_SCRIPT", asking)
     assert read_gpu_memories() == [20.0, 20.0]
 
 
@@ -108,7 +108,7 @@ def test_a_part_of_a_gpu_is_on_one_gpu(there, gpus, packs):
 def test_a_part_of_a_card_is_not_the_card(says, monkeypatch):
     says("81920, Enabled\\n")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(gpu_memory, "_BY_TORCH", "print(10)")
+    monkeypatch.setattr(gpu_memory, "_TORCH_SCRIPT", "print(10)")
     assert read_gpu_memories() == [10.0]
 
 

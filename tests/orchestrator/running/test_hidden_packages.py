@@ -10,13 +10,13 @@ from types import ModuleType
 import pytest
 from ray.exceptions import RayActorError
 
-from orchestrator.code.packages import HERE, IMPORTED, claim_names, make_module_command
+from orchestrator.code.packages import LENGTHWISE_FOLDER, SIBLING_PACKAGES, make_module_command, protect_package_names
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers import local
 from orchestrator.running.with_ray.tune import make_ray_death
 from tests.orchestrator.running.deaths import Told, empty_work
 
-AS_IN_A_NOTEBOOK = f"import sys; sys.path[:1] = ['']; sys.path.append({str(HERE)!r}); "
+AS_IN_A_NOTEBOOK = f"import sys; sys.path[:1] = ['']; sys.path.append({str(LENGTHWISE_FOLDER)!r}); "
 
 
 def test_a_child_imports_nothing_from_the_current_folder(crowded):
@@ -31,12 +31,15 @@ def test_the_door_in_python_imports_our_packages_beside_others_of_their_names(cr
         (crowded / f"{name}.py").unlink()
     code = f"{AS_IN_A_NOTEBOOK} import orchestrator; import trainers; print(trainers.__file__)"
     ended = subprocess.run([sys.executable, "-c", code], cwd=crowded, capture_output=True, text=True, check=False)
-    assert ended.stdout.strip() == str(HERE / "trainers" / "__init__.py"), ended.stderr
+    assert ended.stdout.strip() == str(LENGTHWISE_FOLDER / "trainers" / "__init__.py"), ended.stderr
 
 
 def test_the_package_uses_its_client_beside_a_copy_of_another_version(tmp_path):
     (tmp_path / "lengthwise.py").write_text("version = 'another'\n")
-    for first, expected in (("import orchestrator", str(HERE / "lengthwise.py")), ("import sys", "another")):
+    for first, expected in (
+        ("import orchestrator", str(LENGTHWISE_FOLDER / "lengthwise.py")),
+        ("import sys", "another"),
+    ):
         code = (
             f"{AS_IN_A_NOTEBOOK} {first}; import lengthwise; print(getattr(lengthwise, 'version', lengthwise.__file__))"
         )
@@ -45,19 +48,19 @@ def test_the_package_uses_its_client_beside_a_copy_of_another_version(tmp_path):
 
 
 def test_a_copy_of_the_client_opens_the_package(tmp_path):
-    shutil.copy(HERE / "lengthwise.py", tmp_path)
+    shutil.copy(LENGTHWISE_FOLDER / "lengthwise.py", tmp_path)
     code = f"{AS_IN_A_NOTEBOOK} import lengthwise; print(lengthwise.__file__, lengthwise.run.__module__)"
     ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.stdout.split() == [str(tmp_path / "lengthwise.py"), "orchestrator.api.running"], ended.stderr
 
 
-@pytest.mark.parametrize("name", IMPORTED)
+@pytest.mark.parametrize("name", SIBLING_PACKAGES)
 def test_another_package_that_was_imported_first_is_named(crowded, monkeypatch, name):
     other = ModuleType(name)
     other.__path__ = [str(crowded / name)]
     monkeypatch.setitem(sys.modules, name, other)
     with pytest.raises(ImportError, match=str(crowded / name)):
-        claim_names()
+        protect_package_names()
 
 
 def test_a_worker_that_cannot_import_the_engine_says_which_file_raised(tmp_path, monkeypatch):

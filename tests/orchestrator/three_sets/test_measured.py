@@ -44,7 +44,7 @@ def forget(own_code_forgotten: None) -> Callable[[Path], None]:
             copy.write_text("raise RuntimeError('gone')\n")
         registry._classes["task"].pop("three_sets")
         sys.modules.pop("three_sets")
-        own_code._loaded.clear()
+        own_code._loaded_sources.clear()
 
     return gone
 
