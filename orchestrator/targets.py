@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from orchestrator.errors import UserError
-from orchestrator.text.wording import first_few
+from orchestrator.text.wording import join_first_few
 
 
 def check_ending(option: str, path: Path | None, ending: str) -> None:
@@ -29,4 +29,4 @@ def check_targets(paths: list[Path], *, force: bool, new_folders: Collection[Pat
         if not folder.is_dir():
             raise UserError(f"{path}: there is no folder {folder}")
     if existing := [str(path) for path in paths if path.exists() and not force]:
-        raise UserError(f"{first_few(existing)}: exists already; choose another name, or --force to replace it")
+        raise UserError(f"{join_first_few(existing)}: exists already; choose another name, or --force to replace it")

@@ -21,7 +21,7 @@ from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues, reduce_configurations
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.recuts import sum_seconds
-from orchestrator.text.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
+from orchestrator.text.wording import NOT_REACHED, compact_value, counted, format_duration, format_number, spans
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
 VERDICT_RULES = """\
@@ -81,7 +81,7 @@ def describe_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> st
         return f"**`{name}`** is not run yet or not finished."
 
     # Imported results have no training time.
-    minutes = f"{duration(sum_seconds(sweep.state.packs, sweep.state.recuts))} of one core"
+    minutes = f"{format_duration(sum_seconds(sweep.state.packs, sweep.state.recuts))} of one core"
     cost = "imported" if IMPORTED in sweep.state.provenance else minutes
     failures = f", {sweep.failed_count} members failed" if sweep.failed_count else ""
     lowest, highest = min(sweep.steps.values()), max(sweep.steps.values())
@@ -139,7 +139,7 @@ def _describe_stopped(sweep: SweepCurves) -> str:
     if not shares:
         return ""
 
-    first, last = (three_digits(statistic(shares)) for statistic in (min, max))
+    first, last = (format_number(statistic(shares)) for statistic in (min, max))
     count = f"{len(shares)} of {len(sweep.state.members)}"
     span = first if first == last else f"{first} to {last}"
     return f"; {count} members stopped early by their rule, after {span} % of their steps"
@@ -186,7 +186,7 @@ def make_arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
         values = member_values if claim.question == "trend" else reduce_configurations(arm.values)
         numbers = spans([sweep.state.configurations[name].number for name in arm.config_ids])
         median, mean, lowest, highest = (
-            (three_digits(float(f(values)), NOT_REACHED) for f in (np.median, np.mean, np.min, np.max))
+            (format_number(float(f(values)), NOT_REACHED) for f in (np.median, np.mean, np.min, np.max))
             if len(values)
             else ("-", "-", "-", "-")
         )

@@ -15,7 +15,7 @@ from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.registration import read_deciding_values
 from orchestrator.claims.values import ArmValues
 from orchestrator.plan.recorded import rebuild_member
-from orchestrator.text.wording import differing_keys
+from orchestrator.text.wording import list_differing_keys
 from search_spaces.grammar.problems import dotted_keys, lookup
 
 
@@ -60,12 +60,12 @@ def list_changed_keys(earlier: Judgement, later: Judgement) -> list[str]:
     """
     # These four keys of a claim always differ or do not change what is measured.
     first, second = (read_deciding_values(judgement.claim) for judgement in (earlier, later))
-    changed = [key for key in differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
+    changed = [key for key in list_differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
 
     # Two sweeps may train an arm of the same name with other settings.
     technical = _list_technical_keys(earlier) | _list_technical_keys(later)
     for arms in zip(_read_arm_settings(earlier), _read_arm_settings(later), strict=False):
-        changed += [".".join(key.split(".")[:2]) for key in differing_keys(*arms) if key not in technical]
+        changed += [".".join(key.split(".")[:2]) for key in list_differing_keys(*arms) if key not in technical]
     return list(dict.fromkeys(changed))
 
 

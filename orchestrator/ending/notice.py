@@ -18,7 +18,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.watching.meter import best_configuration
 from orchestrator.text.consoles import say
 from orchestrator.text.redaction import mask_webhook
-from orchestrator.text.wording import label, three_digits
+from orchestrator.text.wording import format_number, label
 from search_spaces.grammar.values import MASK, mask_passwords
 
 TIMEOUT_SECONDS = 5.0
@@ -62,7 +62,7 @@ def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str
     text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
     text += f"; {done} of {total} configurations done, {members['failed']} seeds failed"
     if best and score is not None:
-        text += f"; best so far {label(best.number)} with score {three_digits(score)}"
+        text += f"; best so far {label(best.number)} with score {format_number(score)}"
     return {
         "text": text,
         "sweep": state.name,

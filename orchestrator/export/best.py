@@ -6,7 +6,7 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
-from orchestrator.text.wording import label, three_digits
+from orchestrator.text.wording import format_number, label
 from search_spaces import dump_yaml, parse_sweep
 from search_spaces.grammar.problems import sections_of
 from search_spaces.grammar.values import MAX_BYTES, MAX_CHARACTERS
@@ -24,15 +24,15 @@ def make_best_file(state: SweepState, result: Summary) -> str:
     if row is None:
         raise UserError(f"--best: {state.folder}: no configuration has a score yet")
 
-    # Rebuild its member as this version trains it.
+    # Defaults may have changed since, so the file gets every value that this version needs for the same results.
     refuse_imported(state)
     import_recorded(state)
     configuration = state.configurations[row.config_id]
     refuse_corrected([configuration], f"{label(row.number)} of {state.folder} cannot be exported")
     member = rebuild_member(configuration).to_dict()
 
-    # Write the sweep file, and parse it to be sure that it can be run.
-    score = f"score {three_digits(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
+    # Parsing the text at the end proves that the exported file can be run.
+    score = f"score {format_number(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
     ranked = f"ranked 1 of {result.configurations_finished} by {result.score_label}"
     spec = {
         "name": _shorten_name(state.name, "-best"),
@@ -50,14 +50,13 @@ def make_best_file(state: SweepState, result: Summary) -> str:
 
 def _shorten_name(name: str, ending: str) -> str:
     """Return a name with an ending, cut so that both fit the maximal length of a name."""
-    # File systems limit the bytes of a name, the grammar limits its characters.
+    # File systems limit the bytes of a name, the grammar limits its characters; the cut may split a character.
     shortened = name.encode()[: MAX_BYTES - len(ending)].decode(errors="ignore")
     return shortened[: MAX_CHARACTERS - len(ending)] + ending
 
 
 def _remove_revisions(section: object) -> object:
     """Return a section without the revisions of its classes, which sweep files do not have."""
-    # Descend into mappings and lists.
     if isinstance(section, dict):
         return {key: _remove_revisions(value) for key, value in section.items() if key != "revision"}
     return [_remove_revisions(item) for item in section] if isinstance(section, list | tuple) else section

@@ -18,23 +18,22 @@ def read_labels(path: Path, result: Summary) -> dict[str, str]:
 
     Raises SweepFileError, with line and allowed keys, for unknown keys.
     """
+    # Later checks need the results of earlier ones, so findings are raised after each.
     findings = Findings(str(path))
-
-    # Read the file.
     content = read_text(path, findings, "YAML file of labels")
     findings.raise_any()
     labels = read_yaml(content, findings)
     findings.raise_any()
 
-    # Check its keys and texts.
-    known = [*result.metrics, *result.searched, *(label(row.number) for row in result.rows), *RENAMED_WORDS]
+    # A misspelt key would silently leave a figure unlabelled.
+    labelled = [*result.metrics, *result.searched, *(label(row.number) for row in result.rows), *RENAMED_WORDS]
     if not isinstance(labels, dict):
         findings.add("", 'is not a mapping of names to texts, such as "#3": pre-norm', given=labels)
     else:
         for key, text in labels.items():
-            if key not in known:
+            if key not in labelled:
                 allowed = f'{", ".join([*result.searched, *RENAMED_WORDS])}, a metric, or a configuration such as "#0"'
-                findings.add(key, "is not in this sweep", allowed=allowed, nearest=nearest_name(key, known))
+                findings.add(key, "is not in this sweep", allowed=allowed, nearest=nearest_name(key, labelled))
             elif not isinstance(text, str):
                 given = {} if text is ABSENT else {"given": text}
                 findings.add(key, "is not a text; write it in quotes", **given)

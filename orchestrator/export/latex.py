@@ -9,7 +9,7 @@ from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.redaction import remove_controls
-from orchestrator.text.wording import compact_value, label, short_keys, spans, three_digits
+from orchestrator.text.wording import compact_value, format_number, label, shorten_keys, spans
 
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -25,29 +25,29 @@ def make_latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     searched keys, configurations ("#3") and the columns trained, selection, test and seeds. The document needs
     \\usepackage{booktabs}.
     """
-    # Choose the columns: searched values, groups of lengths, and counts of seeds.
+    # Columns that would be empty in every row are left out.
     keys = [key for key in result.searched if any(key in row.values for row in result.rows)]
-    short_names = short_keys(keys)
-    groups = [name for name in ("trained", "selection", "test") if any(getattr(row, name) for row in result.rows)]
-    header = ["", *(labels.get(key, short_names[key]) for key in keys), *(labels.get(name, name) for name in groups)]
+    short_names = shorten_keys(keys)
+    groups = [group for group in ("trained", "selection", "test") if any(getattr(row, group) for row in result.rows)]
+    header = ["", *(labels.get(key, short_names[key]) for key in keys), *(labels.get(group, group) for group in groups)]
     header.append(labels.get("seeds", "seeds failed"))
 
-    # Write a line for each configuration.
+    # With labels the user has chosen the rows and their order.
     lines = []
     for row in select_labelled_rows(result, labels) or result.rows:
         values = [compact_value(get_searched_value(result, row, key, "")) for key in keys]
         text = labels.get(label(row.number), label(row.number))
 
-        # Escape the texts; numbers are formulas.
+        # Values are escaped as texts; medians are formulas already.
         cells = [escape(cell) for cell in (text, *values)]
         if cells[0].startswith(("[", "*")):
             cells[0] = f"{{}}{cells[0]}"  # otherwise the \\ before it would take the cell as an argument
-        cells += [_format_quartiles(getattr(row, name)) for name in groups]
+        cells += [_format_quartiles(getattr(row, group)) for group in groups]
         unfinished = "unfinished" if row.pruned_at is None else row.why_unranked
         cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.complete else f", {unfinished}"))
         lines.append(" & ".join(cells) + r" \\")
 
-    # Write comments on the contents, then the table.
+    # Comments say in the document's source what the numbers are, without being printed.
     comments = [
         "% Needs \\usepackage{booktabs} in the preamble.",
         f"% Sweep {result.name}: {' '.join(result.score_label.split())}; ranked by the selection lengths.",
@@ -71,14 +71,13 @@ def _format_quartiles(quartiles: Quartiles | None) -> str:
     """Return a median with its quartiles as LaTeX; "--" for None."""
     if quartiles is None:
         return "--"
-    median, low, high = (_format_number(value) for value in (quartiles.median, quartiles.q25, quartiles.q75))
+    median, low, high = (_format_as_formula(value) for value in (quartiles.median, quartiles.q25, quartiles.q75))
     return f"{median} [{low}, {high}]"
 
 
-def _format_number(value: float) -> str:
+def _format_as_formula(value: float) -> str:
     """Return a number with three digits as LaTeX; "--" for NaN."""
-    # Write powers of ten as LaTeX does.
-    text = three_digits(value, "∞")
+    text = format_number(value, "∞")
     mantissa, exponent, power = text.partition("e")
     if math.isnan(value):
         return "--"

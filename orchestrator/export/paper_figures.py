@@ -39,7 +39,7 @@ _METADATA = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Soft
 
 def parse_size(text: str) -> tuple[float, float]:
     """Return width and height in inches: parse_size("3.3x2.4") -> (3.3, 2.4). Raises UserError for anything else."""
-    # Numbers out of range are refused like other texts.
+    # Numbers out of range, NaN and infinity fall through to the same error as other texts.
     try:
         width, height = map(float, text.lower().split("x"))
         if all(math.isfinite(side) and MIN_INCHES <= side <= MAX_INCHES for side in (width, height)):
@@ -62,13 +62,13 @@ def draw_paper_figures(
     if kind not in FORMATS:
         raise UserError(f"--figures {kind}: allowed: {', '.join(FORMATS)}")
     with mpl.rc_context(STYLE):
-        # Draw the median curves.
+        # A paper may be printed in grey, so curves also differ in their line style.
         figure, axes = _make_figure(size)
         plot_curves(result, axes, rows=select_labelled_rows(result, labels), labels=labels, distinct_in_grey=True)
         _move_legend_out(axes, figure)
         files = {folder / f"{result.name}-curves.{kind}": _render(figure, kind)}
 
-        # Draw the effect of each searched key with at least two scores.
+        # One score shows no effect.
         for key in result.searched:
             if sum(key in row.values and row.score is not None for row in result.rows) > 1:
                 figure, axes = _make_figure(size)
@@ -81,14 +81,14 @@ def draw_paper_figures(
 
 def write_caption(result: Summary, labels: Mapping[str, str]) -> str:
     """Return sentences for the caption of the curves of the labelled configurations, or of all."""
-    # Count the seeds of the drawn configurations, and of all.
+    # A caption that counts only the drawn configurations would hide failures in the others.
     rows = select_labelled_rows(result, labels) or result.rows
     ran, failed = sum(row.seeds_run for row in rows), sum(row.seeds_failed for row in rows)
     totals = ""
     if len(rows) < len(result.rows):
         totals = f"; of all {len(result.rows)} configurations {result.seeds_run} and {result.seeds_failed}"
 
-    # Write the sentences.
+    # The reader must know which lengths influenced the selection.
     test = f"; lengths {spans(result.test_lengths)} were used for neither" if result.test_lengths else ""
     seeds = replace(result, rows=tuple(rows)).seeds_in_words
     return (
@@ -100,14 +100,14 @@ def write_caption(result: Summary, labels: Mapping[str, str]) -> str:
 
 def _move_legend_out(axes: Axes, figure: Figure) -> None:
     """Move the legend below the axes, where it hides no line."""
-    # Choose as many columns as the longest text allows.
+    # The handle of an entry and its margins take about eight characters.
     legend = axes.get_legend()
     assert legend is not None
     texts = [text.get_text() for text in legend.get_texts()]
     line_characters = figure.get_figwidth() * CHARACTERS_PER_INCH
     columns = max(1, min(len(texts), int(line_characters / (max(map(len, texts)) + 8))))
 
-    # Draw it again for the figure.
+    # A legend cannot be moved from axes to their figure, so it is made again.
     handles = [handle for handle in legend.legend_handles if handle is not None]
     legend.remove()
     figure.legend(handles, texts, loc="outside lower center", ncols=columns, frameon=False, borderpad=0.1)
@@ -121,7 +121,7 @@ def _make_figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
 
 def _render(figure: Figure, kind: str) -> bytes:
     """Return the bytes of a figure, without a date, after wrapping its axis labels."""
-    # Wrap the axis labels to the size of the figure; the y axis is shorter than the figure.
+    # matplotlib would cut long labels off; 0.75: the y axis is shorter than the figure.
     content = io.BytesIO()
     width, height = figure.get_size_inches()
     for label, side in ((figure.axes[0].xaxis.label, width), (figure.axes[0].yaxis.label, 0.75 * height)):

@@ -32,23 +32,10 @@ def export(
     files that exist (unless `force`) and for missing results, SweepFileError for an invalid labels file, before
     anything is written.
     """
-    # Refuse options that do not fit together.
-    if not any((best, weights, latex, figures, curves)):
-        raise UserError("nothing to export; allowed: one or more of --best, --weights, --latex, --figures, --curves")
-    if size and not figures:
-        raise UserError("--size: only allowed with --figures")
-    if to and not figures:
-        raise UserError("--to: only allowed with --figures")
-    if labels and not (figures or latex):
-        raise UserError("--labels: only allowed with --figures or --latex")
-    for option, path, ending in (
-        ("best", best, ".yaml"),
-        ("latex", latex, ".tex"),
-        ("curves", curves, ".csv"),
-    ):
-        check_ending(option, path, ending)
+    _check_options(best, weights, latex, figures, curves, to, size, labels)
 
-    # Make everything before anything is written: `files` has a function that returns the content of each path.
+    # Everything is made before anything is written, so an error leaves no files behind. `files` has functions instead
+    # of contents, because weights may not fit into memory.
     state = SweepState.load(folder)
     result = summarise(state)
     files: dict[Path, Callable[[], bytes]] = {}
@@ -60,7 +47,7 @@ def export(
         files[path] = lambda: encoded
         lines.extend([f"wrote {path}", *notes])
 
-    # Make each requested kind of file, with lines on its use.
+    # Imports are local, because matplotlib and the others are slow to import.
     label_texts = {}
     if labels:
         from orchestrator.export.labels import read_labels
@@ -69,7 +56,7 @@ def export(
     if best:
         from orchestrator.export.best import make_best_file
 
-        # A sweep file needs the modules and the program that it names beside it.
+        # The exported file finds its modules and its program only in its own folder.
         modules = state.spec.get("imports")
         module_note = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
         add(best, make_best_file(state, result), *module_note, f"run it with: {command('run', best)}")
@@ -96,18 +83,40 @@ def export(
     if weights:
         from orchestrator.export.weights import LOADER, collect_weights_files
 
-        # Large files are read one after the other while they are written.
         tensor_files = collect_weights_files(state, weights)
         files |= tensor_files
         paths += tensor_files
         lines += [f"wrote {counted(len(tensor_files), 'file')} of weights to {weights}; to load one in plain torch:"]
         lines += LOADER.format(path=str(next(iter(tensor_files)))).splitlines()
 
-    # Write all files, unless one of them exists.
+    # All targets are checked first, so that an existing file leaves the others unwritten.
     new_parents = {parent for path in paths for parent in path.parents if best and best.parent in parent.parents}
     check_targets(paths, force=force, new_folders=(weights, to, *new_parents))
-    for path, read in files.items():
+    for path, read_content in files.items():
         with refuse_unwritable(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, [read()])
+            write_atomic(path, [read_content()])
     return lines
+
+
+def _check_options(
+    best: Path | None,
+    weights: Path | None,
+    latex: Path | None,
+    figures: str | None,
+    curves: Path | None,
+    to: Path | None,
+    size: str | None,
+    labels: Path | None,
+) -> None:
+    """Raise UserError if nothing is requested, an option has no effect, or a file has another ending than expected."""
+    if not any((best, weights, latex, figures, curves)):
+        raise UserError("nothing to export; allowed: one or more of --best, --weights, --latex, --figures, --curves")
+    if size and not figures:
+        raise UserError("--size: only allowed with --figures")
+    if to and not figures:
+        raise UserError("--to: only allowed with --figures")
+    if labels and not (figures or latex):
+        raise UserError("--labels: only allowed with --figures or --latex")
+    for option, path, ending in (("best", best, ".yaml"), ("latex", latex, ".tex"), ("curves", curves, ".csv")):
+        check_ending(option, path, ending)

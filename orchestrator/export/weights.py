@@ -22,7 +22,6 @@ def collect_weights_files(state: SweepState, folder: Path) -> dict[Path, Callabl
     Files are named `configuration-<number>-seed-<seed>.safetensors`, tensors `<average>/<parameter>`. Raises UserError
     if the sweep has kept no weights, DamagedWeights for a file that differs from its checksum.
     """
-    # Give the reason if there are none.
     kept_files = list_kept_weights(state)
     if not kept_files:
         members = [
@@ -33,7 +32,7 @@ def collect_weights_files(state: SweepState, folder: Path) -> dict[Path, Callabl
             reason = "all its seeds failed"
         raise UserError(f"--weights: {state.folder}: no weights were kept; {reason}")
 
-    # Check the tensors of every file.
+    # Damage must be found before anything is written, so every tensor is read once for its digest.
     files: dict[Path, Callable[[], bytes]] = {}
     for (config_id, seed), stored in sorted(
         kept_files.items(), key=lambda item: (state.configurations[item[0][0]].number, item[0])

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,14 +41,14 @@ def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
 
     Existing texts are unchanged. Raises UserError for an unknown text, LengthwiseError if the hub cannot be reached.
     """
-    # Build a sample of the sweep to find the texts.
+    # Only a built task knows which texts it reads.
     drawn = [(configuration.number, configuration.values) for configuration in draw_sample(spec, SAMPLES)]
     members = [configuration.member(spec.seeds[0]) for configuration in build_configurations(spec, drawn)]
     names = list(dict.fromkeys(name for member in members for name in member.task.corpora))
     if not names:
         yield f"{spec.name}: its task reads no text"
 
-    # Prepare each text unless a usable file exists.
+    # A text that can be opened is not replaced: recorded sweeps depend on its checksum.
     for name in names:
         try:
             corpus = open_corpus(name)
@@ -58,7 +59,7 @@ def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
 
 def prepare_corpus(name: str) -> str:
     """Prepare a text and return a line about it. Raises as `fetch_corpora`, and LengthwiseError for a full disk."""
-    # Check the name and the packages.
+    # All problems that need no download come first.
     path = data_folder() / f"{name}.tokens"
     if path.exists():
         raise UserError(f"{path}: exists and cannot be read; move it to another folder first")
@@ -67,13 +68,26 @@ def prepare_corpus(name: str) -> str:
         raise UserError(
             f"corpus {name!r}: unknown; allowed: {', '.join(RECIPES)}, or a text in {text_file}, read byte by byte"
         )
+    splits, vocabulary = _download(recipe, path)
+    with refuse_unwritable(path, LengthwiseError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_corpus(path, vocabulary, splits, asdict(recipe))
+    sizes = ", ".join(f"{len(splits[split]):,} {split}" for split in SPLITS)
+    return f"prepared {path}: {sizes} tokens of {len(vocabulary):,} kinds, SHA-256 {open_corpus(name).sha256}"
+
+
+def _download(recipe: Recipe, path: Path) -> tuple[dict[str, NDArray[np.int32]], list[str]]:
+    """Return the token ids of each split, and the vocabulary, of the text for `path`.
+
+    Raises UserError without the packages of `lengthwise[data]`, LengthwiseError if the hub cannot be reached.
+    """
     try:
         import datasets
         import tokenizers
     except ImportError as error:
-        raise UserError(f"corpus {name!r}: needs the package {error.name}; install `lengthwise[data]`") from error
+        raise UserError(f"corpus {path.stem!r}: needs the package {error.name}; install `lengthwise[data]`") from error
 
-    # Download the text and its tokenizer.
+    # The cache of the data set is of no further use, so it is deleted.
     with tempfile.TemporaryDirectory(prefix="lengthwise-") as scratch:
         try:
             tokenizer = tokenizers.Tokenizer.from_pretrained(recipe.tokenizer)
@@ -81,18 +95,14 @@ def prepare_corpus(name: str) -> str:
         except Exception as error:  # the libraries raise errors of any kind
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise LengthwiseError(
-                f"corpus {name!r}: cannot be read from {recipe.dataset}: {reason}; set HF_ENDPOINT to a mirror, "
+                f"corpus {path.stem!r}: cannot be read from {recipe.dataset}: {reason}; set HF_ENDPOINT to a mirror, "
                 f"or copy {path.name} from another machine to {path.parent}"
             ) from error
         splits = {split: _tokenize(tokenizer, (row["text"] for row in text[split])) for split in SPLITS}
 
-    # Write the tokens.
+    # A tokenizer may have ids without a token.
     vocabulary = [tokenizer.id_to_token(number) or f"<{number}>" for number in range(tokenizer.get_vocab_size())]
-    with refuse_unwritable(path, LengthwiseError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_corpus(path, vocabulary, splits, asdict(recipe))
-    sizes = ", ".join(f"{len(splits[split]):,} {split}" for split in SPLITS)
-    return f"prepared {path}: {sizes} tokens of {len(vocabulary):,} kinds, SHA-256 {open_corpus(name).sha256}"
+    return splits, vocabulary
 
 
 def _tokenize(tokenizer: Any, lines: Iterable[str]) -> NDArray[np.int32]:

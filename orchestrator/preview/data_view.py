@@ -29,13 +29,13 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
     """
     refuse_program(spec.sections, "data")
 
-    # Build the first configuration.
+    # Building one configuration is quick; building all of a large sweep is not.
     first = search.draw_sample(spec, 1)[0]
     built = build_configurations(spec, [(first.number, first.values)])
     check_data(spec, built)
     member, total = built[0].member(spec.seeds[0]), search.count_configurations(spec)
 
-    # Name it, with its searched values.
+    # Another configuration may train on other inputs, so the title names this one.
     title = f"configuration 0 of {total}" if total > 1 else "its only configuration"
     if first.values:
         title += f" ({', '.join(f'{key} {compact_value(value)}' for key, value in first.values.items())})"
@@ -50,7 +50,7 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
 
 def read_examples(member: MemberConfig, count: int) -> list[Example]:
     """Return the first `count` training inputs with their targets and annotations; a single one if all are equal."""
-    # Draw as many steps as are needed for `count` rows.
+    # A step may have fewer rows than `count`.
     examples: list[Example] = []
     rows = member.training.batch_size
     for step in range(1, -(-count // rows) + 1):
@@ -73,7 +73,7 @@ def format_examples(examples: Sequence[Example], annotations: Sequence[str] = ()
     rows_below = " and ".join(", ".join(["their targets", *annotations]).rsplit(", ", 1))
     lines = [f"the first training inputs, above {rows_below}:", ""] if examples else []
     for rows in examples:
-        # Align the columns; tokens with blanks need a wider separator, single characters none.
+        # A target must stand below its token; tokens with blanks need a wider separator, single characters none.
         separator, widths = " ", [0] * max(map(len, rows))
         if len({len(words) for words in rows}) == 1:
             widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -17,12 +17,11 @@ def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
     The comparison is that of the report: exact, by pairs of seeds, with Holm's correction over all pairs of values. In
     a race only the seeds of the first round count, because a configuration that leaves after it has no more.
     """
-    # Count the seeds that every configuration gets.
     racing = spec.search.racing
     seeds = len(spec.seeds) if racing is None else min(racing.first, len(spec.seeds))
     qualifier = "" if racing is None else " of the first round of the race"
 
-    # Compare them with the number that the test of each key needs.
+    # The p of a sign test cannot be below 2^(1 - n), however large the effect.
     for key, values in _find_categories(spec).items():
         tests = comb(len(values), 2)
         needed = count_needed_pairs(tests)
@@ -38,9 +37,9 @@ def _find_categories(spec: SweepSpec) -> dict[str, tuple[Any, ...]]:
     """Return the values of every searched key with two or more values that are not all numbers."""
     categories = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Choice | Grid)}
 
-    # Listed configurations give a key values of their own; one that does not has the fixed value.
+    # A listed configuration that leaves a key out has its fixed value.
     listed, fixed = spec.search.listed or (), {section: getattr(spec, section) for section in spec.sections}
-    for key in dict.fromkeys(key for values in listed for key in values):
-        key_values = (values.get(key, lookup(fixed, key)) for values in listed)
+    for key in dict.fromkeys(key for configuration in listed for key in configuration):
+        key_values = (configuration.get(key, lookup(fixed, key)) for configuration in listed)
         categories[key] = tuple({value_key(value): value for value in key_values if value is not ABSENT}.values())
     return {key: values for key, values in categories.items() if len(values) > 1 and not is_numeric(values)}

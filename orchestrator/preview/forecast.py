@@ -25,7 +25,7 @@ from orchestrator.running.schedulers.choice import (
     find_missing_resources,
     refuse_workers,
 )
-from orchestrator.text.wording import counted, duration, spans
+from orchestrator.text.wording import counted, format_duration, spans
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.training.cost import Cost, calibrate
@@ -54,33 +54,34 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
     guard are not counted, and a test may keep fewer configurations than counted. Raises SweepFileError with every
     problem of the sweep file, UserError for too many workers.
     """
-    # Count configurations, seeds and rounds.
+    # Only the first generation is known; later draws of an adaptive search depend on scores.
     configurations = build_first_generation(spec)
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
-    rounds, later = plan_rounds(spec, len(distinct)), search.count_configurations(spec) - len(configurations)
+    rounds = plan_rounds(spec, len(distinct))
+    later_draws = search.count_configurations(spec) - len(configurations)
     scheduler, reason = choose_scheduler(
         spec, (configuration.member(spec.seeds[0]) for configuration in configurations)
     )
+    later_text = f" (and {later_draws} more, drawn when scores are known)" if later_draws else ""
     rows = [
-        ("configurations", f"{len(distinct)}{f' (and {later} more, drawn when scores are known)' if later else ''}"),
+        ("configurations", f"{len(distinct)}{later_text}"),
         ("seeds", str(len(spec.seeds))),
         *_describe_rounds(spec, rounds),
     ]
 
-    # Collect the warnings that need no measurement.
     warnings = []
     if repeated := len(configurations) - len(distinct):
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
     warnings += list_trainer_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in distinct])
     warnings += warn_of_few_seeds(spec)
 
-    # Estimate the cost of members: by structure, or for a program by its first report.
+    # The engine's members can be measured, a program must be run.
     if spec.program:
         cost_rows, uses = _forecast_program(spec, distinct, rounds, workers, scheduler, measured=measured)
     else:
         cost_rows, uses = _forecast_engine(spec, configurations, distinct, rounds, workers, scheduler)
 
-    # Compare the use of the budget with its limits.
+    # A limit that the plan exceeds would end the sweep early.
     for name, limit in spec.budget.model_dump().items():
         use = uses.get(name)
         if limit is not None and use is not None and use > limit:
@@ -98,7 +99,7 @@ def _forecast_engine(
     scheduler: str,
 ) -> tuple[list[Row], Uses]:
     """Return rows on packs, memory and time of a sweep of the engine, and the use of its budget."""
-    # Pack the members of each round, and measure a step of each structure.
+    # Members of a structure cost the same, so one of each is enough.
     cluster = find_cluster(spec, workers)
     packer = Packer(spec, cluster)
     packs_by_round = [
@@ -118,7 +119,7 @@ def _forecast_engine(
         for planned, round_packs in zip(rounds, packs_by_round, strict=True)
     ]
     total_steps = growth * sum(steps for round_steps in member_steps for _, steps in round_steps)
-    bound = "at most " if any(member.training.stop is not None for member in examples.values()) else ""
+    qualifier = "at most " if any(member.training.stop is not None for member in examples.values()) else ""
     uses: dict[str, float | None] = {"member_steps": round(total_steps)}
 
     # Estimate the time: packs of a round run in parallel, rounds one after the other.
@@ -130,7 +131,7 @@ def _forecast_engine(
         )
         uses |= {"hours": total / 3600, "gpu_hours": growth * sum(map(sum, seconds)) * gpus / 3600}
         note = ", measured on a CPU core of this machine; the GPU is not measured" if gpus else ""
-        time = f"{bound}about {duration(total)} with {counted(cluster.workers, 'pack')} at once{note}"
+        time = f"{qualifier}about {format_duration(total)} with {counted(cluster.workers, 'pack')} at once{note}"
 
     # Write the rows.
     sizes = sorted(Counter(len(pack.members) for pack in packs).items(), reverse=True)
@@ -152,7 +153,7 @@ def _forecast_engine(
             "weights",
             f"{_format_mebibytes(weights)} will be kept" if is_kept else f"{_format_mebibytes(weights)}, not kept",
         ),
-        ("member-steps", f"{bound}{total_steps:,.0f}"),
+        ("member-steps", f"{qualifier}{total_steps:,.0f}"),
         *([("one step", _describe_steps(step_seconds))] if step_seconds else []),
         ("time", time),
     ]
@@ -169,15 +170,16 @@ def _forecast_program(
     measured: bool,
 ) -> tuple[list[Row], Uses]:
     """Return rows on steps, reports and time of a sweep of a program, and the use of its budget."""
-    # Count the members, and those that run at once.
+    # A member of a program is a process of its own, so workers run one member each.
     resources = spec.resources
     example = distinct[0].member(spec.seeds[0])
-    at_once = (
+    parallel_members = (
         workers or local.describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus).workers
     )
-    members = search.count_configurations(spec) / len(distinct) * sum(part.members * part.share for part in rounds)
+    members = search.count_configurations(spec) / len(distinct)
+    members *= sum(planned.members * planned.share for planned in rounds)
 
-    # Take the minutes of a member from a measurement or from the sweep file.
+    # A measurement is better than the user's estimate.
     minutes, source = example.program.member_minutes, "by program.member_minutes"
     if measured:
         step, seconds = run_to_first_report(spec, distinct[0])
@@ -186,8 +188,9 @@ def _forecast_program(
     uses: dict[str, float | None] = {"member_steps": round(members * example.steps)}
     if minutes is not None:
         hours = members * minutes / 60
-        uses |= {"hours": hours / at_once, "gpu_hours": hours * resources.gpus}
-        time = f"about {duration(3600 * hours / at_once)} with {counted(at_once, 'member')} at once ({source})"
+        uses |= {"hours": hours / parallel_members, "gpu_hours": hours * resources.gpus}
+        text = format_duration(3600 * hours / parallel_members)
+        time = f"about {text} with {counted(parallel_members, 'member')} at once ({source})"
     rows = [
         ("program", example.program.description),
         ("steps", spans(sorted({configuration.member(spec.seeds[0]).steps for configuration in distinct}))),
@@ -206,7 +209,7 @@ def _measure_steps(
     The MAX_MEASURED most expensive structures are measured, others are scaled by their operations. None if a step is
     too large for this machine.
     """
-    # Choose the structures with most operations.
+    # The most expensive structures dominate the total, so they are measured.
     sizes = dict[str, int]()
     for pack in packs:
         sizes.setdefault(pack.structural_key, len(pack.members))
@@ -218,14 +221,14 @@ def _measure_steps(
         :MAX_MEASURED
     ]
 
-    # Measure nothing if a step of them is too large.
+    # A forecast must neither take minutes nor fill the memory.
     free_bytes = MAX_MEMORY_SHARE * psutil.virtual_memory().available
     for key in measured:
         cost = costs[key]
         if cost.flops_per_step * sizes[key] > MAX_STEP_OPERATIONS or cost.bytes_per_member * sizes[key] > free_bytes:
             return None
 
-    # Measure them, and scale the others by their operations.
+    # The time of a step is nearly proportional to its operations, which gives the time of the others.
     seconds = dict[str, float]()
     for key in measured:
         count = min(sizes[key], LARGEST_PACK_CPU)
@@ -245,24 +248,24 @@ def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[Ro
     if spec.search.racing is None:
         return []
 
-    # Describe the rounds, and the rungs of the first.
+    # Only the first round has rungs.
     parts = [
         f"{counted(len(planned.seeds), 'seed')} of {counted(planned.configurations, 'configuration')}"
         for planned in rounds
     ]
-    rungs = [f"{counted(left, 'configuration')} to step {step:,}" for step, left in rounds[0].rungs]
+    rungs = [f"{counted(count, 'configuration')} to step {step:,}" for step, count in rounds[0].rungs]
     return [("race", ", then ".join(parts)), *([("rungs", ", ".join(rungs))] if rungs else [])]
 
 
 def find_cluster(spec: SweepSpec, workers: int | None) -> Cluster:
     """Return the cluster for the packs: with `workers` workers, or as many as fit on this machine."""
-    # The inline scheduler has one worker, this process.
+    # The inline scheduler runs packs in this process, so it has one worker.
     gpus = spec.resources.gpus
     if spec.resources.scheduler == "inline":
         refuse_workers("inline", workers)
         return inline.describe_process(gpus)
 
-    # With GPUs the cluster is that of this machine's GPUs, else of its cores.
+    # Packs are cut to the memory of a GPU, of which a pack may have only a share.
     if gpus:
         memory = read_gpu_memories()
         return Cluster(

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from orchestrator.code.own_code import find_module, load_module
 from orchestrator.errors import UserError
 from orchestrator.text.consoles import align_rows
-from orchestrator.text.wording import first_few
+from orchestrator.text.wording import join_first_few
 from search_spaces import Budget, Objective, Racing, Resources, Rungs, Search, SweepSpec, Tracking
 from search_spaces.grammar.domains import KINDS as DOMAINS
 from search_spaces.grammar.shipped import shipped_sweeps
@@ -22,7 +22,7 @@ from trainers.settings import registry
 from trainers.settings.descriptions import Description, describe_class, describe_kind, format_yaml
 from trainers.settings.fields import Settings
 
-ALL, EXAMPLES = "all", "examples"
+ALL, EXAMPLES = "all", "examples"  # arguments of `lengthwise list` that are no kinds
 SECTIONS: dict[str, dict[str, type[Settings] | type[BaseModel]]] = {
     "file": {"file": SweepSpec},
     "training": {"training": TrainingConfig, "training.stop": Stop, "training.initial": InitialWeights},
@@ -44,55 +44,56 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     that can be listed. Names of the modules `imports` are included. Raises UserError for an unknown kind,
     OwnCodeError for a module that cannot be imported.
     """
-    # List the examples, or refuse an unknown kind.
     if kind == EXAMPLES:
         return [line for name, path in shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))]
     if kind is not None and kind not in (allowed := (*KINDS, ALL, "sweeps", EXAMPLES)):
-        hint = find_nearest(kind, allowed)
+        nearest = find_nearest(kind, allowed)
         text = f"unknown kind {kind!r}; allowed: {', '.join(allowed)}"
-        raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
+        raise UserError(text + (f"; did you mean {nearest}?" if nearest else ""))
     for module in imports:
         load_module(find_module(module, [Path.cwd()]))
 
-    # Without a kind, list the commands that list something.
+    # Without a kind, a newcomer learns what can be listed at all.
     if kind is None:
-        names = [(f"lengthwise list {name}", first_few(sorted(registry.classes(name)))) for name in registry.KINDS]
+        names = [(f"lengthwise list {name}", join_first_few(sorted(registry.classes(name)))) for name in registry.KINDS]
         rows = [("lengthwise list sweeps", "the sweeps of the storage folder")]
         rows += [(f"lengthwise list {EXAMPLES}", "the sweep files that come with lengthwise"), *names]
         rows += [(f"lengthwise list {section}", f"the keys of {section}") for section in SECTIONS]
         rows += [("lengthwise list space", "the domains of searched keys")]
         return align_rows([*rows, (f"lengthwise list {ALL}", "all of these except sweeps and examples")]).splitlines()
 
-    # List the names of a kind with their fields.
+    # The metrics of a task are listed, because an objective refers to them.
     lines = []
-    for listed in KINDS if kind == ALL else [kind]:
-        for title, described in _list_descriptions(listed):
-            lines.append(f"{title}: {described.summary}")
-            lines += [f"    {field}: {text}" for field, text in described.fields.items()]
-            if described.metrics:
-                metrics = (f"{metric} ({direction})" for metric, direction in described.metrics.items())
+    for listed_kind in KINDS if kind == ALL else [kind]:
+        for title, description in _list_descriptions(listed_kind):
+            lines.append(f"{title}: {description.summary}")
+            lines += [f"    {field}: {text}" for field, text in description.fields.items()]
+            if description.metrics:
+                metrics = (f"{metric} ({direction})" for metric, direction in description.metrics.items())
                 lines.append(f"    metrics: {', '.join(metrics)}")
     return lines
 
 
 def _list_descriptions(kind: str) -> list[tuple[str, Description]]:
     """Return (title, description) for each name of a kind or each part of a section."""
-    # The domains of a space are shown with their options, sections by their classes, other kinds by the registry.
+    # Neither domains nor sections are registered, so the registry describes only the other kinds.
     if kind == "space":
-        forms = {name: f"{', '.join([name, *domain.options, 'when'])}" for name, domain in DOMAINS.items()}
-        texts = {forms[name]: " ".join((domain.__doc__ or "").split()) for name, domain in DOMAINS.items()}
+        texts = {
+            ", ".join([name, *domain.options, "when"]): " ".join((domain.__doc__ or "").split())
+            for name, domain in DOMAINS.items()
+        }
         return [("space", Description("space", "Dotted keys, each with one domain.", texts, {}))]
     if kind in SECTIONS:
         return [
             (section, _describe_model(cls) if issubclass(cls, BaseModel) else describe_class(cls))
             for section, cls in SECTIONS[kind].items()
         ]
-    return [(f"{kind} {named.name}", named) for named in describe_kind(kind)]
+    return [(f"{kind} {description.name}", description) for description in describe_kind(kind)]
 
 
 def _describe_model(model: type[BaseModel]) -> Description:
     """Return the description of a section of the grammar: each key with its meaning, choices and default."""
-    # Collect meaning, choices and default of each key.
+    # An empty text or a whole section as default would say nothing.
     texts = {}
     for key, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
@@ -103,7 +104,6 @@ def _describe_model(model: type[BaseModel]) -> Description:
         ]
         texts[key] = f"{field.description} ({'; '.join(notes)})" if notes else str(field.description)
 
-    # The first line of the class's docstring is the summary of the section.
     summary = (model.__doc__ or "").strip().partition("\n")[0]
     return Description(model.__name__, summary, texts, {})
 

@@ -22,7 +22,7 @@ from orchestrator.record.kept.code import make_worker_modules
 from orchestrator.running.driving.work import make_solo_work
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
-from orchestrator.text.wording import counted, duration, label
+from orchestrator.text.wording import counted, format_duration, label
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -40,16 +40,16 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
 
     Raises SweepFileError with every problem, and what `smoke` raises.
     """
-    # Try the sweep.
+    # A summary without a word on the program would suggest that it was tried.
     trial = "; the program was not started (--smoke starts it)" if spec.program else ""
     if with_smoke and spec.program:  # one member is enough, because all run the same program
         (first,) = build_configurations(spec, [(0, build_drawn(spec)[0].values)])
         step, seconds = run_to_first_report(spec, first)
-        trial = f"; 1 program run to the first report (step {step} after {duration(seconds)})"
+        trial = f"; 1 program run to the first report (step {step} after {format_duration(seconds)})"
     elif with_smoke:
         trial = f"; {counted(smoke(spec), 'structure')} trained for a step and evaluated"
 
-    # Build a sample, and report its warnings.
+    # A large sweep has too many configurations to build all of them.
     sample = build_sample(spec)
     evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
     return [
@@ -66,7 +66,7 @@ def smoke(spec: SweepSpec) -> int:
     `validate` builds. Raises SweepFileError for a sweep that cannot be built, SmokeFailed for the first structure that
     fails.
     """
-    # Try each structure once, without compilation, which would take longer than the step.
+    # Configurations of a structure run the same code; compilation would take longer than the step.
     structures = set[str]()
     files = frozenset(str(source.root / name) for source in import_spec_modules(spec) for name in source.files)
     for configuration in build_drawn(spec):
@@ -87,7 +87,7 @@ def _try_structure(members: list[MemberConfig], name: str, files: frozenset[str]
     from trainers.packs.pack import Pack, State
     from trainers.training.step import step_once
 
-    # Each stage has its name in the message.
+    # A user looks for the mistake in the stage that the message names.
     with _raising_smoke_failed(f"{name} cannot be initialised", files):
         pack = Pack(members, torch.device("cpu"))
         state = State.initial(pack)
@@ -107,7 +107,7 @@ def _raising_smoke_failed(configuration: str, files: frozenset[str]) -> Iterator
     except LengthwiseError:
         raise
     except (Exception, SystemExit) as error:
-        # Show the user's frames, or without any all except that of this function.
+        # Frames of lengthwise or torch would bury the user's line; without a line of the user all are needed.
         frames = traceback.extract_tb(error.__traceback__)
         shown_frames: list[Any] = [frame for frame in frames if frame.filename in files] or list(frames)[1:]
         text = describe_exception(error, [(frame.filename, frame.lineno) for frame in shown_frames])
@@ -121,6 +121,7 @@ class _FirstReport:
     step = 0
 
     def report(self, evaluation: Evaluation) -> bool:
+        """Keep the step of the first report, and return that the member shall stop."""
         self.step = self.step or evaluation.step
         return True
 
@@ -139,7 +140,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
     with TemporaryDirectory(prefix="lengthwise-") as temporary:
         folder = Path(temporary)
 
-        # Copy the files that the sweep keeps.
+        # A sweep runs kept copies, so a file that would be missing there must be missing here.
         sources = [*import_spec_modules(spec), *trainer.find_sources([member], spec.folder)]
         modules = [source.to_fields() for source in sources]
         for source, fields in zip(sources, make_worker_modules(folder, modules), strict=True):
@@ -148,7 +149,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes((source.root / file).read_bytes())
 
-        # Run the member, paused at its first report.
+        # `pause_at` ends a member at a report, as a rung of a race does.
         work = make_solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
         work |= {"pause_at": min(member.every or member.steps, member.steps), "objective": spec.objective.model_dump()}
         began, report, name = time.monotonic(), _FirstReport(), label(configuration.number)

@@ -40,11 +40,11 @@ from orchestrator.text.wording import (
     compact_pair,
     compact_value,
     counted,
-    first_few,
+    format_number,
+    join_first_few,
     label,
-    short_keys,
+    shorten_keys,
     spans,
-    three_digits,
 )
 
 MAX_DIFFERING_KEYS, MAX_VALUE_CHARACTERS = 12, 60  # keys in a sentence, characters of a value
@@ -275,7 +275,7 @@ def _make_name_columns(compared: SweepComparison) -> Columns:
     """Return the columns with the labels of both configurations; the first also has the values of a few keys."""
     # Find the configurations of a comparison by their config_ids.
     sides = {tuple(side.row.config_id for side in pair): pair for pair in compared.matching.pairs}
-    names = short_keys(compared.matching.keys)
+    names = shorten_keys(compared.matching.keys)
 
     def describe_side(side: int, comparison: SeedComparison) -> str:
         row = sides[comparison.first, comparison.second][side].row
@@ -296,7 +296,7 @@ def _describe_differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
     if not differing:
         return "no difference"
     values = [f"{key} {_shorten_value(first)} / {_shorten_value(second)}" for key, (first, second) in differing.items()]
-    return first_few(values, MAX_DIFFERING_KEYS)
+    return join_first_few(values, MAX_DIFFERING_KEYS)
 
 
 def _shorten_value(value: Any) -> str:
@@ -310,11 +310,11 @@ def _describe_matching(compared: SweepComparison) -> str:
     """Return how configurations were matched, and how many are left out, as a sentence without a full stop."""
     # The matched keys.
     matching = compared.matching
-    keys = ", ".join(short_keys(matching.keys).values())
+    keys = ", ".join(shorten_keys(matching.keys).values())
     matched = counted(len(matching.pairs) + matching.unfinished + matching.pruned, "configuration")
     sentence = f"{matched} with equal searched values ({keys})" if keys else f"{matched} in both, nothing was searched"
     if matching.unmatched_keys:
-        names = ", ".join(short_keys(matching.unmatched_keys).values())
+        names = ", ".join(shorten_keys(matching.unmatched_keys).values())
         sentence = f"{matched} with equal {keys}; they also differ in {names}, which may cause any difference"
 
     # The configurations that are left out.
@@ -356,7 +356,7 @@ def _describe_lengths(side: str, clear: Sequence[SeedComparison], points: Sequen
     """Return the lengths of `clear` with the largest difference: "lower (better) at lengths 8-11, by up to ..."."""
     # The largest difference decides the numbers of the sentence.
     largest = max(clear, key=lambda comparison: abs(comparison.outcome.difference))
-    difference, length = three_digits(abs(largest.outcome.difference)), largest.question.lengths[0]
+    difference, length = format_number(abs(largest.outcome.difference)), largest.question.lengths[0]
 
     # Say whether it is good, and at which lengths.
     worse = {"minimize": "higher", "maximize": "lower"}.get(largest.question.direction)
@@ -385,6 +385,6 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     sign = -1 if tested[0].question.direction == "maximize" else 1
     better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
     verdict = "lower" if tested[0].question.direction == "none" else "better"
-    examples = f": {first_few(differ, 8)} of the first sweep, which is {verdict} in {better}" if differ else ""
+    examples = f": {join_first_few(differ, 8)} of the first sweep, which is {verdict} in {better}" if differ else ""
     needed = pairs_needed(tested)
     yield f"{sentence}{examples}{f' (that takes {needed} pairs of seeds)' if needed else ''}."

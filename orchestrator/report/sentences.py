@@ -26,13 +26,13 @@ from orchestrator.text.wording import (
     command,
     compact_value,
     counted,
-    first_few,
+    format_number,
     format_values,
+    join_first_few,
     label,
     lengths_in_words,
-    short_keys,
+    shorten_keys,
     spans,
-    three_digits,
 )
 
 MAX_SHOWN = 3  # hyperparameters with a clear effect, configurations of a confirmation
@@ -130,7 +130,7 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     if reach >= longest:
         return f"{sentence} Its median is {describe_threshold(result)} at every length up to {longest}."
     band = result.bands[row.config_id, *result.objective_curve]
-    at_longest = three_digits(band.median[list(band.lengths).index(longest)], result.infinity_text)
+    at_longest = format_number(band.median[list(band.lengths).index(longest)], result.infinity_text)
     return f"{sentence} Its median is {describe_threshold(result)} up to length {reach}, and {at_longest} at {longest}."
 
 
@@ -145,7 +145,7 @@ def _describe_score(result: Summary, score: float) -> str:
     """Return the objective with its value: "total_variation (ema) 0.0262 (lower is better)"."""
     statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
     better = "lower" if result.objective.direction == "minimize" else "higher"
-    return f"{statistic}{result.judged_name} {three_digits(score, result.infinity_text)} ({better} is better)"
+    return f"{statistic}{result.judged_name} {format_number(score, result.infinity_text)} ({better} is better)"
 
 
 def describe_effects(result: Summary, *, sizes: bool = True) -> str:
@@ -161,7 +161,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
         return explain_missing_effects(result) or "No hyperparameter was compared, so it is unknown which matter."
 
     # Select the effects with an interval.
-    names = short_keys([effect.key for effect in compute_score_effects(result)])
+    names = shorten_keys([effect.key for effect in compute_score_effects(result)])
     on_score = [line for line in effect_lines(result) if line.outcome.effects == compute_score_effects(result)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
     if not lines:
@@ -179,9 +179,10 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
     # Join clear effects, then inconclusive ones.
     rest = [name for name in names.values() if name not in clear]
     if not clear:
-        return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({first_few(rest)})."
+        unclear = join_first_few(rest)
+        return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({unclear})."
     keys, with_sizes = {name: key for key, name in names.items()}, sizes or len(clear) == 1
-    shown = first_few(
+    shown = join_first_few(
         [
             f"{clear[name][0]} ({_describe_halves(result, keys[name]) if with_sizes else ''}{clear[name][1]})"
             for name in names.values()
@@ -189,7 +190,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
         ],
         MAX_SHOWN,
     )
-    inconclusive = f"; inconclusive: {first_few(rest)}" if rest else ""
+    inconclusive = f"; inconclusive: {join_first_few(rest)}" if rest else ""
     return f"What mattered at {lines[0].outcome.at_lengths}: {shown}{inconclusive}."
 
 
@@ -197,15 +198,15 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
     """Return a sentence on a confirmation: scores in the search beside scores on fresh seeds."""
     # Put both scores of each configuration beside each other.
     scores = [
-        f"{label(row.number)} {three_digits(row.search.median, result.infinity_text)} in the search and "
+        f"{label(row.number)} {format_number(row.search.median, result.infinity_text)} in the search and "
         + (
-            f"{three_digits(row.confirmed.median, result.infinity_text)} on fresh seeds"
+            f"{format_number(row.confirmed.median, result.infinity_text)} on fresh seeds"
             if row.confirmed
             else "not ended yet"
         )
         for row in confirmed.rows
     ]
-    return f"Confirmation: {first_few(scores, MAX_SHOWN)}. {confirmed.sentence}."
+    return f"Confirmation: {join_first_few(scores, MAX_SHOWN)}. {confirmed.sentence}."
 
 
 def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
@@ -250,7 +251,7 @@ def _describe_halves(result: Summary, key: str) -> str:
         return ""
 
     # Describe the medians.
-    low, high = (three_digits(statistics.median(half), result.infinity_text) for half in halves)
+    low, high = (format_number(statistics.median(half), result.infinity_text) for half in halves)
     return f"median score {low} below {compact_value(middle)}, {high} above; "
 
 
@@ -276,14 +277,14 @@ def _describe_test_value(result: Summary, row: Row) -> str:
     """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
     # Enough seeds have an interval, fewer have quartiles.
     assert row.test is not None
-    infinite, median_text = result.infinity_text, three_digits(row.test.median, result.infinity_text)
+    infinite, median_text = result.infinity_text, format_number(row.test.median, result.infinity_text)
     band = result.bands[row.config_id, *result.objective_curve]
     values = band.seed_values(row.groups.test, "mean").values()
     if len(values) >= FEWEST_FOR_MEDIAN and not any(map(math.isnan, values)):
         estimate = estimate_median(values)
-        low, high = (three_digits(end, infinite) for end in (estimate.low, estimate.high))
+        low, high = (format_number(end, infinite) for end in (estimate.low, estimate.high))
         return f"{median_text} (95 % interval {low} to {high})"
-    q25, q75 = (three_digits(value, infinite) for value in (row.test.q25, row.test.q75))
+    q25, q75 = (format_number(value, infinite) for value in (row.test.q25, row.test.q75))
     return f"{median_text} (quartiles {q25} to {q75}; {counted(len(values), 'seed')})"
 
 
@@ -417,12 +418,12 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
     rest = f"the {orders.others} others{scored}" if several else f"the other configuration{scored}"
     if better:
         subject = f"{len(better)} of {rest}" if several else rest
-        gain_text = ("up to " * (len(better) > 1)) + three_digits(better[0][1], result.infinity_text)
+        gain_text = ("up to " * (len(better) > 1)) + format_number(better[0][1], result.infinity_text)
         clause = f"{subject} {'is' if len(better) == 1 else 'are'} {lower} there, by {gain_text}"
     else:
         clause = f"none of {rest} is {lower} there" if several else f"{rest} is not {lower} there"
     if complete and better:
-        gains = [f"{labels[name]} by {three_digits(gain, result.infinity_text)}" for name, gain in better[:MAX_BETTER]]
+        gains = [f"{labels[name]} by {format_number(gain, result.infinity_text)}" for name, gain in better[:MAX_BETTER]]
         gains += [f"{len(better) - MAX_BETTER} more"] if len(better) > MAX_BETTER else []
         clause += f" ({', '.join(gains)}); not used for selection"
 

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.text.wording import first_few, label, spans
+from orchestrator.text.wording import join_first_few, label, spans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Confirmation:
                 f"of which the search has since used {spans(self.reused_seeds)}: not independent of the selection"
             )
         if self.changed_code:
-            parts = first_few(self.changed_code)
+            parts = join_first_few(self.changed_code)
             seeds_note += f", and with other code than the search ({parts}): not a score of the same configurations"
 
         # The usual choice, the first few by rank, needs no list of labels.

@@ -8,7 +8,7 @@ from typing import Any, Self
 from orchestrator.code.code_record import merge_file_digests
 from orchestrator.engine.environment import ENGINE, MODULE
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import counted, differing_keys, first_few
+from orchestrator.text.wording import counted, join_first_few, list_differing_keys
 
 Code = Mapping[str, str]  # digests of the engine, of the user's modules and of imported files, by name
 
@@ -83,11 +83,11 @@ class PackEnvironments:
 
         # Either may change results, by a changed line or by the rounding of another machine or library version.
         if changed := self.changed_code:
-            warnings.append(f"packs were trained with different code ({first_few(changed)})")
+            warnings.append(f"packs were trained with different code ({join_first_few(changed)})")
         if keys := self.differing:
             count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
             warnings.append(
-                f"packs ran in {counted(count, 'environment')}, which differ in {first_few(keys, maximum=8)}"
+                f"packs ran in {counted(count, 'environment')}, which differ in {join_first_few(keys, maximum=8)}"
             )
         return [f"{sentence}; for the packs see Provenance in report.html" for sentence in warnings]
 
@@ -95,7 +95,7 @@ class PackEnvironments:
 def _list_changed_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the sorted keys whose value differs between the first table and another one."""
     first, *others = [*tables] or [{}]
-    return sorted({key for other in others for key in differing_keys(first, other)})
+    return sorted({key for other in others for key in list_differing_keys(first, other)})
 
 
 def read_pack_code(state: SweepState) -> dict[str, Code]:
@@ -155,7 +155,7 @@ def find_differing_code(
     differing: dict[str, tuple[str | None, str | None]] = {}
     for code, other_code in pairs:
         is_replaced = code.keys() - other_code.keys() and other_code.keys() - code.keys()
-        for key in differing_keys(code, other_code):
+        for key in list_differing_keys(code, other_code):
             if is_replaced or key == ENGINE or (key in code and key in other_code):
                 differing.setdefault(key, (code.get(key), other_code.get(key)))
     return differing
@@ -175,7 +175,7 @@ def find_differing_environment(first: SweepState, second: SweepState) -> dict[st
     first_values, second_values = map(_join_environment_values, groups)
     return {
         key: (first_values.get(key, "-"), second_values.get(key, "-"))
-        for key in differing_keys(first_values, second_values)
+        for key in list_differing_keys(first_values, second_values)
     }
 
 
@@ -217,7 +217,7 @@ def _describe_folder(folder: Mapping[str, Any]) -> str:
     if diff := folder["diff"]:
         sentence += f", diff in {diff['file']}" if diff["file"] else f", diff not kept ({diff['bytes']} bytes)"
     if folder["files"]:
-        sentence += f", imported files: {first_few(list(folder['files']), maximum=8)}"
+        sentence += f", imported files: {join_first_few(list(folder['files']), maximum=8)}"
     if folder["not_copied"]:
-        sentence += f", not copied (too large, or named like credentials): {first_few(folder['not_copied'])}"
+        sentence += f", not copied (too large, or named like credentials): {join_first_few(folder['not_copied'])}"
     return sentence

@@ -14,7 +14,7 @@ from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.redaction import redact_spec
-from orchestrator.text.wording import command, first_few
+from orchestrator.text.wording import command, join_first_few
 from orchestrator.tracking.address import read_uri_variable
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
 from search_spaces.grammar.parse import overridden_key
@@ -54,7 +54,7 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
         elif state.ended == "complete":
             advice = f"it is complete; show it with: {command('report', folder)}"
         if edited := _list_edited_modules(spec, state):
-            history = f", trained with another version of {first_few(edited)}"
+            history = f", trained with another version of {join_first_few(edited)}"
         raise SweepExists(f"{folder} has this sweep{history}; {advice}; to run it again, add --name NAME")
 
 

@@ -34,7 +34,7 @@ class UncroppedConsole(Console):
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console on stdout or stderr."""
+    """Return a console on stdout or stderr, with a fixed width if the stream is no terminal."""
     stream = sys.stderr if stderr else sys.stdout
     is_terminal = stream is not None and stream.isatty()  # None if the shell has closed it
     return UncroppedConsole(stderr=stderr, width=None if is_terminal else FILE_WIDTH)
@@ -53,7 +53,7 @@ class LenientOutput(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            # Redirect the descriptor, also for child processes; a full disk is reported once.
+            # Replacing the descriptor itself also silences child processes, and later writes cannot fail again.
             null = os.open(os.devnull, os.O_RDWR)
             os.dup2(null, self.fileno())
             os.close(null)
@@ -69,7 +69,7 @@ def make_streams_lenient() -> None:
     Redirects closed standard streams (`>&-`) to /dev/null: otherwise the next opened file gets their descriptor, and
     libraries print into it. Python child processes inherit the replacement of characters.
     """
-    # Replace closed streams.
+    # This comes first, because the next opened file, such as the ledger, would get a closed stream's descriptor.
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(descriptor)
@@ -77,7 +77,7 @@ def make_streams_lenient() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
             setattr(sys, name, open(descriptor, "r" if descriptor == 0 else "w", closefd=False))  # noqa: SIM115
 
-    # Wrap the output streams, unless the caller has replaced them.
+    # A caller, such as a test or a notebook, may have replaced the streams; those are left alone.
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if type(stream) is io.TextIOWrapper:
@@ -90,7 +90,6 @@ def make_streams_lenient() -> None:
 
 def align_rows(rows: Sequence[tuple[str, str]]) -> str:
     """Return labels and texts as lines of two columns, without trailing blanks."""
-    # The first column is as wide as the longest label.
     width = max((len(label) for label, _ in rows), default=0)
     return "\n".join(f"{label:{width}}  {text}".rstrip() for label, text in rows)
 

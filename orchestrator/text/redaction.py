@@ -36,7 +36,7 @@ def strip_password(uri: str) -> str:
 
     strip_password("postgresql://ada:pw@host/x") -> "postgresql://ada@host/x"
     """
-    # A server's user name is part of the secret; a database's names the account.
+    # A server's user name is part of its secret; that of a database only names the account.
     masked = mask_passwords(uri)
     if masked.startswith(("http://", "https://")) and "@" in (parts := urlsplit(masked)).netloc:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
@@ -45,7 +45,7 @@ def strip_password(uri: str) -> str:
 
 def restore_password(uri: str) -> str:
     """Return MLFLOW_TRACKING_URI if it is `uri` with a password, otherwise `uri`."""
-    # The ledger has the address without its password, the environment variable may have both.
+    # The ledger records addresses without passwords, so only the environment can give one back.
     variable = os.environ.get(URI_VARIABLE, "")
     return variable if strip_password(variable) == uri else uri
 
@@ -67,7 +67,7 @@ def redact_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def redact_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a ledger record with messages and webhooks redacted; values, names and paths stay."""
-    # Messages of libraries may contain an address; other fields were checked before.
+    # Messages come from libraries and may quote an address; other fields were refused earlier if they had a password.
     redacted = {
         key: mask_passwords(value) if key in _MESSAGE_FIELDS and isinstance(value, str) else value
         for key, value in fields.items()

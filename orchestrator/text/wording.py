@@ -23,42 +23,42 @@ def label(number: int | None) -> str:
     return "-" if number is None else f"#{number}"
 
 
-def short_keys(keys: Sequence[str]) -> dict[str, str]:
+def shorten_keys(keys: Sequence[str]) -> dict[str, str]:
     """Return the shortest unique tail of each dotted key, with ABBREVIATIONS.
 
     A trailing `.name` is left out.
-    short_keys(["training.learning_rate", "training.averages.ema.decay"]) -> {..: "lr", ..: "ema.decay"}
-    short_keys(["model.name", "model.position.name"]) -> {..: "model", ..: "position"}
+    shorten_keys(["training.learning_rate", "training.averages.ema.decay"]) -> {..: "lr", ..: "ema.decay"}
+    shorten_keys(["model.name", "model.position.name"]) -> {..: "model", ..: "position"}
     """
     short_names = {}
     stems = {key: key.removesuffix(".name") for key in keys}
     for key, stem in stems.items():
-        # Collect the tails, from short to long; those of an average include its name.
+        # Every average has the same settings, so a tail without its name would say nothing.
         parts = stem.split(".")
         shortest = min(2 if "averages" in parts else 1, len(parts))
         tails = [".".join(parts[-n:]) for n in range(shortest, len(parts) + 1)]
 
-        # Take the first tail that no other key ends with.
-        others = [f".{other}" for other in stems.values() if other != stem]
-        unique = [tail for tail in tails if not any(other.endswith(f".{tail}") for other in others)]
-        tail = unique[0] if unique else stem
+        # The shortest tail that no other key ends with is unique; compare whole parts, hence the dots.
+        other_stems = [f".{other}" for other in stems.values() if other != stem]
+        unique_tails = [tail for tail in tails if not any(other.endswith(f".{tail}") for other in other_stems)]
+        tail = unique_tails[0] if unique_tails else stem
         short_names[key] = ABBREVIATIONS.get(tail, tail)
     return short_names
 
 
-def first_few(names: Sequence[str], maximum: int = 3) -> str:
+def join_first_few(names: Sequence[str], maximum: int = 3) -> str:
     """Return the first names as a text, at most `maximum`, or all of them instead of "and 1 more".
 
-    first_few(["a", "b", "c"], 2) -> "a, b, c"; first_few(["a", "b", "c", "d"], 2) -> "a, b and 2 more"
+    join_first_few(["a", "b", "c"], 2) -> "a, b, c"; join_first_few(["a", "b", "c", "d"], 2) -> "a, b and 2 more"
     """
     if len(names) <= maximum + 1:
         return ", ".join(names)
     return f"{', '.join(names[:maximum])} and {len(names) - maximum} more"
 
 
-def differing_keys(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+def list_differing_keys(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     """Return the sorted keys whose values differ between two mappings or that only one of them has."""
-    return sorted(name for name in {*first, *second} if first.get(name) != second.get(name))
+    return sorted(key for key in {*first, *second} if first.get(key) != second.get(key))
 
 
 def compact_value(value: Any) -> str:
@@ -69,7 +69,7 @@ def compact_value(value: Any) -> str:
     compact_value({"source": "pretrained #3", "file": "...", "sha256": "...", "strict": False}) ->
     "pretrained #3 (strict false)"
     """
-    # A named part is its name, then its options in parentheses.
+    # A part of a model or task is known by its name; the options follow in parentheses.
     if isinstance(value, Mapping):
         name_key = next((key for key in ("name", "source") if key in value), None)
         options = {key: item for key, item in value.items() if key != name_key}
@@ -79,7 +79,7 @@ def compact_value(value: Any) -> str:
         listing = ", ".join(f"{key} {compact_value(item)}" for key, item in options.items())
         return " ".join([*([str(value[name_key])] if name_key else []), *([f"({listing})"] if listing else [])]) or "{}"
 
-    # Lists, constants and texts.
+    # Constants are written as in YAML, where the user finds them.
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(compact_value, value))}]"
     if isinstance(value, bool) or value is None:
@@ -87,7 +87,7 @@ def compact_value(value: Any) -> str:
     if not isinstance(value, float):
         return " ".join(str(value).split())
 
-    # Just below 1 show enough digits to know the distance to 1 within five percent.
+    # Decays of averages differ in their distance to 1, so show enough digits to know it within five percent.
     if 0.9 < value < 1:
         digits = next(
             n
@@ -96,7 +96,7 @@ def compact_value(value: Any) -> str:
         )
         return str(round(value, digits))
 
-    # Other numbers have three digits.
+    # Python pads exponents with zeros.
     text = f"{value:.3g}"
     return text.replace("e-0", "e-").replace("e+0", "e")
 
@@ -109,12 +109,12 @@ def compact_pair(value: Any, other: Any) -> tuple[str, str]:
 
 def format_values(values: Mapping[str, Any], keys: Iterable[str] = ()) -> str:
     """Return the values of these dotted keys, or of all, as a text: "lr 0.01, dropout 0.1"."""
-    names = short_keys([key for key in keys or values if key in values])
+    names = shorten_keys([key for key in keys or values if key in values])
     return ", ".join(f"{name} {compact_value(values[key])}" for key, name in names.items())
 
 
-def three_digits(value: float | None, infinite: str = "inf") -> str:
-    """Return a number with three significant digits: three_digits(0.019) -> "0.0190"; "-" for NaN and None.
+def format_number(value: float | None, infinite: str = "inf") -> str:
+    """Return a number with three significant digits: format_number(0.019) -> "0.0190"; "-" for NaN and None.
 
     `infinite` is the text for infinity.
     """
@@ -125,7 +125,7 @@ def three_digits(value: float | None, infinite: str = "inf") -> str:
     return f"{value:#.3g}".rstrip(".")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration as a text: 42 s, 3 min 20 s, 2 h 05 min."""
     seconds = round(seconds)
     if seconds < 60:
@@ -152,7 +152,7 @@ def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subj
     Returns the first message of each group with all of its subjects. Memory addresses, pack_ids and config_ids count
     as numbers.
     """
-    # Messages are equal if they are equal after their numbers are replaced.
+    # One cause usually gives messages that differ in a seed, a step or an address.
     groups: dict[str, tuple[str, list[_Subject]]] = {}
     for message, subject in errors:
         groups.setdefault(_NUMBER.sub("0", message), (message, []))[1].append(subject)
@@ -167,7 +167,7 @@ def describe_deaths(deaths: Sequence[tuple[str, str]], crashed: str, folder: Pat
     if not deaths:
         return ""
 
-    # List the most frequent errors, and count the others.
+    # A line can hold a few errors; `status --trace` shows all.
     groups = group_errors((error, pack_id) for pack_id, error in deaths)
     texts = [f"{error} ({len(packs)} alike)" if len(packs) > 1 else error for error, packs in groups.items()]
     texts[MAX_ERRORS:] = [f"{len(texts) - MAX_ERRORS} other errors"] if len(texts) > MAX_ERRORS else []
@@ -181,7 +181,6 @@ def advise_retry(folder: Path) -> str:
 
 def spans(numbers: Sequence[int]) -> str:
     """Return whole numbers as ranges: spans((1, 2, 3, 7)) -> "1-3, 7"; "none" without numbers."""
-    # Collect runs of consecutive numbers.
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -201,7 +200,7 @@ def read_numbers(text: str) -> tuple[int, ...]:
 
     Empty for any other text, for repeated numbers, and for a range of more than MAX_RANGE_NUMBERS.
     """
-    # Read each number or range; a huge range would fill the memory.
+    # A huge range, probably a typing error, would fill the memory.
     numbers: list[int] = []
     for part in filter(None, map(str.strip, text.split(","))):
         match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)

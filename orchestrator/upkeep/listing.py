@@ -13,7 +13,7 @@ from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.watching.meter import describe_best
-from orchestrator.text.wording import duration
+from orchestrator.text.wording import format_duration
 
 HEADER = ("name", "study", "state", "configurations", "best score", "size", "age", "confirms")
 _STATES = {"complete": "finished", None: "interrupted"}  # without an `end` record the driver was killed
@@ -77,6 +77,6 @@ def _make_row(folder: Path) -> tuple[str, ...]:
         f"{done} of {count_planned(state)}",
         describe_best(state, "-"),
         format_size(sum_file_sizes(folder)),
-        f"{int(age // 86400)} d" if age >= 86400 else duration(age),
+        f"{int(age // 86400)} d" if age >= 86400 else format_duration(age),
         state.provenance.get(CONFIRMS, {}).get("sweep", ""),
     )

@@ -19,7 +19,7 @@ from orchestrator.running.driving.work import make_solo_work
 from orchestrator.running.schedulers.choice import count_lacking
 from orchestrator.running.schedulers.inline import worker_settings
 from orchestrator.sweep.specification import read_recorded_spec
-from orchestrator.text.wording import differing_keys, label, spans
+from orchestrator.text.wording import label, list_differing_keys, spans
 from orchestrator.trainer import trainer_of
 from trainers.evaluation.results import Evaluation, Progress
 
@@ -113,7 +113,7 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
         work = make_solo_work(read_recorded_spec(state).resources, Path(temporary), chosen, seed, state.modules)
         work["code"] = make_worker_modules(state.folder, state.modules)
         if environments := [state.environments[name] for _, name in pack.ran_under]:
-            replay.environment += differing_keys(environments[-1], trainer.read_environment(work))
+            replay.environment += list_differing_keys(environments[-1], trainer.read_environment(work))
         with suppress(_ComparisonFinished):
             trainer.run(work, [trainer.rebuild(chosen.resolved, seed)], replay, None)
     return replay

@@ -25,7 +25,7 @@ from orchestrator.code.own_code import (
 from orchestrator.code.trust import refuse_untrusted
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import differing_keys, first_few
+from orchestrator.text.wording import join_first_few, list_differing_keys
 from search_spaces import SweepSpec
 
 
@@ -74,7 +74,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
                 current = _find_copy(state.folder, recorded)
                 change = f"{recorded.module} is missing in {recorded.root}; using the copy in {current.root}"
         if current.sha256 != recorded.sha256:
-            files = first_few(differing_keys(recorded.files, current.files))
+            files = join_first_few(list_differing_keys(recorded.files, current.files))
             change = f"{recorded.module} in {current.root} has changed since the last training ({files})"
         if change:
             undo = "" if recorded.installed else f"undo the change (copies: {_copy_path(state.folder, recorded)}), or "
@@ -86,7 +86,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
     if versions := find_version_change(state.codes):
         notes.append("last trained with lengthwise {}; resuming with {}".format(*versions))
     if state.codes and (changes := find_changed_code(state.codes[-1])):
-        change = first_few(changes, maximum=10)
+        change = join_first_few(changes, maximum=10)
         notes.append(f"{change}; training continues with the current code")
         problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {accept}"]
 
@@ -175,8 +175,8 @@ def _describe_programs(state: SweepState) -> list[str]:
 
 def _describe_files(source: CodeSource, root: Path) -> str:
     if source.module == PROGRAM:
-        return f"files of a program: {first_few(sorted(source.files)) or 'none'} in {root}"
-    return f"module {source.module}: {first_few(sorted(source.files))} in {root}"
+        return f"files of a program: {join_first_few(sorted(source.files)) or 'none'} in {root}"
+    return f"module {source.module}: {join_first_few(sorted(source.files))} in {root}"
 
 
 def _copy_path(folder: Path, source: CodeSource) -> Path:
@@ -210,7 +210,7 @@ def _find_copy(folder: Path, source: CodeSource) -> CodeSource:
 
 def _check_same(source: CodeSource, recorded: CodeSource) -> CodeSource:
     if source.sha256 != recorded.sha256:
-        changed = first_few(differing_keys(recorded.files, source.files))
+        changed = join_first_few(list_differing_keys(recorded.files, source.files))
         raise OwnCodeError(f"{recorded.module} in {source.root} differs from the recorded files ({changed})")
     return source
 

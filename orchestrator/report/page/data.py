@@ -25,7 +25,7 @@ from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.decades import is_geometric, is_logarithmic, spans_decades
-from orchestrator.text.wording import compact_value, label, short_keys
+from orchestrator.text.wording import compact_value, label, shorten_keys
 
 MAX_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
 GROUPS = ("trained", "selection", "test")
@@ -61,7 +61,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             result.infinity_text,
         ),
         "hyperparameters": [
-            _describe_hyperparameter(result, key, name) for key, name in short_keys([*result.searched]).items()
+            _describe_hyperparameter(result, key, name) for key, name in shorten_keys([*result.searched]).items()
         ],
         "effects": [*_list_effects(result)] if shows_effects(result) and result.status != "running" else [],
         "no_effects": explain_missing_effects(result) or "",
@@ -82,7 +82,7 @@ def _describe_configuration(result: Summary, row: Row, groups: dict[LengthGroups
         "run": row.seeds_run,
         "values": {
             name: compact_value(row.values[key])
-            for key, name in short_keys([*result.searched]).items()
+            for key, name in shorten_keys([*result.searched]).items()
             if key in row.values
         },
         "selection": _make_finite(row.selection and row.selection.median),
@@ -111,7 +111,7 @@ def _describe_hyperparameter(result: Summary, key: str, name: str) -> dict[str, 
 
 def _list_effects(result: Summary) -> Iterator[dict[str, Any]]:
     """Yield the effect of every key on every outcome, with differences between values and partial slopes."""
-    names = short_keys([*result.searched])
+    names = shorten_keys([*result.searched])
     for outcome in list_outcomes(result):
         for effect in outcome.effects:
             yield {

@@ -30,9 +30,9 @@ from orchestrator.text.wording import (
     advise_retry,
     command,
     counted,
-    first_few,
     format_values,
     group_errors,
+    join_first_few,
     label,
     spans,
 )
@@ -170,7 +170,7 @@ def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:
     for row, seed in failed:
         seeds.setdefault(row.number, []).append(seed)
     texts = [f"{label(number)} seed{'s'[: len(few) > 1]} {spans(few)}" for number, few in sorted(seeds.items())]
-    return first_few(texts, MAX_CONFIGURATIONS)
+    return join_first_few(texts, MAX_CONFIGURATIONS)
 
 
 def _make_commands(result: Summary) -> str:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.text.wording import three_digits
+from orchestrator.text.wording import format_number
 
 Cells = dict[str, list[str]]
 Lines = list[dict[str, Any]]
@@ -87,9 +87,9 @@ def _name_values(column: Column, line: Any) -> Iterator[tuple[str, Any]]:
 def _format_value(value: Any, infinite: str) -> str:
     """Return a value as text, quartiles as "median [q25, q75]"."""
     if isinstance(value, Quartiles):
-        q25, median, q75 = (three_digits(part, infinite) for part in value)
+        q25, median, q75 = (format_number(part, infinite) for part in value)
         return NONE if math.isnan(value.median) else f"{median} [{q25}, {q75}]"
-    return NONE if value is None else three_digits(value, infinite) if isinstance(value, float) else str(value)
+    return NONE if value is None else format_number(value, infinite) if isinstance(value, float) else str(value)
 
 
 def csv_columns(names: str) -> list[Column]:

@@ -20,7 +20,7 @@ from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.confirmed import Confirmation, read_search_labels
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Row, Summary
-from orchestrator.text.wording import compact_value, label, short_keys, spans, three_digits
+from orchestrator.text.wording import compact_value, format_number, label, shorten_keys, spans
 
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
 
@@ -50,7 +50,7 @@ def value_columns(result: Summary) -> Columns:
             lambda row: compact_value(get_searched_value(result, row, key, NONE)),
         )
 
-    return [make_column(key, short) for key, short in short_keys([*result.searched]).items()]
+    return [make_column(key, short) for key, short in shorten_keys([*result.searched]).items()]
 
 
 def result_columns(result: Summary) -> Columns:
@@ -73,7 +73,9 @@ def result_columns(result: Summary) -> Columns:
         Column("", lambda row: statistics.median(row.stopped_at) if row.stopped_at else "", "stopped_at_median"),
     ]
     return [
-        Column("score", attrgetter("scored"), "score", lambda row: three_digits(row.score, result.infinity_text), True),
+        Column(
+            "score", attrgetter("scored"), "score", lambda row: format_number(row.score, result.infinity_text), True
+        ),
         *groups,
         *distribution_columns,
         Column(reach, attrgetter("generalization_length"), "generalization_length"),
@@ -122,7 +124,7 @@ def _encode_value(value: Any) -> Any:
 
 def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
     """Return the columns of a confirmation: scores in the search beside confirmed scores."""
-    names = short_keys(list(dict.fromkeys(key for row in confirmed.rows for key in row.values)))
+    names = shorten_keys(list(dict.fromkeys(key for row in confirmed.rows for key in row.values)))
 
     # Searched values are a single column on the page, by their short keys.
     def describe_values(row: Any) -> str:

@@ -6,7 +6,7 @@ from orchestrator.code.code_record import name_copy_folder
 from orchestrator.report.tables.columns import Section
 from orchestrator.results.pack_environments import PackEnvironments, PackGroup, describe_code
 from orchestrator.results.summary import Summary
-from orchestrator.text.wording import counted, first_few
+from orchestrator.text.wording import counted, join_first_few
 
 MAX_GROUPS = 6  # shown groups of packs
 
@@ -22,12 +22,12 @@ def provenance_section(result: Summary) -> Section:
     texts |= {f"code {name}": describe_code(code) for name, code in environments.codes.items()}
     for fields in result.state.modules:
         where = "installed" if fields["installed"] else name_copy_folder(fields["sha256"])
-        texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), maximum=8)} ({where})"
+        texts[f"module {fields['module']}"] = f"{join_first_few(list(fields['files']), maximum=8)} ({where})"
 
     # The largest groups of packs, beginning with the keys in which groups differ.
     groups, differing = environments.groups, environments.differing
     for group in groups[:MAX_GROUPS]:
-        texts[f"{counted(len(group.packs), 'pack')}: {first_few(group.packs)}"] = _describe_group(group, differing)
+        texts[f"{counted(len(group.packs), 'pack')}: {join_first_few(group.packs)}"] = _describe_group(group, differing)
     note = [f"{len(groups) - MAX_GROUPS} more groups of packs are in the ledger"] if len(groups) > MAX_GROUPS else []
     return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=note)
 

@@ -20,7 +20,7 @@ from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
-from orchestrator.text.wording import counted, lengths_in_words, spans, three_digits
+from orchestrator.text.wording import counted, format_number, lengths_in_words, spans
 
 MAX_TERMINAL_LINES = 15  # comparisons on a terminal
 MAX_VALUES = 2  # searched values beside a label; with more keys none are shown
@@ -42,7 +42,7 @@ def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "i
 
     # Functions for the texts of cells.
     def describe_medians(line: SeedComparison) -> str:
-        return ", ".join(three_digits(value, infinite) for value in (line.first_median, line.second_median))
+        return ", ".join(format_number(value, infinite) for value in (line.first_median, line.second_median))
 
     def describe_level(line: SeedComparison) -> str:
         return NONE if math.isnan(line.outcome.level) else f"{100 * line.outcome.level:.1f} %"
@@ -148,8 +148,8 @@ def verdict_sentence(line: SeedComparison, first: str, second: str, infinite: st
     # Name the better configuration first, with the absolute difference.
     better, other = (first, second) if line.verdict == "first" else (second, first)
     lower = "higher" if question.direction == "maximize" else "lower"
-    ends = (three_digits(end, infinite) for end in sorted((abs(outcome.low), abs(outcome.high))))
-    size = f"{three_digits(abs(outcome.difference), infinite)} [{', '.join(ends)}]"
+    ends = (format_number(end, infinite) for end in sorted((abs(outcome.low), abs(outcome.high))))
+    size = f"{format_number(abs(outcome.difference), infinite)} [{', '.join(ends)}]"
     if question.direction == "none":
         return f"{better} is lower than {other} {where}: {metric} by {size} ({evidence})."
     return f"{better} is better than {other} {where}: {metric} is {lower} by {size} ({evidence})."

@@ -11,7 +11,7 @@ from functools import partial
 
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import duration
+from orchestrator.text.wording import format_duration
 from search_spaces import Budget, SweepSpec
 
 
@@ -96,7 +96,7 @@ class SweepBudget:
         # The time of this driver alone, then of all drivers together.
         elapsed, budget = self._clock() - self._began, self._budget
         if (allowed := self._max_seconds) is not None:
-            words = f"{duration(elapsed)} of --max-time {duration(allowed)}"
+            words = f"{format_duration(elapsed)} of --max-time {format_duration(allowed)}"
             yield Limit(used=elapsed + seconds, allowed=allowed, words=words)
         if (allowed := budget.hours) is not None:
             used = (self._before + elapsed) / 3600

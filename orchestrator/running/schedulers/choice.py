@@ -18,7 +18,7 @@ from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Driver
 from orchestrator.running.schedulers import inline, local
-from orchestrator.text.wording import counted, duration
+from orchestrator.text.wording import counted, format_duration
 from orchestrator.trainer import trainer_of
 from search_spaces import Resources, SweepSpec
 from search_spaces.grammar.problems import Findings
@@ -55,7 +55,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
     members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
     seconds = mean(map(trainer.estimate_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:
-        return "ray", f"estimated training time: {duration(seconds)}, more than {_LIMIT}"
+        return "ray", f"estimated training time: {format_duration(seconds)}, more than {_LIMIT}"
     return "local", f"estimated training time: under {_LIMIT}"
 
 

@@ -10,7 +10,7 @@ from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged, read_objective
 from orchestrator.results.scoring.undefined_values import describe_undefined_values, has_undefined_score
 from orchestrator.running.watching.meter import best_configuration
-from orchestrator.text.wording import label, three_digits
+from orchestrator.text.wording import format_number, label
 
 MAX_LENGTHS = 12
 
@@ -30,7 +30,7 @@ def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured
         return [("its median curve", f"cannot be read: {error}")]
     indices = np.unique(np.linspace(0, len(band.lengths) - 1, min(MAX_LENGTHS, len(band.lengths))).round().astype(int))
-    values = ", ".join(f"{band.lengths[index]}: {three_digits(band.median[index])}" for index in indices)
+    values = ", ".join(f"{band.lengths[index]}: {format_number(band.median[index])}" for index in indices)
     return [(f"median of {label(best.number)}", f"{objective.metric} ({objective.average}) by length: {values}")]
 
 

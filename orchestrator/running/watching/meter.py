@@ -19,7 +19,15 @@ from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned, count_specified
 from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
 from orchestrator.running.driving.work import RunningPack
-from orchestrator.text.wording import command, counted, duration, first_few, group_errors, label, three_digits
+from orchestrator.text.wording import (
+    command,
+    counted,
+    format_duration,
+    format_number,
+    group_errors,
+    join_first_few,
+    label,
+)
 
 MOST_PACKS = 4  # with one error, that are named
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
@@ -83,12 +91,12 @@ def make_progress_rows(
         rows.append(("seeds stopped early", str(sum(member.stopped_at is not None for member in state.members))))
     rows.append(("packs", f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"))
     if (first := estimate_first_evaluation(state, running)) is not None:
-        rows.append(("first evaluation", f"begins in about {duration(first)}" if first else "under way"))
+        rows.append(("first evaluation", f"begins in about {format_duration(first)}" if first else "under way"))
     return [
         *rows,
         ("best so far", describe_best(state)),
         ("member-steps", f"{100 * done / total:.0f} %, {rate:,.0f} per second" if total else "-"),
-        ("elapsed", duration(elapsed)),
+        ("elapsed", format_duration(elapsed)),
         ("time left", _describe_time_left(total - done, speed)),
         ("phase", phase),
     ]
@@ -98,7 +106,7 @@ def _describe_time_left(steps: int, speed: float) -> str:
     """Return the time of these member-steps at a speed as text; without steps the last evaluation is left."""
     if not speed:
         return "-"
-    return f"about {duration(steps / speed)}" if steps else "the last evaluation"
+    return f"about {format_duration(steps / speed)}" if steps else "the last evaluation"
 
 
 def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPack]) -> float | None:
@@ -155,7 +163,7 @@ def best_configuration(state: SweepState) -> ConfigurationState | None:
 def describe_best(state: SweepState, none: str = "none yet") -> str:
     """Return the best score so far with its configuration, "0.0262 (#8)"; `none` without one."""
     best = best_configuration(state)
-    return f"{three_digits(best.score)} ({label(best.number)})" if best else none
+    return f"{format_number(best.score)} ({label(best.number)})" if best else none
 
 
 def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
@@ -255,4 +263,4 @@ def make_trace_lines(state: SweepState) -> list[str]:
 
 
 def _describe_packs(pack_ids: Sequence[str]) -> str:
-    return f"{counted(len(pack_ids), 'pack')} ({first_few(pack_ids, MOST_PACKS)})"
+    return f"{counted(len(pack_ids), 'pack')} ({join_first_few(pack_ids, MOST_PACKS)})"

@@ -17,7 +17,7 @@ from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import columns_sentence, describe_best
 from orchestrator.results.summarise import summarise
-from orchestrator.text.wording import three_digits
+from orchestrator.text.wording import format_number
 
 
 def data_of(page):
@@ -177,7 +177,7 @@ def test_best_has_its_reach_beside_the_longest_length(small_sweep):
         assert words.endswith(f" at {last}." if reach < longest else f" up to {last}.")
         if reach < longest:  # the median at the longest length
             band = result.bands[first.config_id, *result.objective_curve]
-            value = three_digits(band.median[band.lengths.index(longest)], result.infinity_text)
+            value = format_number(band.median[band.lengths.index(longest)], result.infinity_text)
             assert f"up to length {reach}, and {value} at" in words
     assert "median is at" not in describe_best(
         replace(result, objective=result.objective.model_copy(update={"threshold": None}))

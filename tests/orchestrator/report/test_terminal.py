@@ -11,7 +11,7 @@ import pytest
 from orchestrator.report.sentences import describe_best, describe_effects, describe_runs
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.summarise import _describe_identical_curves, summarise
-from orchestrator.text.wording import three_digits
+from orchestrator.text.wording import format_number
 
 
 def noisy(number, seed, average, metric, lengths, step):
@@ -104,8 +104,8 @@ def test_the_table_has_the_first_configurations_with_quartiles_where_there_is_ro
     assert heading == ["rank", "label", *values] and len(lines) == 6
     for line, row in zip(lines, twelve.rows[:6], strict=True):
         found = (row.trained, row.selection, row.test)
-        cells = [three_digits(at.median) for at in found]
-        quartiles = [f"[{three_digits(at.q25)},{three_digits(at.q75)}]" for at in found]
+        cells = [format_number(at.median) for at in found]
+        quartiles = [f"[{format_number(at.q25)},{format_number(at.q75)}]" for at in found]
         assert line[:2] == [str(row.rank), f"#{row.number}"] and line[-1] == str(row.seeds_failed)
         shown = [one for both in zip(cells, quartiles, strict=True) for one in both] if width > 80 else cells
         assert line[heading.index("trained") : -2] == shown

@@ -10,26 +10,26 @@ import orchestrator
 from orchestrator.text.wording import (
     compact_pair,
     compact_value,
-    duration,
+    format_duration,
+    format_number,
     group_errors,
     read_numbers,
-    short_keys,
+    shorten_keys,
     spans,
-    three_digits,
 )
 
 
 def test_words():
     keys = ["training.learning_rate", "training.averages.ema.decay", "training.averages.bema.decay", "model.dropout"]
-    assert list(short_keys(keys).values()) == ["lr", "ema.decay", "bema.decay", "dropout"]
-    assert list(short_keys(["model.position.name"]).values()) == ["position"]
+    assert list(shorten_keys(keys).values()) == ["lr", "ema.decay", "bema.decay", "dropout"]
+    assert list(shorten_keys(["model.position.name"]).values()) == ["position"]
     assert compact_value({"name": "rope", "base": 500.0}) == "rope (base 500)"
-    assert list(short_keys(["task.width", "model.width"]).values()) == ["task.width", "model.width"]
+    assert list(shorten_keys(["task.width", "model.width"]).values()) == ["task.width", "model.width"]
     assert [compact_value(v) for v in (0.00316227, 0.99951, 0.99, True, None, 64, 1e-5, [None, "a"])] == [
         "0.00316", "0.9995", "0.99", "true", "null", "64", "1e-5", "[null, a]"
     ]  # fmt: skip
     numbers = {0.019: "0.0190", 1.0: "1.00", 123.4: "123", None: "-", math.nan: "-", math.inf: "inf"}
-    assert [three_digits(number) for number in numbers] == list(numbers.values())
+    assert [format_number(number) for number in numbers] == list(numbers.values())
     assert [spans(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
 
 
@@ -74,4 +74,4 @@ def test_numbers_are_read_as_they_are_shown():
     ("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min 00 s"), (3600, "1 h 00 min"), (7500, "2 h 05 min")]
 )
 def test_durations(seconds, text):
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
