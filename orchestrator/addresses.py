@@ -30,13 +30,13 @@ def local_copy(text: str | Path) -> Path:
     address = _ADDRESS.fullmatch(str(text))
     if address is None:
         return Path(text)
-    return _root().joinpath(address[1], *(part for part in address[2].split("/") if part not in ("", ".", "..")))
+    return _find_root().joinpath(address[1], *(part for part in address[2].split("/") if part not in ("", ".", "..")))
 
 
 def address_of(folder: Path) -> str | None:
     """Return the address of a local copy; None for any other folder."""
     try:
-        root = _root().resolve()
+        root = _find_root().resolve()
         scheme, *rest = folder.resolve().relative_to(root).parts
     except (ValueError, OSError):
         return None
@@ -48,7 +48,8 @@ def address_or_path(folder: Path) -> str:
     return address_of(folder) or str(folder)
 
 
-def _root() -> Path:
+def _find_root() -> Path:
+    """Return the folder of all local copies. Raises OSError without a home folder."""
     from trainers.files.cache_folder import cache_path  # imports numpy, which `--help` need not
 
     return cache_path("storage")

@@ -61,10 +61,10 @@ class SpecChanged(UserError):  # noqa: N818
         from trainers.settings.descriptions import format_yaml  # not for every command
 
         self.folder, self.differences, self.extending = folder, tuple(differences), extending
-        lines = [f"  {key}: was {format_yaml(before)}, now {format_yaml(now)}" for key, before, now in self.differences]
-        head = f"{folder}: the sweep file or --set differs from the recorded sweep; undo this or choose another --name:"
+        lines = [f"  {key}: was {format_yaml(old)}, now {format_yaml(new)}" for key, old, new in self.differences]
+        summary = "the sweep file or --set differs from the recorded sweep; undo this or choose another --name:"
         lines += [f"or extend the sweep: {extending}"] if extending else []
-        super().__init__("\n".join([head, *lines]))
+        super().__init__("\n".join([f"{folder}: {summary}", *lines]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments of the constructor."""

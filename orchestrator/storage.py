@@ -17,11 +17,11 @@ from orchestrator.addresses import address_of
 from orchestrator.errors import StorageError, StorageRefused
 from trainers.files.atomic_file import write_atomic
 
-RETRY_SECONDS = 60.0  # for which a failed request is retried
+RETRY_SECONDS = 60.0  # after which a failed request is no longer retried
 MAX_PAUSE_SECONDS = 8.0  # between two attempts
-QUIET_SECONDS = 5.0  # of failures before they are logged
+QUIET_SECONDS = 5.0  # before failures are logged, because short ones are common
 _THREADS = 16
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
@@ -34,7 +34,7 @@ class ObjectStore:
     def __init__(self, address: str) -> None:
         self.address, self.retry_seconds = address, RETRY_SECONDS
         options = {"auto_mkdir": True} if address.startswith("file:") else {}
-        self._files, self._root = self._request(_file_system, address, options)
+        self._files, self._root = self._request(_open_file_system, address, options)
 
     @classmethod
     def for_copy(cls, folder: Path) -> "ObjectStore":
@@ -45,9 +45,9 @@ class ObjectStore:
 
     def with_retry_seconds(self, seconds: float) -> Self:
         """Return the same object store, with failed requests retried for `seconds`."""
-        other = copy.copy(self)
-        other.retry_seconds = seconds
-        return other
+        store = copy.copy(self)
+        store.retry_seconds = seconds
+        return store
 
     def sizes(self, below: str = "") -> dict[str, int]:
         """Return the size in bytes of every object, or of those below a folder, sorted by name."""
@@ -71,8 +71,8 @@ class ObjectStore:
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the contents of objects by name."""
+        # `cat` would read "[", "*" and "?" in names as patterns.
         names = list(names)
-        # `cat` would read "[", "*" and "?" in names as patterns
         contents = _run_in_threads(lambda name: self._request(self._files.cat_file, self._path(name)), names)
         return dict(zip(names, contents, strict=True))
 
@@ -111,35 +111,38 @@ class ObjectStore:
 
     def fetch(self, folder: Path, names: Iterable[str]) -> None:
         """Download objects to files of the same names in a folder, each atomically."""
-        waiting = list(names)
-        for start in range(0, len(waiting), _THREADS):
-            for name, content in self.read(waiting[start : start + _THREADS]).items():
+        # Only a few objects at a time, because all of them might not fit into memory.
+        names = list(names)
+        for start in range(0, len(names), _THREADS):
+            for name, content in self.read(names[start : start + _THREADS]).items():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(folder / name, [content])
 
     def _path(self, name: str) -> str:
+        """Return the path of an object in its file system; the root for an empty name."""
         return f"{self._root}/{name}" if name else self._root
 
-    def _request(self, call: Callable[..., _Answer], *arguments: Any, **keywords: Any) -> _Answer:
+    def _request(self, call: Callable[..., _Result], *arguments: Any, **keywords: Any) -> _Result:
+        """Return the result of an fsspec call, retried after StorageError."""
         return self._retry(lambda: self._request_once(call, *arguments, **keywords))
 
-    def _retry(self, request: Callable[[], _Answer]) -> _Answer:
+    def _retry(self, request: Callable[[], _Result]) -> _Result:
         """Return the result of a request, retried after StorageError; log a long wait once."""
-        began, pause, logged = time.monotonic(), 0.5, False
+        start, pause, is_logged = time.monotonic(), 0.5, False
         while True:
             try:
                 return request()
             except StorageError as error:
-                waited = time.monotonic() - began
+                waited = time.monotonic() - start
                 if waited + pause > self.retry_seconds:
                     raise
-                if waited > QUIET_SECONDS and not logged:
-                    logged = True
+                if waited > QUIET_SECONDS and not is_logged:
+                    is_logged = True
                     _log.warning(f"{error}; retrying for up to {self.retry_seconds:g} s")
             time.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
-    def _request_once(self, call: Callable[..., _Answer], *arguments: Any, **keywords: Any) -> _Answer:
+    def _request_once(self, call: Callable[..., _Result], *arguments: Any, **keywords: Any) -> _Result:
         """Return the result of an fsspec call; raises our errors for those of fsspec, which differ by file system."""
         try:
             return call(*arguments, **keywords)
@@ -149,10 +152,10 @@ class ObjectStore:
             hint = ": pip install 'lengthwise[s3]'" if self.address.startswith("s3:") else ""
             raise StorageRefused(f"{self.address} cannot be used: {error}{hint}") from error
         except (PermissionError, FileNotFoundError, ValueError) as error:
-            raise StorageRefused(f"{self.address} cannot be used: {_reason(error)}") from error
+            raise StorageRefused(f"{self.address} cannot be used: {_describe_reason(error)}") from error
         except Exception as error:
             refused = StorageRefused if "Credentials" in type(error).__name__ else StorageError
-            raise refused(f"{self.address} cannot be used: {_reason(error)}") from error
+            raise refused(f"{self.address} cannot be used: {_describe_reason(error)}") from error
 
 
 def fetch_missing(folder: Path) -> None:
@@ -169,7 +172,7 @@ def fetch_file(path: Path) -> None:
             ObjectStore.for_copy(path.parent).fetch(path.parent, [path.name])
 
 
-def _run_in_threads(request: Callable[[str], _Answer], names: Iterable[str]) -> list[_Answer]:
+def _run_in_threads(request: Callable[[str], _Result], names: Iterable[str]) -> list[_Result]:
     """Return the results of a request for each name, run in threads; raises the first error."""
     names = list(names)
     if len(names) < 2:
@@ -178,11 +181,13 @@ def _run_in_threads(request: Callable[[str], _Answer], names: Iterable[str]) -> 
         return list(threads.map(request, names))
 
 
-def _file_system(address: str, options: Mapping[str, Any]) -> Any:
+def _open_file_system(address: str, options: Mapping[str, Any]) -> Any:
+    """Return the fsspec file system of an address and the path in it."""
     import fsspec
 
     return fsspec.url_to_fs(address, use_listings_cache=False, **options)
 
 
-def _reason(error: BaseException) -> str:
+def _describe_reason(error: BaseException) -> str:
+    """Return the message of an error without a final dot, or its type if it has none."""
     return f"{error or type(error).__name__}".rstrip(".")

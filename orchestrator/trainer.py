@@ -1,8 +1,8 @@
 """Choose the trainer of a sweep: our engine, or a program of the user's.
 
 `orchestrator.engine` trains the models of `trainers/`, many members as one stacked program. `orchestrator.program`
-trains with a command or function of the user's, one member per pack. No other code asks which of them trains; the
-verbs for weights, attention and training data need the engine (`refuse_program`).
+trains with a command or function of the user's, one member per pack. Other code does not depend on the trainer, except
+the verbs for weights, attention and training data, which need the engine (`refuse_program`).
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ from orchestrator.program.shared_draws import shared_streams as program_streams
 
 def trainer_of(sections: Collection[str]) -> Trainer:
     """Return the trainer of a specification or a recorded configuration from the names of its sections."""
-    return _program() if "program" in sections else _engine()
+    return _load_program_trainer() if "program" in sections else _load_engine()
 
 
 def refuse_program(sections: Collection[str], feature: str) -> None:
@@ -40,14 +40,16 @@ def shared_streams(
 
 
 @cache
-def _engine() -> Trainer:
-    from orchestrator.engine.engine import Engine  # brings torch
+def _load_engine() -> Trainer:
+    """Return our engine; imports torch."""
+    from orchestrator.engine.engine import Engine
 
     return Engine()
 
 
 @cache
-def _program() -> Trainer:
+def _load_program_trainer() -> Trainer:
+    """Return the trainer of programs."""
     from orchestrator.program.trainer import ProgramTrainer
 
     return ProgramTrainer()

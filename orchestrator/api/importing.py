@@ -50,7 +50,7 @@ def import_table(
     from orchestrator.importing.table import ImportedRows, reset_index
     from orchestrator.importing.verb import ImportOptions, import_rows, read_rows  # imports pandas
 
-    # Read the rows.
+    # A data frame has no file to digest, so its text as CSV is digested.
     if isinstance(table, str | Path):
         rows = read_rows(str(table), next(iter(metrics)), seed_column=seed_column, step=step, **source)
     else:
@@ -58,7 +58,6 @@ def import_table(
         digest = hashlib.sha256(frame.to_csv(index=False).encode()).hexdigest()
         rows = ImportedRows(frame=frame, source="a data frame", sha256=digest, locate=lambda row: f"row {row + 1}")
 
-    # Write them as a sweep.
     selection = None if lengths is None else tuple(lengths)
     outcome = import_rows(
         rows,

@@ -10,12 +10,12 @@ from orchestrator.errors import UserError
 def to_json(key: str, value: Any) -> str:
     """Return a value as JSON, which is also YAML; raises UserError, with `key`, unless it is plain data."""
     try:
-        return json.dumps(value, default=_as_plain, allow_nan=False, ensure_ascii=False)
+        return json.dumps(value, default=_convert_to_plain, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise UserError(f"{key}: {error}; allowed: numbers, text, true, false, None, lists and dictionaries") from None
 
 
-def _as_plain(value: Any) -> Any:
+def _convert_to_plain(value: Any) -> Any:
     """Return numpy numbers and arrays, ranges and paths as plain data; raises TypeError for other values."""
     if isinstance(value, Path):
         return str(value)

@@ -37,14 +37,12 @@ def run(
     Raises SweepFileError for a file, dictionary or overrides that cannot be run here, SweepExists or SpecChanged if the
     folder already holds a sweep, LedgerError if the folder cannot be written.
     """
-    # Check the sweep.
     folder = find_storage(storage) if storage is not None else find_default_storage()
     spec = _load_spec(file, [f"{key}={to_json(key, value)}" for key, value in overrides.items()], name, imports, folder)
     console = console or make_console()
     for note in spec.notes:
         say(console, f"note: {note}")
 
-    # Run it.
     from orchestrator.sweep.sweep import run_sweep  # imports the schedulers
 
     return Sweep(run_sweep(spec, folder, console).folder)
@@ -58,13 +56,12 @@ def _load_spec(
     storage: Path,
 ) -> SweepSpec:
     """Return the checked specification of a sweep file or dictionary."""
-    # Read the file by the grammar.
     if isinstance(file, Mapping):
         reading = read_sections(json.loads(to_json(DICTIONARY, file)), DICTIONARY, overrides, name, imports)
     else:
         reading = read_sweep(find_sweep_file(file), overrides, name, imports)
 
-    # Check what the grammar cannot: names, bounds and files.
+    # The registries know the names and bounds that the grammar does not.
     from orchestrator.plan.checks.soundness import check_reading  # imports the registries
     from orchestrator.record.kept.code import use_recorded_files
     from orchestrator.sweep.initial_weights import resolve_initial_weights

@@ -57,7 +57,7 @@ class Sweep:
 
     def refresh(self) -> Self:
         """Read the ledger of a running sweep again; return this sweep."""
-        # Cached results are attributes of the object, so drop all of them.
+        # Cached results are attributes of the object, so all attributes are dropped.
         state = SweepState.load(self.folder)
         self.__dict__ = {"folder": self.folder, "state": state}
         return self
@@ -176,7 +176,6 @@ class Sweep:
         from orchestrator.report.comparisons import sweep_comparison_lines
         from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 
-        # Compare all common configurations, and all their lengths.
         sweep = other if isinstance(other, Sweep) else open_sweep(other)
         return _make_table(
             sweep_comparison_lines([compare_sweeps(self.summary, sweep.summary, **_join_lengths(question))])
@@ -203,7 +202,7 @@ class Sweep:
         sizes = json.loads(to_json("lengths and samples", {"lengths": lengths, "samples": samples}))
         keys = evaluate_later(self.folder, configurations, **sizes, task=settings)
 
-        # Return the new curves alone.
+        # The summary also has earlier evaluations, which the caller did not ask for.
         self.refresh()
         return _make_table(later_lines(later for later in self.summary.later_evaluations if later.key in keys))
 

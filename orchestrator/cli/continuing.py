@@ -30,7 +30,7 @@ def resume(
 
     --set may only change resources, budget, tracking, notify.
     """
-    # Refuse a running sweep before torch is imported.
+    # Importing torch takes seconds, so refuse a running sweep first.
     refuse_running(folder)
     from orchestrator.sweep.sweep import resume_sweep
 
@@ -56,7 +56,7 @@ def extend(
         int | None, typer.Option(metavar="N", help="Train up to N steps, in a new sweep <sweep>-steps-N.")
     ] = None,
     top: options.ExtendedTop = None,
-    configuration: options.Extended = None,
+    configuration: options.ExtendedConfigurations = None,
     name: Annotated[str | None, typer.Option(help="With --steps: name of the new sweep.")] = None,
     tracking_uri: options.TrackingUri = None,
     notify: options.Notify = None,
@@ -70,7 +70,7 @@ def extend(
 
     Trains what was added. --set may also change space, resources ...
     """
-    # With more steps, make a new sweep.
+    # More steps would change recorded results, so they make a new sweep; seeds and configurations are added to this.
     if steps is not None:
         if seeds is not None or configurations is not None or accept_code_change:
             raise UserError("--steps: not allowed with --seeds, --configurations or --accept-code-change")
@@ -87,7 +87,6 @@ def extend(
         outcome = extend_steps(folder, console, plan, max_seconds=options.parse_duration(max_time))
         raise typer.Exit(outcome.exit_code)
 
-    # Add everything else to the sweep itself.
     if name is not None:
         raise UserError("--name: only allowed with --steps, which makes a new sweep")
     refuse_running(folder)
@@ -128,7 +127,7 @@ def confirm(
 
     --set may only change resources, budget, tracking, notify.
     """
-    # The plan depends on the results of the sweep, which are read first.
+    # The plan depends on the results of the sweep, so `confirm_sweep` calls it once they are read.
     from orchestrator.sweep.confirm import confirm as confirm_sweep
     from orchestrator.sweep.confirm import plan_confirmation
 

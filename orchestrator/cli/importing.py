@@ -63,7 +63,6 @@ def import_results(
 
     The table has the columns seed, step, metric, length and value, perhaps average and loss; others are settings.
     """
-    # Read the rows from the table or from the other tool.
     if (table is None) == (source is None):
         raise UserError("allowed: either TABLE or --from")
     from orchestrator.importing.verb import ImportOptions, import_rows, read_directions, read_rows
@@ -79,7 +78,7 @@ def import_results(
         step=step,
     )
 
-    # Write them as a sweep. The step is a column already if a tool was read.
+    # `read_rows` has already made --step a column of another tool's results.
     outcome = import_rows(
         rows,
         storage or find_default_storage(),

@@ -32,7 +32,7 @@ from search_spaces import Reading, SweepFileError, read_sweep
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
 
-class _Verbs(TyperGroup):
+class _CommandGroup(TyperGroup):
     """A group of commands whose help shows flags without typer's type <bool>."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -41,10 +41,10 @@ class _Verbs(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the verb of this name; None if it does not exist."""
-        verb = super().get_command(ctx, cmd_name)
-        if verb is not None:
-            _hide_flag_types(verb.get_params(ctx))
-        return verb
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _hide_flag_types(command.get_params(ctx))
+        return command
 
 
 def _hide_flag_types(parameters: list[Any]) -> list[Any]:
@@ -55,9 +55,9 @@ def _hide_flag_types(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
-app = typer.Typer(cls=_Verbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(cls=_CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console, errors = make_console(), make_console(stderr=True)
-_say, _complain = partial(say, console), partial(say, errors)
+_say, _print_error = partial(say, console), partial(say, errors)
 
 
 def _print_versions(is_requested: bool) -> None:
@@ -110,7 +110,6 @@ def list_names(
 
     By default it lists the kinds of names.
     """
-    # List the sweeps of a storage folder, or names of a kind.
     if kind == "sweeps":
         if imports:
             raise UserError("--import: not allowed with `lengthwise list sweeps`")
@@ -141,25 +140,24 @@ def validate(
     from orchestrator.claims.registration import digest_claims
     from orchestrator.preview.smoke import validate_sweep
 
-    # Check each file; an invalid one does not stop the others.
-    codes = {0}
+    # An invalid file does not stop the check of the others.
+    exit_codes = {0}
     for file in files:
         try:
-            spec = _load(file, overrides, imports=imports)
+            spec = _load_spec(file, overrides, imports=imports)
             *warnings, verdict = validate_sweep(spec, with_smoke=smoke)
             digest_claims(spec)  # raises for an invalid claims file
         except (SweepFileError, LengthwiseError) as error:
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
                 raise
-            _complain(error.full_text if isinstance(error, SweepFileError) else f"{file}: {error}")
-            codes.add(_choose_exit_code(error))
+            _print_error(error.full_text if isinstance(error, SweepFileError) else f"{file}: {error}")
+            exit_codes.add(_choose_exit_code(error))
             continue
 
-        # Print the result of a valid file.
         for warning in warnings:
             _say(warning)
         _say(f"{file}: {verdict}")
-    raise typer.Exit(max(codes))
+    raise typer.Exit(max(exit_codes))
 
 
 @app.command(rich_help_panel=options.BEGIN)
@@ -181,12 +179,10 @@ def plan(
     from orchestrator.claims.registration import digest_claims
     from orchestrator.preview.forecast import forecast
 
-    # Check the sweep and its claims, and estimate its cost.
-    spec = _load(file, overrides, name, imports, storage)
+    spec = _load_spec(file, overrides, name, imports, storage)
     plan = forecast(spec, workers, measured=measure)
     digest_claims(spec)  # raises for an invalid claims file
 
-    # Print the forecast.
     _say(f"{spec.name} would be stored in {address_or_path((storage or find_default_storage()) / spec.name)}")
     _say(align_rows(plan.rows))
     for warning in plan.warnings:
@@ -205,10 +201,9 @@ def data(
 
     Runs nothing.
     """
-    spec = _load(file, overrides, imports=imports)
+    spec = _load_spec(file, overrides, imports=imports)
     from orchestrator.preview.data_view import describe_data
 
-    # Prepare texts before they are read.
     if fetch:
         from orchestrator.preview.corpora import fetch_corpora
 
@@ -232,33 +227,33 @@ def run(
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once, at most (resources.workers).")] = None,
 ) -> None:
     """Run a sweep from its beginning to its report."""
-    # Read the file by its grammar, with the values of options as overrides.
+    # Reading checks only the grammar; names and bounds need torch, which takes seconds to import.
     max_seconds = options.parse_duration(max_time)
     overrides = [*(overrides or ()), *([f"resources.workers={workers}"] if workers is not None else [])]
-    replaced = options.add_uris(overrides, tracking_uri, notify)
-    reading = read_sweep(file, replaced, name, imports or ())
+    overrides = options.add_uris(overrides, tracking_uri, notify)
+    reading = read_sweep(file, overrides, name, imports or ())
     storage = storage or find_default_storage()
 
     # Refuse a folder that holds another sweep before torch is imported; only the task knows a metric with a dot.
-    early = None if reading.findings.problems else reading.spec
-    if early is not None and not resume_begun and "." not in early.objective.metric:
+    unchecked = None if reading.findings.problems else reading.spec
+    if unchecked is not None and not resume_begun and "." not in unchecked.objective.metric:
         from orchestrator.sweep.specification import refuse_existing
 
         with suppress(SpecChanged):  # raised again after the file is checked
-            refuse_existing(early, storage / early.name)
+            refuse_existing(unchecked, storage / unchecked.name)
 
-    # Start child processes, which import while this process checks the file.
+    # Child processes import while this process checks the file; a sweep that exists is refused or resumed without them.
     with ExitStack() as exit_stack:
         children = None
-        if early is not None and not (storage / early.name).exists():  # otherwise the sweep is refused or resumed
-            children = SweepChildren(early.resources.scheduler, tracking=early.tracking.enabled)
+        if unchecked is not None and not (storage / unchecked.name).exists():
+            children = SweepChildren(unchecked.resources.scheduler, tracking=unchecked.tracking.enabled)
             exit_stack.enter_context(children)
         spec = _check_reading(reading, storage)
         from orchestrator.running.schedulers.choice import refuse_workers
 
         refuse_workers(spec.resources.scheduler, workers)
 
-        # Resume a sweep that has begun, with --resume, or run it.
+        # The sweep may have begun on another machine, so ask its address before looking at the folder.
         if resume_begun:
             from orchestrator.mirror.fetch import fetch_sweep
 
@@ -267,7 +262,7 @@ def run(
             from orchestrator.sweep.sweep import resume_with_spec
 
             raise typer.Exit(resume_with_spec(spec, storage, console, max_seconds=max_seconds).exit_code)
-        if early is not None:
+        if unchecked is not None:
             ray_start.start_local_ray(spec.resources)
         from orchestrator.sweep.sweep import run_sweep
 
@@ -283,7 +278,6 @@ app.add_typer(upkeep.app)
 
 def main() -> None:
     """Run the command line; expected errors are printed as one message on stderr, without a traceback."""
-    # Run a verb.
     make_streams_lenient()
     mask_log_records()
     code = 0
@@ -291,22 +285,23 @@ def main() -> None:
         app()
     except SystemExit as end:  # every verb ends with it, and typer turns Ctrl-C into it
         if end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt):
-            _complain("interrupted")
+            _print_error("interrupted")
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException as error:  # the user's code may raise anything
         if os.environ.get(DEBUG_VARIABLE):
             sys.stderr.write(make_printable("".join(traceback.format_exception(error))))
         elif isinstance(error, LengthwiseError | SweepFileError):
-            _complain(error.full_text if isinstance(error, SweepFileError) else str(error))
+            _print_error(error.full_text if isinstance(error, SweepFileError) else str(error))
         elif memory := describe_out_of_memory(error):
             sys.stderr.write(f"{make_printable(memory)}\n")  # a console would need memory
         elif isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
-            _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
+            _print_error(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
         else:
-            _complain(f"internal error: {type(error).__name__}: {error}\nto see the traceback, set {DEBUG_VARIABLE}=1")
+            _print_error(f"internal error: {type(error).__name__}: {error}")
+            _print_error(f"to see the traceback, set {DEBUG_VARIABLE}=1")
         code = _choose_exit_code(error)
 
-    # An output that could not be written is a failure, too.
+    # Output that could not be written is a failure, too.
     sys.stdout.flush()
     sys.exit(code or int(LenientOutput.lost))
 
@@ -316,7 +311,7 @@ def _choose_exit_code(error: BaseException) -> int:
     return error.exit_code if isinstance(error, LengthwiseError) else 2 if isinstance(error, SweepFileError) else 1
 
 
-def _load(
+def _load_spec(
     file: Path,
     overrides: list[str] | None,
     name: str | None = None,
@@ -332,7 +327,7 @@ def _check_reading(reading: Reading, storage: Path | None = None) -> Any:
     if reading.spec is None:
         reading.checked_spec()
 
-    # Check what the grammar cannot: names, bounds and files, with the code that an existing sweep recorded.
+    # The registries know the names and bounds that the grammar does not.
     from orchestrator.plan.checks.soundness import check_reading
     from orchestrator.record.kept.code import use_recorded_files
     from orchestrator.sweep.initial_weights import resolve_initial_weights

@@ -44,14 +44,12 @@ def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
     """
     from orchestrator.mirror.fetch import find_sweep
 
-    # Refuse a path that contradicts --storage.
     storage, path = ctx.params.get("storage"), resolve_folder(sweep)
     if storage and not is_bare_name(sweep) and path.absolute().parent.resolve() != find_default_storage().resolve():
         raise UserError(
             f"{sweep}: not in --storage {storage}; leave out --storage, or give the name {path.resolve().name}"
         )
 
-    # Find the sweep, and trust its code if requested.
     folder = find_sweep(sweep)
     if ctx.params.get("trust"):
         from orchestrator.code.trust import trust_sweep
@@ -177,7 +175,7 @@ ExtendedTop = Annotated[
     int | None,
     typer.Option(metavar="N", help="Add seeds or steps only to the N configurations ranked first."),
 ]
-Extended = Annotated[
+ExtendedConfigurations = Annotated[
     list[str] | None,
     typer.Option(
         "--configuration",
@@ -185,7 +183,7 @@ Extended = Annotated[
         help="Add seeds or steps only to this one, such as 7 for #7; may be repeated.",
     ),
 ]
-Compared = Annotated[
+ComparedNames = Annotated[
     list[str],
     typer.Argument(
         metavar="A B | SWEEP",
@@ -211,7 +209,7 @@ def parse_duration(text: str | None) -> float | None:
     if text is None:
         return None
 
-    # Read hours, minutes and seconds, each optional; zero is refused like other texts.
+    # Each of hours, minutes and seconds is optional; zero is refused, because a sweep that stops at once is a mistake.
     match = re.fullmatch(r"(?=\d)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
     seconds = (
         sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
@@ -228,7 +226,6 @@ def add_uris(overrides: list[str] | None, uri: str | None, notify: str | None = 
     if uri == "":
         os.environ.pop(URI_VARIABLE, None)
 
-    # Add the options as overrides of the sweep file.
     settings = {"tracking.uri": uri, "notify": notify}
     added = [f"{key}={quote_text(value) if value else ''}" for key, value in settings.items() if value is not None]
     return [*(overrides or ()), *added]

@@ -29,7 +29,6 @@ def status(
 
     Without DIR: a line for every sweep of the storage folder.
     """
-    # Without a folder, list all sweeps.
     if folder is None:
         if trace or follow:
             raise UserError(f"{'--trace' if trace else '--follow'}: needs DIR, the folder or name of a sweep")
@@ -38,7 +37,7 @@ def status(
         _say("\n".join(list_sweeps(find_default_storage())))
         return
 
-    # Read the sweep, or follow it until it ends.
+    # Following ends with the sweep; Ctrl-C ends only the following.
     from orchestrator.record.state.state import SweepState
     from orchestrator.running.watching.follow import follow_sweep
     from orchestrator.running.watching.leading_curve import make_leading_curve_rows, make_undefined_rows
@@ -50,7 +49,6 @@ def status(
         _say(f"no longer followed; the sweep continues: {command('status', folder)} --follow")
         raise typer.Exit(INTERRUPTED) from None
 
-    # Print its state.
     rows = [*make_status_rows(state), *make_leading_curve_rows(state), *make_undefined_rows(state)]
     _say("\n".join([align_rows(rows), *(make_trace_lines(state) if trace else ())]))
 
@@ -75,7 +73,7 @@ def report(
 )
 def compare(
     folder: options.SweepFolder,
-    others: options.Compared,
+    others: options.ComparedNames,
     metric: Annotated[str | None, typer.Option(help="By default the judged metric.")] = None,
     average: Annotated[str | None, typer.Option(help="By default the judged weight average.")] = None,
     lengths: Annotated[
@@ -119,7 +117,6 @@ def claims(
     from orchestrator.claims.verb import judge_claims, run_missing
     from orchestrator.mirror.fetch import fetch_storage
 
-    # Run missing sweeps if requested, then judge.
     storage = storage or find_default_storage()
     fetch_storage(storage)
     if run and (code := run_missing(file, storage, _say, page)):
@@ -138,7 +135,6 @@ def publish(
     from orchestrator.tracking.publish import publish as publish_sweep
     from orchestrator.tracking.publish import record_address
 
-    # Publish, and show the progress on a terminal.
     with make_console(stderr=True).status("publishing ...") as status_line:
         published = publish_sweep(
             folder,
@@ -146,7 +142,7 @@ def publish(
             on_progress=lambda done, total: status_line.update(f"publishing: {done} of {total} configurations sent"),
         )
 
-    # Record where the results are, and print links to them.
+    # `lengthwise delete --mlflow` later reads the address from the ledger.
     record_address(folder, published.uri)
     _say(f"{published.uri}: {published.completed} configurations published; {published.points} new points sent")
     for name, link in published.links:
@@ -182,7 +178,7 @@ def ui(
     """Open MLflow on the store of the storage folder and print links to the charts of every sweep."""
     from orchestrator.mirror.fetch import fetch_storage
 
-    # Choose the store: option, environment variable, or the file in the storage folder.
+    # The option precedes the environment variable, and both precede the file in the storage folder.
     storage = storage or find_default_storage()
     fetch_storage(storage)
     if tracking_uri is None:
@@ -192,7 +188,6 @@ def ui(
     if not tracking_uri:
         check_storage(storage)
 
-    # Serve it until the user ends it.
     _say("starting MLflow ...")
     from orchestrator.tracking.ui import serve
 

@@ -42,7 +42,7 @@ def export(
     """Write weights, tables, figures and curves for papers and programs."""
     from orchestrator.export.verb import export
 
-    # Pass the options on; those without a value export nothing.
+    # Options without a value export nothing.
     files = {"best": best, "weights": weights, "latex": latex, "curves": curves}
     for line in export(folder, **files, figures=figures, to=to, size=size, labels=labels, force=force):
         say(console, line)
@@ -91,7 +91,6 @@ def evaluate(
     from orchestrator.results.scoring.length_groups import parse_lengths
     from orchestrator.upkeep.later_evaluation import evaluate_later
 
-    # Evaluate, then write the report with the new curves.
     allowed = "different whole numbers, such as 40,60-65"
     requested_lengths = None if lengths is None else parse_lengths(lengths, None, allowed)
     with make_console(stderr=True).status("evaluating ..."):
@@ -120,14 +119,13 @@ def delete(
     """
     from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 
-    # Refuse options that contradict each other.
+    # Checkpoints have no MLflow runs.
     for option, is_given in {"--mlflow": mlflow, "--tracking-uri": tracking_uri is not None}.items():
         if checkpoints and is_given:
             raise UserError(f"--checkpoints: not allowed with {option}")
     if tracking_uri is not None and not mlflow:
         raise UserError("--tracking-uri: only allowed with --mlflow")
 
-    # Print what would be deleted, and ask.
     planned = plan_deletion(folder, checkpoints_only=checkpoints)
     say(console, planned.sentence)
     if not yes:
@@ -150,7 +148,6 @@ def delete(
 
     delete_sweep(planned, delete_mlflow_runs)
 
-    # Say what was deleted, and which runs stay.
     remaining = [uri for uri in planned.published_at if uri not in deleted]
     files = "the checkpoints of " if checkpoints else ""
     say(
