@@ -16,7 +16,7 @@ from torch import Tensor
 from trainers.positions.context import GENERATION_SITE
 from trainers.tasks.decoding import Decoding
 from trainers.tasks.forward_pass import ForwardPass
-from trainers.tasks.parts import compact, find_packed_columns
+from trainers.tasks.parts import find_packed_columns, scatter_columns
 from trainers.tensors.batch import Batch
 
 Choose = Callable[[Tensor, int], Tensor]
@@ -160,7 +160,7 @@ def _write_states(
     # Tokens of active rows without the gaps that ended states have left.
     max_tokens = shared - prompt_length + states * width
     columns = find_packed_columns(torch.stack(counts, dim=-1), max_tokens)
-    return compact(torch.stack(tokens, dim=-1), columns, max_tokens, decoding.pad)
+    return scatter_columns(torch.stack(tokens, dim=-1), columns, max_tokens, decoding.pad)
 
 
 @dataclass(frozen=True, eq=False)

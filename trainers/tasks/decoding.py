@@ -13,9 +13,10 @@ from torch import Tensor
 class Decoding:
     """Settings of text generation.
 
-    end: the token that ends a row. pad: the token after it. temperature: 0 takes the likeliest token; otherwise tokens
-    are sampled from softmax(logits / temperature). top_k: sample from the `top_k` likeliest tokens only (Fan et al.,
-    arXiv:1805.04833). sampled_tokens: sample this many first tokens of a row, and take the likeliest tokens after them.
+    end: the token that ends a row. pad: the token that fills a row after its end. temperature: 0 takes the likeliest
+    token; otherwise tokens are sampled from softmax(logits / temperature). top_k: sample from the `top_k` likeliest
+    tokens only (Fan et al., arXiv:1805.04833). sampled_tokens: sample this many first tokens of a row, and take the
+    likeliest tokens after them.
     Raises ValueError for a temperature below 0 and a top_k below 1.
     """
 
@@ -44,9 +45,9 @@ class Decoding:
         if uniform_MB is None:
             return logits_MBV.argmax(dim=-1)
 
-        # The first token whose cumulative probability exceeds the uniform number.
+        # Invert the cumulative distribution; float32 sums over a large vocabulary would be too coarse.
         count = logits_MBV.shape[-1]
-        best = torch.topk(logits_MBV.double(), min(self.top_k or count, count), dim=-1)
-        cumulative = torch.softmax(best.values / self.temperature, dim=-1).cumsum(dim=-1)
+        likeliest = torch.topk(logits_MBV.double(), min(self.top_k or count, count), dim=-1)
+        cumulative = torch.softmax(likeliest.values / self.temperature, dim=-1).cumsum(dim=-1)
         rank = (cumulative[..., :-1] < uniform_MB[..., None]).sum(dim=-1, keepdim=True)
-        return torch.gather(best.indices, -1, rank)[..., 0]
+        return torch.gather(likeliest.indices, -1, rank)[..., 0]

@@ -1,4 +1,4 @@
-"""Rarely overridden members of tasks, in groups that `Task` inherits; by default a task has none of these features.
+"""Rarely overridden members of tasks, in groups that `Task` inherits; by default a task uses none of these features.
 
 Shapes: S seeds, M members, B rows, T positions, L lengths, A tokens of an answer.
 """
@@ -107,13 +107,13 @@ class StagedTraining:
 class StoredData:
     """Tasks whose data are read from files instead of drawn."""
 
-    trial_settings: ClassVar[Mapping[str, Any]] = {}  # for tests of the class on machines without the data
+    trial_settings: ClassVar[Mapping[str, Any]] = {}  # settings for tests of the class on machines without the data
 
     def validation_batches(self: Any, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
         """Yield the batches that early stopping and curricula use: the first distribution at its trained lengths.
 
-        By default `evaluation_batches` with the validation stream. Override it if these are read instead of drawn:
-        otherwise the test set would be used for validation.
+        By default `evaluation_batches` with the validation stream. Override it if test rows are read instead of drawn:
+        otherwise they would be used for validation.
         """
         first = self.distributions[0]
         for batch in self.evaluation_batches(stream, samples, tuple(sorted(first.trained_lengths))):
@@ -122,7 +122,7 @@ class StoredData:
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """Names of the text corpora that it reads."""
+        """Names of the text corpora that the task reads."""
         return ()
 
     @property
@@ -131,7 +131,7 @@ class StoredData:
         return True
 
     def stored_files(self) -> tuple[Path, dict[str, str]]:
-        """Return the folder of its files, and the SHA-256 of each file by its path there; by default no files."""
+        """Return the folder of the task's files, and the SHA-256 of each by its path there; by default no files."""
         return Path(), {}
 
     def pin_data(self) -> Self:
@@ -139,7 +139,7 @@ class StoredData:
         return self
 
     def data_problems(self) -> Iterator[Problem]:
-        """Yield problems of its data on this machine."""
+        """Yield problems of the task's data on this machine."""
         return iter(())
 
 
@@ -160,7 +160,7 @@ class PrefixTargets:
 
 
 class DerivedMetrics:
-    """Metrics that are charted, or computed from others."""
+    """Metrics that are charted, and metrics that are computed from others."""
 
     @property
     def headline(self: Any) -> tuple[str, ...]:

@@ -43,13 +43,13 @@ class FixedSet:
         return words[..., :count].reshape(len(self.seeds_S), *shape)
 
 
-def training_draws(stream: Stream, batch: int, size: int | None) -> Draws:
-    """Return the source of a batch's random words: the next samples of a fixed set of `size`, None for the stream."""
-    return stream if size is None else FixedSet(stream.seeds_S, visited_samples(stream, batch, size))
+def make_training_draws(stream: Stream, batch: int, size: int | None) -> Draws:
+    """Return the source of a batch's random words: the next samples of a fixed set of `size`; with None the stream."""
+    return stream if size is None else FixedSet(stream.seeds_S, find_visited_samples(stream, batch, size))
 
 
-def visited_samples(stream: Stream, batch: int, size: int) -> Tensor:
-    """Return the indices of the samples in the batch at the step of the stream (from 1), int64 (S, batch)."""
+def find_visited_samples(stream: Stream, batch: int, size: int) -> Tensor:
+    """Return the indices of the samples in the batch of the stream's step, counted from 1, int64 (S, batch)."""
     row = torch.arange(batch, device=stream.seeds_S.device)
     step = stream.step[:, None] if stream.step.dim() else stream.step
     visit = ((step - 1) * batch + row).expand(len(stream.seeds_S), batch)
@@ -60,14 +60,14 @@ def visited_samples(stream: Stream, batch: int, size: int) -> Tensor:
 def _shuffle(seeds_S: Tensor, epoch_SB: Tensor, visit_SB: Tensor, size: int) -> Tensor:
     """Return the index of the sample at each visit of an epoch, by a swap-or-not shuffle of 0..size-1."""
     keys = _draw_words(seeds_S, epoch_SB, _ORDER_SITE, -(-2 * _SHUFFLE_ROUNDS // 4))
-    x = visit_SB
+    index = visit_SB
     for number in range(_SHUFFLE_ROUNDS):
-        # Each index may swap with a partner; both decide by the same bit.
-        partner = _scale_word(keys[..., 2 * number], size) - x
+        # An index and its partner decide by the same bit, of the larger one, so that each round is a bijection.
+        partner = _scale_word(keys[..., 2 * number], size) - index
         partner = torch.where(partner < 0, partner + size, partner)
-        mixed = _mix_bits(torch.maximum(x, partner), keys[..., 2 * number + 1])
-        x = torch.where((mixed & 1) == 1, partner, x)
-    return x
+        mixed = _mix_bits(torch.maximum(index, partner), keys[..., 2 * number + 1])
+        index = torch.where((mixed & 1) == 1, partner, index)
+    return index
 
 
 def _scale_word(word: Tensor, size: int) -> Tensor:

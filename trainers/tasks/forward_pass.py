@@ -26,7 +26,7 @@ class EvaluatedModel(Protocol):
         """The size of its KV cache per token, in numbers; 0 without a cache."""
 
     def operations(self, task: Any, rows: int, positions: int) -> float:
-        """Return the operations of a forward pass."""
+        """Return the number of arithmetic operations of a forward pass."""
 
 
 class ForwardPass(Protocol):
@@ -38,7 +38,7 @@ class ForwardPass(Protocol):
 
     @property
     def noise(self) -> Noise:
-        """The random numbers of the rows."""
+        """The random numbers that the rows are sampled with."""
 
     @property
     def beat(self) -> Callable[[], None]:
@@ -48,7 +48,7 @@ class ForwardPass(Protocol):
         """Return the logits (M, B, T, V)."""
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return the logits (M, B, T, V), without recording values of the layers."""
+        """Return the logits (M, B, T, V), without recording values of the layers for metrics."""
 
     def start(self, batch: Batch, width: int) -> tuple[Tensor, Any]:
         """Return the logits (M, B, T, V) and a KV cache with room for `width` positions."""

@@ -47,7 +47,8 @@ def steps_to(
     if metric not in history[-1].curves:
         raise ValueError(f"steps_to: there is no metric {metric!r}; allowed: {', '.join(history[-1].curves)}")
     curves = history[-1].curves[metric]
-    first = np.full(curves.shape, np.inf, np.float32)
-    for past in reversed(history):
-        first = np.where(is_reached(past.curves[metric], threshold, direction), np.float32(past.step), first)
-    return first
+    steps = np.full(curves.shape, np.inf, np.float32)
+    for evaluation in reversed(history):  # the earliest evaluation overwrites later ones
+        is_solved = is_reached(evaluation.curves[metric], threshold, direction)
+        steps = np.where(is_solved, np.float32(evaluation.step), steps)
+    return steps

@@ -12,7 +12,7 @@ from torch import Tensor
 from trainers.tasks.fixed_set import Draws
 
 PAD = 0
-Part = tuple[Tensor, Tensor]  # tokens (S, B, K), and the number of used ones, (S, B)
+Part = tuple[Tensor, Tensor]  # tokens (S, B, K), and the number of used tokens, (S, B)
 
 
 def draw_below(draws: Draws, site: int, shape: tuple[int, ...], high: int | Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def draw_below(draws: Draws, site: int, shape: tuple[int, ...], high: int | Tens
     return (draws.bits(site, shape) * high) >> 32
 
 
-def one_token(token: int, like_SB: Tensor) -> Part:
+def repeat_token(token: int, like_SB: Tensor) -> Part:
     """Return a part with the same single token in every row, in the shape of `like_SB`."""
     return torch.full_like(like_SB, token)[..., None], torch.ones_like(like_SB)
 
@@ -32,21 +32,22 @@ def join_parts(parts: Sequence[Part], width: int) -> Tensor:
     >>> join_parts([two, two], 6).tolist()
     [[[7, 8, 7, 8, 0, 0]]]
     """
-    counts = torch.cat([leading_mask(tokens.shape[-1], count) for tokens, count in parts], dim=-1)
-    return compact(torch.cat([tokens for tokens, _ in parts], dim=-1), find_packed_columns(counts, width), width)
+    is_used = torch.cat([mask_leading(tokens.shape[-1], count) for tokens, count in parts], dim=-1)
+    tokens = torch.cat([tokens for tokens, _ in parts], dim=-1)
+    return scatter_columns(tokens, find_packed_columns(is_used, width), width)
 
 
-def leading_mask(width: int, count: Tensor) -> Tensor:
+def mask_leading(width: int, count: Tensor) -> Tensor:
     """Return a mask of the first `count` (...) of `width` columns, bool (..., width)."""
     return torch.arange(width, device=count.device) < count[..., None]
 
 
-def find_packed_columns(counts_SBF: Tensor, width: int) -> Tensor:
-    """Return the column of each used token after removing unused tokens, `width` for unused ones, int64 (S, B, F)."""
-    return torch.where(counts_SBF, counts_SBF.long().cumsum(dim=-1) - 1, width)
+def find_packed_columns(is_used_SBF: Tensor, width: int) -> Tensor:
+    """Return the column of each used token once unused tokens are removed, `width` for these, int64 (S, B, F)."""
+    return torch.where(is_used_SBF, is_used_SBF.long().cumsum(dim=-1) - 1, width)
 
 
-def compact(values_SBF: Tensor, columns_SBF: Tensor, width: int, fill: int = PAD) -> Tensor:
+def scatter_columns(values_SBF: Tensor, columns_SBF: Tensor, width: int, fill: int = PAD) -> Tensor:
     """Return values scattered to their columns, int64 (S, B, width), with `fill` elsewhere."""
     row = values_SBF.new_full((*columns_SBF.shape[:-1], width + 1), fill)  # the last column takes unused values
     return row.scatter_(-1, columns_SBF, values_SBF)[..., :width]

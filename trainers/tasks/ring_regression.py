@@ -25,7 +25,7 @@ class RingRegression(Task):
     Nothing is sampled: a model returns coefficients, and losses are expectations over the Gaussian inputs. "Length" is
     the position, 1..n; the trained ones are in the window, in the middle. First row of the target matrix, and window:
 
-    >>> RingRegression(ring=5, window=2, alpha=2.0, betas=(0.5,)).target(torch.float32).tolist()[0]
+    >>> RingRegression(ring=5, window=2, alpha=2.0, betas=(0.5,)).make_target(torch.float32).tolist()[0]
     [2.0, 0.5, 0.0, 0.0, 0.5]
     >>> RingRegression(ring=5, window=2).trained_lengths
     (2, 3)
@@ -43,15 +43,15 @@ class RingRegression(Task):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of a window or neighbourhood that overlaps itself, and of a target that is no Gram matrix."""
-        # Window and neighbourhood within half the ring, and a target that is a Gram matrix.
         half = (self.ring - 1) // 2
         if self.window > half + 1:
             yield self._problem("window", f"{self.window} is more than half the ring", f"<= {half + 1}")
         if len(self.betas) > half:
             yield self._problem("betas", f"has more than {half} entries", f"<= {half} entries")
-        if self.alpha < 2 * sum(abs(beta) for beta in self.betas):
+        smallest_alpha = 2 * sum(abs(beta) for beta in self.betas)  # makes the matrix diagonally dominant
+        if self.alpha < smallest_alpha:
             message = f"{self.alpha} is less than twice the sum of betas: the target need not be a Gram matrix"
-            yield self._problem("alpha", message, f">= {2 * sum(map(abs, self.betas)):g}")
+            yield self._problem("alpha", message, f">= {smallest_alpha:g}")
 
     @property
     def inputs(self) -> int:
@@ -79,15 +79,17 @@ class RingRegression(Task):
         """Every position, counted from 1."""
         return tuple(range(1, self.ring + 1))
 
-    def target(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
+    def make_target(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
         """Return T_ir, the coefficient of <theta, x_r> in y_i, (n, n)."""
-        far = (0.0,) * (self.ring - 1 - len(self.betas))
-        return constant((self.alpha, *self.betas, *far), device, dtype)[self._measure_distance(device)]
+        beyond = (0.0,) * (self.ring - 1 - len(self.betas))
+        by_distance = constant((self.alpha, *self.betas, *beyond), device, dtype)
+        return by_distance[self._measure_distances(device)]
 
-    def weight(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
+    def make_weights(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
         """Return the weight of each pair of positions in the training loss, (n, n)."""
         if self.augmented:
-            return (self.window - self._measure_distance(device)).clamp(min=0).to(dtype) / self.ring
+            # The share of all shifts of the window that contain both positions.
+            return (self.window - self._measure_distances(device)).clamp(min=0).to(dtype) / self.ring
         inside = torch.zeros(self.ring, dtype=dtype, device=device)
         inside[self.trained_lengths[0] - 1 : self.trained_lengths[-1]] = 1.0
         return inside[:, None] * inside[None, :]
@@ -108,7 +110,7 @@ class RingRegression(Task):
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the expected squared error summed over the window, and 1, (M,)."""
         errors = self._compute_errors(logits_MBTV)
-        loss_M = (errors * self.weight(errors.dtype, errors.device)).sum(dim=(1, 2))
+        loss_M = (errors * self.make_weights(errors.dtype, errors.device)).sum(dim=(1, 2))
         return loss_M, torch.ones_like(loss_M)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
@@ -119,10 +121,10 @@ class RingRegression(Task):
         """Return the expected squared error at each position, (M, 1, L)."""
         errors = self._compute_errors(logits_MBTV)
         columns = constant(tuple(length - 1 for length in lengths), errors.device)
-        trained = errors * self.weight(errors.dtype, errors.device)
+        trained = errors * self.make_weights(errors.dtype, errors.device)
         return {"test_loss": errors.sum(dim=2)[:, None, columns], "train_loss": trained.sum(dim=2)[:, None, columns]}
 
-    def _measure_distance(self, device: torch.device) -> Tensor:
+    def _measure_distances(self, device: torch.device) -> Tensor:
         """Return the distance on the ring of every pair of positions, int64 (n, n)."""
         position = torch.arange(self.ring, device=device)
         distance = (position[:, None] - position[None, :]).abs()
@@ -131,4 +133,4 @@ class RingRegression(Task):
     def _compute_errors(self, logits_MBTV: Tensor) -> Tensor:
         """Return the expected squared error that x_r contributes to y_i, (M, n, n)."""
         along, orthogonal = logits_MBTV[:, 0].chunk(2, dim=-1)
-        return (along - self.target(along.dtype, along.device)) ** 2 + orthogonal**2
+        return (along - self.make_target(along.dtype, along.device)) ** 2 + orthogonal**2

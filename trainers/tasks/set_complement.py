@@ -28,9 +28,9 @@ class SetComplement(Task):
     With `target: sampled` the target is the token that follows (a uniform draw from the complement), with `soft` it is
     the distribution itself.
 
-    >>> SetComplement(vocabulary=5, train_length=2).targets_of(torch.tensor([[[3, 1]]])).tolist()[0][0]
+    >>> SetComplement(vocabulary=5, train_length=2).make_targets(torch.tensor([[[3, 1]]])).tolist()[0][0]
     [[0.25, 0.25, 0.25, 0.0, 0.25], [0.3333333432674408, 0.0, 0.3333333432674408, 0.0, 0.3333333432674408]]
-    >>> SetComplement(vocabulary=5, train_length=3).targets_of(torch.tensor([[[0, 2, 4]]])).tolist()[0][0][2]
+    >>> SetComplement(vocabulary=5, train_length=3).make_targets(torch.tensor([[[0, 2, 4]]])).tolist()[0][0][2]
     [0.0, 0.5, 0.0, 0.5, 0.0]
     """
 
@@ -73,30 +73,29 @@ class SetComplement(Task):
     }
     headline = ("total_variation", "invalid_mass", "margin")
 
-    def targets_of(self, tokens_SBT: Tensor) -> Tensor:
+    def make_targets(self, tokens_SBT: Tensor) -> Tensor:
         """Return the uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""
-        return uniform.uniform_over(~self._find_present(tokens_SBT))
+        return uniform.make_uniform(~self._find_present(tokens_SBT))
 
     def sample(self, stream: Stream, batch: int) -> Batch:
         """Return a training batch for every seed of the stream."""
-        take = self.train_length + (self.target == "sampled")
-        rows = stream.permutations(0, batch, self.vocabulary, take)
+        count = self.train_length + (self.target == "sampled")  # a sampled target is the token after the row
+        rows = stream.permutations(0, batch, self.vocabulary, count)
         tokens = rows[..., : self.train_length]
-        return Batch(tokens, rows[..., 1:] if self.target == "sampled" else self.targets_of(tokens))
+        return Batch(tokens, rows[..., 1:] if self.target == "sampled" else self.make_targets(tokens))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield all inputs of a length if there are at most `samples`, otherwise random rows of several lengths.
 
         Two inputs are the same if they have the same set and last token, but sampled rows have a random order.
         """
-        # Random rows measure all lengths with more than `samples` inputs.
+        # A prefix of a random row is a random row, too: the same rows measure all lengths that are sampled.
         counts = {s: s * math.comb(self.vocabulary, s) for s in lengths}
         sampled = tuple(s for s in lengths if counts[s] > samples)
         if sampled:
             rows = stream.permutations(0, samples, self.vocabulary, max(sampled))
             yield EvaluationBatch(self._make_test_batch(rows), sampled)
 
-        # The other lengths have a batch each, with all of their inputs.
         for s in lengths:
             if counts[s] <= samples:
                 rows = constant(_list_inputs(self.vocabulary, s), stream.seeds_S.device)
@@ -104,43 +103,45 @@ class SetComplement(Task):
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of every row, and the log mass on absent and on other tokens, (M, B, L)."""
-        absent = torch.ceil(uniform.classes_first(batch.targets, lengths))
-        rows, log_valid, log_invalid = uniform.score_uniformity(uniform.classes_first(logits_MBTV, lengths), absent)
+        absent = torch.ceil(uniform.select_lengths(batch.targets, lengths))
+        rows, log_valid, log_invalid = uniform.score_uniformity(uniform.select_lengths(logits_MBTV, lengths), absent)
         return {**rows, "log_valid": log_valid, "log_invalid": log_invalid}
 
     def counted_targets(self, batch: Batch, lengths: tuple[int, ...]) -> Tensor:
         """Return the mask of the last position of each length, bool (M, B, T, L)."""
-        return uniform.last_positions(batch.tokens, lengths)
+        return uniform.mask_last_positions(batch.tokens, lengths)
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return means over rows and the extremes, (M, L)."""
         s = constant(lengths, batch.tokens.device) + 0.0
-        worst = math.ceil(0.99 * batch.tokens.shape[1])
+        rank_99 = math.ceil(0.99 * batch.tokens.shape[1])
         odds = torch.logsumexp(rows["log_valid"], dim=1) - torch.logsumexp(rows["log_invalid"], dim=1)
         return {
             **{name: rows[name].mean(dim=1) for name in uniform.METRICS},
-            "total_variation_p99": torch.kthvalue(rows["total_variation"], worst, dim=1).values,
+            "total_variation_p99": torch.kthvalue(rows["total_variation"], rank_99, dim=1).values,
             "margin_min": rows["margin"].amin(dim=1),
             "displacement": s * (torch.log(s) - torch.log(self.vocabulary - s) + odds),
         }
 
     def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
         """Return margin_bound, computed from lengths 1 and 2; NaN unless both are evaluated."""
-        worst, s = history[-1].curves["margin_min"], np.array(lengths)
-        known = [lengths.index(length) for length in (1, 2) if length in lengths]
-        c = worst[..., known].min(axis=-1, keepdims=True) if len(known) == 2 else np.full_like(worst[..., :1], np.nan)
-        return {"margin_bound": 2 * c / s}
+        margins, s = history[-1].curves["margin_min"], np.array(lengths)
+        if {1, 2} <= {*lengths}:
+            smallest = margins[..., [lengths.index(1), lengths.index(2)]].min(axis=-1, keepdims=True)
+        else:
+            smallest = np.full_like(margins[..., :1], np.nan)
+        return {"margin_bound": 2 * smallest / s}
 
     def _make_test_batch(self, rows: Tensor) -> Batch:
         """Return a batch of rows with the true distributions as targets."""
-        return Batch(rows, self.targets_of(rows))
+        return Batch(rows, self.make_targets(rows))
 
     def _find_present(self, tokens: Tensor) -> Tensor:
         """Return whether each token has occurred up to each position, bool (S, B, T, V)."""
         position = torch.arange(tokens.shape[-1], device=tokens.device)
         never = position.new_full((*tokens.shape[:-1], self.vocabulary), tokens.shape[-1])
-        first = never.scatter_reduce(-1, tokens, position.expand_as(tokens), "amin")
-        return first[..., None, :] <= position[:, None]
+        first_position = never.scatter_reduce(-1, tokens, position.expand_as(tokens), "amin")
+        return first_position[..., None, :] <= position[:, None]
 
 
 def _list_inputs(vocabulary: int, length: int) -> tuple[tuple[int, ...], ...]:

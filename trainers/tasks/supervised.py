@@ -14,9 +14,10 @@ IGNORED = -100  # target of a masked position: neither trained nor scored
 def loss_mask(batch: Batch) -> Tensor:
     """Return a mask of the counted targets, bool (M, B, T): targets that are not IGNORED and have a positive weight."""
     targets = batch.targets
-    scored = (
-        targets != IGNORED if targets.dim() == batch.tokens.dim() else torch.ones_like(batch.tokens, dtype=torch.bool)
-    )
+    if targets.dim() == batch.tokens.dim():
+        scored = targets != IGNORED
+    else:  # target distributions, of which none is masked
+        scored = torch.ones_like(batch.tokens, dtype=torch.bool)
     return scored if batch.weight is None else scored & (batch.weight > 0)
 
 
@@ -31,16 +32,14 @@ def regularize(
 ) -> Tensor:
     """Return a sum of losses with label smoothing (as in torch's `cross_entropy`) and z-loss (arXiv:2204.02311), (M,).
 
-    loss_M: the sum that `loss` returns. smoothing_M1, factor_M1: their strengths, (M, 1); None leaves a term out.
+    loss_M: the sum that `loss` returns. smoothing_M1: the share of a target that is spread over all tokens. factor_M1:
+    the factor of the z-loss. Both (M, 1); None leaves a term out.
     """
-    # Label smoothing: a share of the loss is the mean over all tokens.
     weight = weigh_targets(batch, logits_MBTV.dtype)
     if smoothing_M1 is not None:
         share_M = smoothing_M1[:, 0].to(logits_MBTV.dtype)
-        uniform = -torch.log_softmax(logits_MBTV, dim=-1).mean(dim=-1)
-        loss_M = (1.0 - share_M) * loss_M + share_M * (uniform * weight).sum(dim=(1, 2))
-
-    # z-loss: the squared logarithm of the normalizer.
+        uniform_loss = -torch.log_softmax(logits_MBTV, dim=-1).mean(dim=-1)
+        loss_M = (1.0 - share_M) * loss_M + share_M * (uniform_loss * weight).sum(dim=(1, 2))
     if factor_M1 is not None:
         squares = torch.logsumexp(logits_MBTV, dim=-1).square()
         loss_M = loss_M + factor_M1[:, 0].to(logits_MBTV.dtype) * (squares * weight).sum(dim=(1, 2))
@@ -54,14 +53,14 @@ def weigh_targets(batch: Batch, dtype: torch.dtype) -> Tensor:
 
 
 def compute_token_losses(logits_MBTV: Tensor, targets_MBT: Tensor) -> Tensor:
-    """Return the cross-entropy at every position, (M, B, T); zero where the target is IGNORED."""
+    """Return the cross-entropy of every target, (M, B, T); zero for an IGNORED target."""
     return -(compute_log_likelihoods(logits_MBTV, targets_MBT) * (targets_MBT != IGNORED).to(logits_MBTV.dtype))
 
 
 def compute_log_likelihoods(logits_MBTV: Tensor, targets: Tensor) -> Tensor:
     """Return the log likelihood of target ids, or its mean under target distributions, (M, B, T).
 
-    It is arbitrary where the target is IGNORED.
+    The value at an IGNORED target is arbitrary.
     """
     logs = torch.log_softmax(logits_MBTV, dim=-1)
     if targets.dim() == logits_MBTV.dim():
@@ -87,5 +86,6 @@ def score_accuracy(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:
 
     Both are 1 for a row without a counted target.
     """
-    wrong, targets = mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True), loss_mask(batch).sum(dim=-1, keepdim=True)
+    wrong = mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True)
+    targets = loss_mask(batch).sum(dim=-1, keepdim=True)
     return {"accuracy": 1 - wrong / targets.clamp(min=1), "exact_match": (wrong == 0).float()}

@@ -144,15 +144,15 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
     @property
     @final
     def draws_rows(self) -> bool:
-        """Whether it draws rows of a given length."""
+        """Whether the task draws rows of a given length."""
         return type(self).draw_rows is not Task.draw_rows
 
     @final
     def draw_step_length(self, step: int) -> int:
         """Return the length of all rows of a training step: each trained length has the same probability.
 
-        It depends on the step alone, because all seeds of a pack need batches of the same shape, and is drawn on the
-        host.
+        The length depends on the step alone, because all seeds of a pack need batches of the same shape, and is drawn
+        on the host.
         """
         stream = Stream(torch.tensor([0]), "length", torch.tensor(step))
         lengths = sorted(self.trained_lengths)
@@ -162,7 +162,7 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
     def training_batches(
         self, stream: Stream, rows: int, stage_S: Tensor | None = None, length: int | None = None
     ) -> tuple[Batch, ...]:
-        """Return the training batches of a step that have rows: from `sample`.
+        """Return the training batches of a step from `sample`, without empty ones.
 
         With stages they come from `sample_staged`, with a length from `draw_rows`.
         """
@@ -178,26 +178,26 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
 
         It can if it draws all rows of the task, with one more token for each unit of length.
         """
-        # Only `draw_rows` may decide which rows are evaluated, and where.
-        more, cls = set(lengths) - set(self.lengths), type(self)
+        # A class that overrides one of these decides on its rows or widths by more than `draw_rows`.
+        new_lengths, cls = set(lengths) - set(self.lengths), type(self)
         overridden = any(
             getattr(cls, name) is not getattr(Task, name)
             for name in ("evaluation_batches", "positions", "distributions")
         )
-        if not more or overridden:
+        if not new_lengths or overridden:
             return self
 
-        # Draw a row of each new length.
-        known, stream = max(self.lengths), Stream(torch.tensor([0]), "eval", torch.tensor(0))
+        # Positions are counted by length, so a row of another width would not fit.
+        longest, stream = max(self.lengths), Stream(torch.tensor([0]), "eval", torch.tensor(0))
         try:
-            widths = {length: self.draw_rows(stream, 1, length).tokens.shape[-1] for length in (known, *more)}
+            widths = {length: self.draw_rows(stream, 1, length).tokens.shape[-1] for length in (longest, *new_lengths)}
         except Exception:  # any error of the user's code means that it cannot draw them
             return self
-        if any(width - widths[known] != length - known for length, width in widths.items()):
+        if any(width - widths[longest] != length - longest for length, width in widths.items()):
             return self
 
-        # Build the same task as a subclass with more lengths.
-        extended = tuple(sorted({*self.lengths, *more}))
+        # `lengths` is a property of the class, so more lengths need a subclass.
+        extended = tuple(sorted({*self.lengths, *new_lengths}))
         longer = type(cls.__name__, (cls,), {"lengths": property(lambda self: extended), "__module__": cls.__module__})
         built: Self = longer(**{item.name: getattr(self, item.name) for item in settings_fields(cls)})
         return built
@@ -225,7 +225,6 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
         """
         evaluated_lengths, metrics = set(evaluated), dict[str, RecordedMetric]()
         for distribution in self.distributions:
-            # Its evaluated lengths, and every metric at these lengths.
             lengths = tuple(length for length in sorted(distribution.lengths) if length in evaluated_lengths)
             trained = tuple(length for length in lengths if length in distribution.trained_lengths)
             for base, direction in {**self.metrics, **others}.items():

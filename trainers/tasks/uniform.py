@@ -20,21 +20,21 @@ METRICS = {
 }
 
 
-def uniform_over(allowed: Tensor) -> Tensor:
+def make_uniform(allowed: Tensor) -> Tensor:
     """Return the uniform distribution over the allowed tokens of (..., V); all zero if none is allowed."""
     share = allowed.float()
     return share.div_(share.sum(dim=-1, keepdim=True).clamp_min_(1.0))
 
 
-def classes_first(values_MBTV: Tensor, lengths: tuple[int, ...]) -> Tensor:
+def select_lengths(values_MBTV: Tensor, lengths: tuple[int, ...]) -> Tensor:
     """Return values at the last position of each length, float32 (M, V, L, B), contiguous."""
     values_MVTB = values_MBTV.permute(0, 3, 2, 1)
-    if lengths == tuple(range(1, values_MVTB.shape[2] + 1)):
-        return values_MVTB.float().contiguous()
-    return values_MVTB.index_select(2, constant(tuple(s - 1 for s in lengths), values_MBTV.device)).float().contiguous()
+    if lengths != tuple(range(1, values_MVTB.shape[2] + 1)):
+        values_MVTB = values_MVTB.index_select(2, constant(tuple(s - 1 for s in lengths), values_MBTV.device))
+    return values_MVTB.float().contiguous()
 
 
-def last_positions(tokens_MBT: Tensor, lengths: tuple[int, ...]) -> Tensor:
+def mask_last_positions(tokens_MBT: Tensor, lengths: tuple[int, ...]) -> Tensor:
     """Return a mask of the last position of each length, bool (M, B, T, L)."""
     position_T = torch.arange(1, tokens_MBT.shape[-1] + 1, device=tokens_MBT.device)
     return (position_T[:, None] == constant(lengths, tokens_MBT.device)).expand(*tokens_MBT.shape, len(lengths))
@@ -46,9 +46,9 @@ def score_uniformity(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[st
     allowed_MVLB: 1.0 or 0.0. total_variation: to the uniform distribution over allowed tokens. invalid_mass: the
     probability of other tokens. invalid_top1: whether the likeliest token is not allowed. kl: KL(target || model).
     margin: smallest allowed logit minus largest other logit. valid_uniformity: total variation within the allowed
-    tokens. Allowed and other tokens each subtract their own maximum, so that tiny masses do not underflow.
+    tokens.
     """
-    # Logits minus the largest logit of allowed tokens, and of other tokens.
+    # Allowed and other tokens are handled apart: a tiny mass of the others would vanish beside the allowed ones.
     other = 1.0 - allowed_MVLB
     largest, differences = subtract_largest(logits_MVLB, other, dim=1)
     largest_other, differences_other = subtract_largest(logits_MVLB, allowed_MVLB, dim=1)

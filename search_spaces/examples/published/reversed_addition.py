@@ -13,7 +13,7 @@ from torch import Tensor
 from trainers import Batch, Task, register, setting
 from trainers.positions.abacus import Abacus
 from trainers.positions.alibi import Alibi
-from trainers.tasks.parts import draw_below, join_parts, leading_mask
+from trainers.tasks.parts import draw_below, join_parts, mask_leading
 from trainers.tasks.supervised import IGNORED
 
 PLUS, EQUALS, END, PAD, HINT = 10, 11, 12, 13, 14  # after the digits 0 to 9; HINT + 2 names position id 2
@@ -70,7 +70,7 @@ class ReversedAddition(Task):
     def batch_of(self, digits_SB2N: Tensor, count_SB: Tensor, start_SB: Tensor) -> Batch:
         """Return the batch of pairs of numbers with `count_SB` digits each."""
         longest = digits_SB2N.shape[-1]
-        digits_SB2N = digits_SB2N * leading_mask(longest, count_SB)[:, :, None]
+        digits_SB2N = digits_SB2N * mask_leading(longest, count_SB)[:, :, None]
 
         # Add digit by digit; the sum has a digit more than the numbers.
         carry, sums = torch.zeros_like(count_SB), []

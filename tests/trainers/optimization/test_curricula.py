@@ -159,7 +159,7 @@ def test_a_text_is_validated_on_its_validation_text() -> None:
     task = Language(train_window=12, test_windows=(24,))
     (one,) = task.validation_batches(Stream(torch.tensor([0]), "validation", torch.tensor(0)), 5)
     assert one.lengths == (12,) and one.distribution == "" and one.batch.tokens.shape == (1, 5, 12)
-    assert torch.equal(one.batch.tokens, task.windows("validation", 12 * torch.arange(5)[None]).tokens)
+    assert torch.equal(one.batch.tokens, task.read_windows("validation", 12 * torch.arange(5)[None]).tokens)
 
 
 def test_a_task_without_a_curriculum_draws_each_seed_once(member) -> None:

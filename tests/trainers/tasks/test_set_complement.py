@@ -60,7 +60,7 @@ def test_soft_targets_are_the_distribution_of_the_sampled_ones() -> None:
 def test_loss_of_the_exact_distribution_is_the_floor(v: int, length: int, floor: float, target: str) -> None:
     task = SetComplement(vocabulary=v, train_length=length, target=target)
     batch = task.sample(data_stream([0]), 200)
-    logits = torch.log(task.targets_of(batch.tokens).clamp_min(1e-30))
+    logits = torch.log(task.make_targets(batch.tokens).clamp_min(1e-30))
     assert float(mean_loss(task, logits, batch)) == pytest.approx(floor, abs=1e-4)
     assert float(mean_loss(task, torch.zeros_like(logits), batch)) == pytest.approx(math.log(v), abs=1e-5)
 

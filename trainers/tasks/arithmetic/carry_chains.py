@@ -17,51 +17,50 @@ from trainers.tasks.fixed_set import Draws
 from trainers.tensors.device_constants import constant
 
 CHAINS = ("cascade", "run")
-FREE = -1  # the class of all pairs
-_PAIRS = tuple(
+FREE = -1  # the class of all pairs of numbers
+_PAIRS = tuple(  # of digits, ordered by kind: sums from 10, of 9, up to 8
     (i, j) for low, high in ((10, 18), (9, 9), (0, 8)) for i in range(10) for j in range(10) if low <= i + j <= high
 )
-_SIZES = (45, 10, 45)
-_OFFSETS = (0, 45, 55)
+_SIZES = (45, 10, 45)  # number of pairs of each kind
+_OFFSETS = (0, 45, 55)  # index of the first pair of each kind
 
 
-def count(chain: str, c: int, digits: int) -> int:
+def count_pairs(chain: str, c: int, digits: int) -> int:
     """Return how many of the 100^digits pairs of numbers below 10^digits have a longest chain of length c."""
-    return _Counts(chain, c).ways(digits, 0, c == 0)
+    return _Counts(chain, c).count_ways(digits, 0, c == 0)
 
 
-def draw(
-    draws: Draws, site: int, batch: int, digits: int, chain: str, classes: tuple[int, ...], which_SB: Tensor
+def draw_pairs(
+    draws: Draws, site: int, batch: int, digits: int, chain: str, classes: tuple[int, ...], class_SB: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return two drawn numbers, (S, B, digits) each, uniform among the pairs whose longest chain is classes[which].
+    """Return two drawn numbers, (S, B, digits) each, uniform among the pairs whose longest chain is classes[class_SB].
 
-    Every class must be possible (`count` > 0) or FREE. Takes one site.
+    Every class must be possible (`count_pairs` > 0) or FREE. Takes one site.
     """
-    # Tables of bounds, and the random words of every pair of digits.
-    device = which_SB.device
+    device = class_SB.device
     table = _make_bounds_table(chain, classes, digits, device)
-    target = constant(classes, device)[which_SB]
+    target = constant(classes, device)[class_SB]
     offsets, sizes = constant(_OFFSETS, device), constant(_SIZES, device)
     words = draws.bits(site, (batch, digits, 2))
 
-    # Digit by digit: draw the kind of the pair, then the pair; update the chain.
+    # The kind of each pair is drawn first: the chain depends on it alone, and all pairs of a kind are equally likely.
     k, reached = torch.zeros_like(target), (target == 0).long()
-    chosen = []
+    pair_indices = []
     for i in range(digits):
-        limits = table[which_SB, digits - i, k, reached]
-        kind = (words[..., i, 0, None] >= limits).sum(dim=-1)
-        chosen.append(offsets[kind] + ((words[..., i, 1] * sizes[kind]) >> 32))
+        bounds = table[class_SB, digits - i, k, reached]
+        kind = (words[..., i, 0, None] >= bounds).sum(dim=-1)
+        pair_indices.append(offsets[kind] + ((words[..., i, 1] * sizes[kind]) >> 32))
         if chain == "cascade":
             k = torch.where(kind == 0, 1, torch.where((kind == 1) & (k > 0), k + 1, 0))
         else:
             k = torch.where(kind == 0, k + 1, 0)
-        k = k.clamp(max=table.shape[2] - 1)  # only needed for FREE
+        k = k.clamp(max=table.shape[2] - 1)  # only chains of FREE grow beyond the table
         reached = torch.where(k == target, 1, reached)
-    pairs = constant(_PAIRS, device)[torch.stack(chosen, dim=-1)]
+    pairs = constant(_PAIRS, device)[torch.stack(pair_indices, dim=-1)]
     return pairs[..., 0], pairs[..., 1]
 
 
-def draw_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
+def draw_pairs_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
     """Return two drawn numbers, (S, B, digits) each; pairs of digits are uniform among the 55 that sum to at most 9."""
     words = draws.bits(site, (batch, digits))
     pairs = constant(_PAIRS[_SIZES[0] :], words.device)[(words * sum(_SIZES[1:])) >> 32]
@@ -76,10 +75,11 @@ def _make_bounds_table(chain: str, classes: tuple[int, ...], digits: int, device
     """
     ks, table = range(max(0, *classes) + 1), []
     for counts in (_Counts(chain, c) for c in classes):
-        by_k = (
-            [[counts.bounds(left, k, reached) for reached in (False, True)] for k in ks] for left in range(digits + 1)
+        by_left = (
+            [[counts.make_bounds(left, k, reached) for reached in (False, True)] for k in ks]
+            for left in range(digits + 1)
         )
-        table.append(list(by_k))
+        table.append(list(by_left))
     return torch.tensor(table, device=device)
 
 
@@ -90,9 +90,8 @@ class _Counts:
         self.chain, self.c = chain, c
         self._cached_ways: dict[tuple[int, int, bool], int] = {}
 
-    def ways(self, left: int, k: int, reached: bool) -> int:
+    def count_ways(self, left: int, k: int, reached: bool) -> int:
         """Return the number of ways to fill `left` more positions, after a chain of length k."""
-        # Without a condition, with a chain that is too long, or with all positions filled.
         if self.c == FREE:
             return int(100**left)
         if k > self.c:
@@ -100,24 +99,24 @@ class _Counts:
         if left == 0:
             return int(reached)
 
-        # The sum over the kinds of the next pair, computed once.
+        # The recursion visits a state many times; without the cache it would take exponential time.
         key = (left, k, reached)
         if key not in self._cached_ways:
-            self._cached_ways[key] = sum(self.ways_by_kind(left, k, reached))
+            self._cached_ways[key] = sum(self.count_ways_by_kind(left, k, reached))
         return self._cached_ways[key]
 
-    def ways_by_kind(self, left: int, k: int, reached: bool) -> list[int]:
+    def count_ways_by_kind(self, left: int, k: int, reached: bool) -> list[int]:
         """Return the number of ways that start with a pair of each kind: 10 or more, 9, less."""
         lengths = (1, k + 1 if k else 0, 0) if self.chain == "cascade" else (k + 1, 0, 0)
         return [
-            size * self.ways(left - 1, length, reached or length == self.c)
+            size * self.count_ways(left - 1, length, reached or length == self.c)
             for size, length in zip(_SIZES, lengths, strict=True)
         ]
 
-    def bounds(self, left: int, k: int, reached: bool) -> list[int]:
+    def make_bounds(self, left: int, k: int, reached: bool) -> list[int]:
         """Return the two bounds of `_make_bounds_table`; arbitrary in unreachable states."""
-        if left == 0 or self.ways(left, k, reached) == 0:
+        if left == 0 or self.count_ways(left, k, reached) == 0:
             return [0, 0]
-        carry, nine, less = self.ways_by_kind(left, k, reached)
+        carry, nine, less = self.count_ways_by_kind(left, k, reached)
         total = carry + nine + less
         return [(carry << 32) // total, ((carry + nine) << 32) // total]

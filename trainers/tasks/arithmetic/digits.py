@@ -12,8 +12,11 @@ from torch import Tensor
 from trainers.tensors.numerals import PAD
 
 
-def digits_of_integers(values: Sequence[int], width: int) -> Tensor:
-    """Return the digits (N, width) of N non-negative integers. Raises ValueError for more digits than `width`."""
+def split_integers(values: Sequence[int], width: int) -> Tensor:
+    """Return the digits (N, width), units first, of N non-negative integers.
+
+    Raises ValueError for a negative integer, or for more digits than `width`.
+    """
     rows = []
     for value in values:
         text = str(value)[::-1]
@@ -23,7 +26,7 @@ def digits_of_integers(values: Sequence[int], width: int) -> Tensor:
     return torch.tensor(rows, dtype=torch.int64).reshape(len(rows), width)
 
 
-def carries(sums: Tensor) -> Tensor:
+def find_carries(sums: Tensor) -> Tensor:
     """Return whether each position has a carry out, bool (..., W), from the sums of the digit pairs (..., W).
 
     It has a carry if the nearest pair at or below it that does not sum to 9 sums to 10 or more.
@@ -34,19 +37,19 @@ def carries(sums: Tensor) -> Tensor:
 def add(first: Tensor, second: Tensor) -> Tensor:
     """Return the digits (..., W + 1) of the sum of two numbers (..., W)."""
     sums = first + second
-    out = carries(sums).to(sums.dtype)
-    total = torch.nn.functional.pad(sums, (0, 1)) + torch.nn.functional.pad(out, (1, 0))
+    carry = find_carries(sums).to(sums.dtype)
+    total = torch.nn.functional.pad(sums, (0, 1)) + torch.nn.functional.pad(carry, (1, 0))
     return torch.where(total >= 10, total - 10, total)
 
 
-def cascade_length(sums: Tensor) -> Tensor:
+def measure_cascade(sums: Tensor) -> Tensor:
     """Return the longest cascade, int64 (...): 1 + the pairs of exactly 9 directly above a pair of 10 or more."""
-    decided = _find_deciding_pairs(sums)
+    deciding = _find_deciding_pairs(sums)
     position = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
-    return torch.where((decided & 1) == 1, position - (decided >> 1) + 1, 0).amax(dim=-1)
+    return torch.where((deciding & 1) == 1, position - (deciding >> 1) + 1, 0).amax(dim=-1)
 
 
-def carry_run(sums: Tensor) -> Tensor:
+def measure_carry_run(sums: Tensor) -> Tensor:
     """Return the longest run of adjacent pairs that each sum to 10 or more, int64 (...)."""
     position = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
     return (position - torch.where(sums < 10, position, 0).cummax(dim=-1).values).amax(dim=-1)
@@ -54,14 +57,13 @@ def carry_run(sums: Tensor) -> Tensor:
 
 def multiply(first: Tensor, second: Tensor) -> Tensor:
     """Return the digits (..., W1 + W2) of the product of numbers (..., W1) and (..., W2); fastest with W1 <= W2."""
-    # Sums of the partial products in each column.
+    # A column of partial products stays far below the limit of int64, so carries can wait until all are added.
     width = first.shape[-1] + second.shape[-1]
     columns = torch.zeros_like(first[..., :1] * second[..., :1]).expand(*second.shape[:-1], width)
     for i in range(first.shape[-1]):
-        part = first[..., i : i + 1] * second
-        columns = columns + torch.nn.functional.pad(part, (i, width - i - second.shape[-1]))
+        product = first[..., i : i + 1] * second
+        columns = columns + torch.nn.functional.pad(product, (i, width - i - second.shape[-1]))
 
-    # Carries from the units up.
     digits, carry = [], torch.zeros_like(columns[..., 0])
     for i in range(width):
         value = columns[..., i] + carry
@@ -76,7 +78,7 @@ def shift_digits(digits: Tensor, by: Tensor) -> Tensor:
     return torch.where(source < 0, 0, torch.gather(digits, -1, source.clamp(min=0)))
 
 
-def digit_count(digits: Tensor) -> Tensor:
+def count_digits(digits: Tensor) -> Tensor:
     """Return the number of digits without leading zeros, int64 (...); 1 for the number 0."""
     position = torch.arange(1, digits.shape[-1] + 1, device=digits.device)
     return torch.where(digits > 0, position, 0).amax(dim=-1).clamp(min=1)
@@ -93,7 +95,7 @@ def read_digits(tokens: Tensor) -> Tensor:
     return torch.where(tokens == PAD, 0, tokens).flip(-1)
 
 
-def parallel_multiplication(multiplier: Tensor, digits: Tensor, width: int) -> tuple[Tensor, Tensor]:
+def multiply_in_parallel(multiplier: Tensor, digits: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Return the `width` digits of multiplier (...) times number (..., W) and the rounds (...), by algorithm 2.
 
     m_i = multiplier * d_i; then m_j <- (m_j mod 10) + sum over k >= 1 of the k-th decimal digit of m_(j-k), for all j
@@ -104,30 +106,29 @@ def parallel_multiplication(multiplier: Tensor, digits: Tensor, width: int) -> t
     """
     columns = torch.nn.functional.pad(multiplier[..., None] * digits, (0, width - digits.shape[-1]))
     rounds = torch.zeros_like(columns[..., 0])
-    for done in range(width + 3):
-        # Count a round for each product that still has carries.
+    for number in range(width + 3):
         if _are_all_digits(columns):
             break
         rounds = rounds + (columns >= 10).any(dim=-1)
 
         # Each column keeps its units and receives the higher digits of the columns below it.
-        reduced, rest = columns % 10, columns // 10
-        for k in range(1, min(width, 3 if done else 18)):
-            reduced = reduced + torch.nn.functional.pad(rest % 10, (k, 0))[..., :width]
+        next_columns, rest = columns % 10, columns // 10
+        for k in range(1, min(width, 3 if number else 18)):
+            next_columns = next_columns + torch.nn.functional.pad(rest % 10, (k, 0))[..., :width]
             rest = rest // 10
-        columns = reduced
+        columns = next_columns
     return columns, rounds
 
 
 def _are_all_digits(columns: Tensor) -> bool:
-    """Return whether all numbers are below 10; always False on a GPU, where the host would have to wait."""
+    """Return whether all columns are below 10; always False on a GPU, where the host would have to wait."""
     return columns.device.type == "cpu" and not bool((columns >= 10).any())
 
 
 def _find_deciding_pairs(sums: Tensor) -> Tensor:
-    """Return 2 p + c for each place: p, from 1, is the nearest place at or below whose pair does not sum to 9.
+    """Return 2 p + c for each position: p, from 1, is the nearest one at or below whose pair does not sum to 9.
 
-    c is 1 if this pair sums to 10 or more, else 0.
+    c is 1 if this pair sums to 10 or more, else 0. Packed in a number, both follow from a single cumulative maximum.
     """
     position = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
     return torch.where(sums == 9, 0, 2 * position + (sums >= 10)).cummax(dim=-1).values

@@ -11,18 +11,21 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.arithmetic import carry_chains
-from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, digit_count, shift_digits, write_digits
+from trainers.tasks.arithmetic.digits import (
+    add,
+    count_digits,
+    measure_carry_run,
+    measure_cascade,
+    shift_digits,
+    write_digits,
+)
 from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import PLUS
 
-_PAIRS_SITE, _KIND_SITE, _MIXTURE_SITE, _DIGITS_SITE = (
-    0,
-    1,
-    2,
-    6,
-)  # sites of random words, besides three sites from `shift_site` on
+# Sites of random words; the three sites from `shift_site` on lie between them.
+_PAIRS_SITE, _KIND_SITE, _MIXTURE_SITE, _DIGITS_SITE = 0, 1, 2, 6
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length
 
 
@@ -69,13 +72,14 @@ class PaddedAddition(PaddedNumbers):
         """Yield problems of numbers that do not fit, and of measured carries that no sum has."""
         yield from super().cross_checks()
 
-        # Cascades and measured chains that no sum has.
         if self.longest_cascade is not None and self.longest_cascade > self.train_digits:
             yield self._problem(
                 "longest_cascade",
                 f"no sum of {self.train_digits} digits has a cascade of {self.longest_cascade}",
                 f"<= train_digits ({self.train_digits})",
             )
+
+        # A metric of a chain that no sum has would always be NaN.
         for key in ("measured_cascades", "measured_runs"):
             measured_lengths = getattr(self, key)
             allowed = f"distinct integers >= 0 and <= {self.max_digits}"
@@ -87,7 +91,7 @@ class PaddedAddition(PaddedNumbers):
             if measured_lengths and self.carries != "full":
                 yield self._problem(key, f"sums have no carries with carries: {self.carries}", "an empty list")
 
-        # Settings that contradict the distribution of training pairs.
+        # A pair with a given cascade cannot also be uniform, and pairs without carries have no cascade.
         if self.uniform_lengths and self.distribution == "complexity":
             message = "no training pair is uniform with distribution: complexity"
             yield self._problem("uniform_lengths", message, "false")
@@ -122,8 +126,8 @@ class PaddedAddition(PaddedNumbers):
 
     def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...): its `cascade` length and `run` of carries."""
-        first, second = self.numbers(tokens)
-        return {"cascade": cascade_length(first + second), "run": carry_run(first + second)}
+        first, second = self.read_numbers(tokens)
+        return {"cascade": measure_cascade(first + second), "run": measure_carry_run(first + second)}
 
     def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
         """Draw training sequences, times ten to the power `shift` (S, B)."""
@@ -131,7 +135,7 @@ class PaddedAddition(PaddedNumbers):
 
     def _draw_evaluation(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
         """Draw uniform pairs, then training-sized pairs shifted to this length, then pairs with each measured chain."""
-        # Uniform pairs, and training-sized pairs with appended zeros; each group has sites of its own.
+        # Groups draw at sites of their own, so that their rows are independent.
         no_shift = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
         sites = itertools.count(_SITES * _GROUPS * length, _SITES)
         site = next(sites)
@@ -144,13 +148,13 @@ class PaddedAddition(PaddedNumbers):
                 pairs = self._draw_uniform_pairs(stream, site, samples, self.train_digits)
                 batches[SHIFTED] = self._make_batch(*pairs, no_shift + length - self.train_digits, stream, site)
 
-        # A group of rows for each measured cascade length and run.
-        few = no_shift[:, :1].expand(-1, self.measured_samples)
+        # Short numbers have no long chains: their metrics stay NaN at this length.
+        zeros = no_shift[:, :1].expand(-1, self.measured_samples)
         chains = [(chain, c, metric) for chain, group in self._group_metrics.items() for c, metric in group.items()]
         for (chain, c, metric), site in zip(chains, sites, strict=False):
-            if carry_chains.count(chain, c, length) > 0:
-                pairs = carry_chains.draw(stream, site, self.measured_samples, length, chain, (c,), few)
-                batches[metric] = self._make_batch(*pairs, few, stream, site)
+            if carry_chains.count_pairs(chain, c, length) > 0:
+                pairs = carry_chains.draw_pairs(stream, site, self.measured_samples, length, chain, (c,), zeros)
+                batches[metric] = self._make_batch(*pairs, zeros, stream, site)
         return batches
 
     def _draw_training_pairs(self, draws: Draws, batch: int) -> tuple[Tensor, Tensor]:
@@ -158,14 +162,14 @@ class PaddedAddition(PaddedNumbers):
         if self.distribution == "uniform":
             return self._cut_digits(self._draw_uniform_pairs(draws, 0, batch, self.train_digits), draws)
 
-        # Cascades of all lengths, and with `mixed` half of the pairs without a condition.
+        # With `mixed` the class after the longest cascade is FREE, which half of the pairs get.
         longest = self.train_digits if self.longest_cascade is None else self.longest_cascade
-        which = (draws.bits(_KIND_SITE, (batch,)) * (longest + 1)) >> 32
+        class_SB = (draws.bits(_KIND_SITE, (batch,)) * (longest + 1)) >> 32
         if self.distribution == "mixed":
-            which = torch.where(draws.bits(_MIXTURE_SITE, (batch,)) < 2**31, which, longest + 1)
+            class_SB = torch.where(draws.bits(_MIXTURE_SITE, (batch,)) < 2**31, class_SB, longest + 1)
         classes = (*range(longest + 1), carry_chains.FREE)
-        pairs = carry_chains.draw(draws, _PAIRS_SITE, batch, self.train_digits, "cascade", classes, which)
-        return self._cut_digits(pairs, draws, which > longest)
+        pairs = carry_chains.draw_pairs(draws, _PAIRS_SITE, batch, self.train_digits, "cascade", classes, class_SB)
+        return self._cut_digits(pairs, draws, class_SB > longest)
 
     def _cut_digits(
         self, pairs: tuple[Tensor, Tensor], draws: Draws, rows: Tensor | None = None
@@ -185,7 +189,7 @@ class PaddedAddition(PaddedNumbers):
     def _draw_uniform_pairs(self, draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
         """Draw the digits (S, batch, digits) of two numbers, uniform below 10^digits or among pairs without carries."""
         if self.carries == "sum_le_9":
-            return carry_chains.draw_without_carries(draws, site + _PAIRS_SITE, batch, digits)
+            return carry_chains.draw_pairs_without_carries(draws, site + _PAIRS_SITE, batch, digits)
         pair = (draws.bits(site + _PAIRS_SITE, (batch, 2, digits)) * 10) >> 32
         return pair[..., 0, :], pair[..., 1, :]
 
@@ -195,12 +199,12 @@ class PaddedAddition(PaddedNumbers):
             shift_digits(torch.nn.functional.pad(number, (0, self.width - number.shape[-1])), shift)
             for number in (first, second)
         )
-        answer = self._answer(first, second)[..., -self.answer_width :]
+        answer = self._write_answer(first, second)[..., -self.answer_width :]
         return self._join_blocks(write_number(first), write_number(second), answer, draws, site)
 
-    def _answer(self, first: Tensor, second: Tensor) -> Tensor:
+    def _write_answer(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the tokens (S, B, width + 1) of the sum."""
         if self.carries == "mod10":
             total = torch.nn.functional.pad((first + second) % 10, (0, 1))
-            return write_digits(total, torch.maximum(digit_count(first), digit_count(second)))
+            return write_digits(total, torch.maximum(count_digits(first), count_digits(second)))
         return write_number(add(first, second))

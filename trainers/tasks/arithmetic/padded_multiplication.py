@@ -9,7 +9,7 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
-from trainers.tasks.arithmetic.digits import multiply, parallel_multiplication, shift_digits
+from trainers.tasks.arithmetic.digits import multiply, multiply_in_parallel, shift_digits
 from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, GroupedBatch, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.task import Batch
@@ -51,17 +51,16 @@ class PaddedMultiplication(PaddedNumbers):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of numbers or products that do not fit, and of multipliers with other digits."""
-        # Products must fit.
-        least = self.multiplier_digits + self.number_digits
-        if self.block < least:
+        smallest_width = self.multiplier_digits + self.number_digits
+        if self.block < smallest_width:
             yield self._problem(
                 "right_block_width",
                 f"a product of {self.multiplier_digits} and {self.number_digits} digits does not fit",
-                f">= {least}",
+                f">= {smallest_width}",
             )
         yield from super().cross_checks()
 
-        # Distinct rounds, and multipliers of the right number of digits.
+        # The multiplier has no pads, so all multipliers must have the same number of digits.
         if len(set(self.measured_rounds)) != len(self.measured_rounds):
             yield self._problem("measured_rounds", "has a number twice", "distinct integers")
         low, high = self.multipliers
@@ -77,8 +76,8 @@ class PaddedMultiplication(PaddedNumbers):
     @property
     def multipliers(self) -> tuple[int, int]:
         """The smallest and the greatest multiplier."""
-        least = 10 ** (self.multiplier_digits - 1)
-        return self.multiplier_range or (least, 10 * least - 1)
+        smallest = 10 ** (self.multiplier_digits - 1)
+        return self.multiplier_range or (smallest, 10 * smallest - 1)
 
     @property
     def block(self) -> int:
@@ -112,9 +111,9 @@ class PaddedMultiplication(PaddedNumbers):
 
     def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...): the `rounds` that its carries take."""
-        first, second = self.numbers(tokens)
+        first, second = self.read_numbers(tokens)
         powers = 10 ** torch.arange(self.multiplier_digits, device=tokens.device)
-        return {"rounds": parallel_multiplication((first * powers).sum(dim=-1), second, self.block)[1]}
+        return {"rounds": multiply_in_parallel((first * powers).sum(dim=-1), second, self.block)[1]}
 
     def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
         """Draw training sequences, times ten to the power `shift` (S, B)."""
@@ -138,14 +137,13 @@ class PaddedMultiplication(PaddedNumbers):
             count = batch.kinds[0][1]
             exact = rows["right"].all(dim=-1)[:, :count]
             rounds = self.measure_difficulty(batch.tokens[:, :count])["rounds"]
-            for r, metric in self._group_metrics["rounds"].items():
-                chosen = rounds == r
-                scores[metric] = ((exact & chosen).sum(dim=1) / chosen.sum(dim=1))[:, None]
+            for number, metric in self._group_metrics["rounds"].items():
+                in_group = rounds == number
+                scores[metric] = ((exact & in_group).sum(dim=1) / in_group.sum(dim=1))[:, None]
         return scores
 
     def _make_batch(self, draws: Draws, site: int, batch: int, digits: int, shift: Tensor) -> Batch:
         """Draw sequences of a multiplier and a number below 10^digits, times ten to the power `shift` (S, B)."""
-        # Digits of the multiplier and of the number.
         low, high = self.multipliers
         multiplier = low + ((draws.bits(site + _MULTIPLIER_SITE, (batch,)) * (high - low + 1)) >> 32)
         powers = 10 ** torch.arange(self.multiplier_digits, device=shift.device)
@@ -153,10 +151,10 @@ class PaddedMultiplication(PaddedNumbers):
         number = (draws.bits(site + _NUMBER_SITE, (batch, digits)) * 10) >> 32
         second = shift_digits(torch.nn.functional.pad(number, (0, self.block - digits)), shift)
 
-        # Their product, joined in reading order.
-        answer = self._answer(first, second)
+        # `first` has no pads, so its digits are its tokens.
+        answer = self._write_answer(first, second)
         return self._join_blocks(first.flip(-1), write_number(second), answer, draws, site)
 
-    def _answer(self, first: Tensor, second: Tensor) -> Tensor:
+    def _write_answer(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the tokens (S, B, block) of the product."""
         return write_number(multiply(first, second)[..., : self.block])

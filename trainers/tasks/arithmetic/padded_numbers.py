@@ -23,8 +23,8 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import setting
-from trainers.tasks.arithmetic.digits import digit_count, digits_of_integers, read_digits, write_digits
-from trainers.tasks.fixed_set import Draws, training_draws
+from trainers.tasks.arithmetic.digits import count_digits, read_digits, split_integers, write_digits
+from trainers.tasks.fixed_set import Draws, make_training_draws
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 from trainers.tensors.numerals import DIGITS, FIRST, PAD, PLUS, SECOND, TEXT, TIMES, Places, find_places
@@ -92,7 +92,7 @@ class PaddedNumbers(Task):
         """Draw sequences of one length, by the metric of their exact match, GENERAL first."""
 
     @abstractmethod
-    def _answer(self, first: Tensor, second: Tensor) -> Tensor:
+    def _write_answer(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the tokens (S, B, W) of the answer to two numbers."""
 
     def cross_checks(self) -> Iterator[Problem]:
@@ -152,39 +152,40 @@ class PaddedNumbers(Task):
 
     def example(self, first: int, second: int) -> tuple[str, str]:
         """Return tokens and targets of two numbers, without text between them, as text."""
-        # Digits of both numbers, joined without text.
+        # Without text no random number is used, so any stream will do.
         numbers = zip((first, second), self.blocks, strict=True)
-        a, b = (digits_of_integers([number], width)[None] for number, width in numbers)
+        a, b = (split_integers([number], width)[None] for number, width in numbers)
         draws = Stream(torch.tensor([0]), "data", torch.tensor(0))
         plain = replace(self, text_tokens=0)
-        batch = plain._join_blocks(write_number(a), write_number(b), self._answer(a, b), draws, 0)
-
-        # As text.
+        batch = plain._join_blocks(write_number(a), write_number(b), self._write_answer(a, b), draws, 0)
         tokens, targets = self.format_row(batch, 0)
         return " ".join(tokens), " ".join(targets)
 
     def places(self, tokens: Tensor) -> Places:
-        """Return role and significance of each position, (..., T), of sequences (..., T)."""
+        """Return role and significance of each position, (..., T), of sequences (..., T).
+
+        `significance` accepts only tasks with this method.
+        """
         return find_places(tokens)
 
-    def numbers(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def read_numbers(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the digits of both numbers of sequences (..., T), (..., W) each, units first."""
-        role, (first, second) = find_places(tokens).role, self.blocks
-        return read_digits(_select_block(tokens, role == FIRST, first)), read_digits(
-            _select_block(tokens, role == SECOND, second)
-        )
+        role, (first_width, second_width) = find_places(tokens).role, self.blocks
+        first = _select_block(tokens, role == FIRST, first_width)
+        second = _select_block(tokens, role == SECOND, second_width)
+        return read_digits(first), read_digits(second)
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets as text: digits, P for pad, + and x, _ for ignored, t for text."""
 
-        def symbols(ids: Sequence[int]) -> list[str]:
+        def format_symbols(ids: Sequence[int]) -> list[str]:
             return [_SYMBOLS.get(token, str(token) if token < PAD else "t") for token in ids]
 
-        return symbols(batch.tokens[0, row].tolist()), symbols(batch.targets[0, row].tolist())
+        return format_symbols(batch.tokens[0, row].tolist()), format_symbols(batch.targets[0, row].tolist())
 
     def sample(self, stream: Stream, batch: int) -> Batch:
-        """Return a training batch for every seed of the stream; zero shifts are drawn anew in every epoch."""
-        draws = training_draws(stream, batch, self.fixed_set)
+        """Return a training batch for every seed of the stream; shifts by zeros are drawn anew in every epoch."""
+        draws = make_training_draws(stream, batch, self.fixed_set)
         if self.zero_shift:
             shift = stream.integers(self.shift_site, (batch,), self.max_digits - self.train_digits + 1)
         else:
@@ -194,7 +195,6 @@ class PaddedNumbers(Task):
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield one batch for each length: `samples` uniform inputs, then the groups with their own metrics."""
         for length in lengths:
-            # All groups of rows of a length as one batch.
             groups = self._draw_evaluation(stream, samples, length)
             tokens = torch.cat([batch.tokens for batch in groups.values()], dim=1)
             targets = torch.cat([batch.targets for batch in groups.values()], dim=1)
@@ -209,14 +209,13 @@ class PaddedNumbers(Task):
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return each metric at the length of the batch, (M, 1); NaN for empty groups."""
         assert isinstance(batch, GroupedBatch)
-        # The exact match of each group of rows.
         right, start = rows["right"], 0
         exact, scores = right.all(dim=-1).float(), dict[str, Tensor]()
         for name, count in batch.kinds:
             scores[name] = exact[:, start : start + count].mean(dim=1)
             start += count
 
-        # The accuracy of digits in the first group, which has no condition.
+        # Only the rows of the first group, which has no condition, say how often a digit is right.
         digits = right[:, : batch.kinds[0][1]].float().mean(dim=1)
         scores["digit_accuracy"] = digits.mean(dim=1)
         scores.update({f"accuracy_digit_{k + 1}": digits[:, k] for k in range(right.shape[-1])})
@@ -225,23 +224,23 @@ class PaddedNumbers(Task):
 
     def _join_blocks(self, first_SBW: Tensor, second_SBW: Tensor, answer_SBW: Tensor, draws: Draws, site: int) -> Batch:
         """Return rows of two blocks; the answer ends where the second block ends, and may be longer."""
-        # Without text.
         operator = torch.full_like(first_SBW[..., :1], self.operator)
         tokens = torch.cat([first_SBW, operator, second_SBW], dim=-1)
         targets = torch.nn.functional.pad(answer_SBW, (tokens.shape[-1] - answer_SBW.shape[-1], 0), value=IGNORED)
         if not self.text_tokens:
             return Batch(tokens, targets)
 
-        # With text: the widths of the gaps, and a source column for every column of a block.
-        rows, width, first = tokens.shape[1], self.positions, self.blocks[0]
+        # Every row gathers its blocks from the row without text, so that shapes do not depend on the gaps.
+        rows, width, first_width = tokens.shape[1], self.positions, self.blocks[0]
         gaps = (draws.bits(site + self.shift_site + 1, (rows, 3)) * (self.text_tokens + 1)) >> 32
         text = TEXT + ((draws.bits(site + self.shift_site + 2, (rows, width)) * self.text_ids) >> 32)
         column = torch.arange(width, device=tokens.device)
         shift_first, shift_second = gaps[..., :1], gaps[..., :2].sum(dim=-1, keepdim=True)
         end = shift_second + tokens.shape[-1]
-        is_later = column >= shift_first + first + gaps[..., 1:2]  # from the operator on
-        source = torch.where(is_later, column - shift_second, column - shift_first)
-        is_block = torch.where(is_later, column < end, (column >= shift_first) & (column < shift_first + first))
+        is_second = column >= shift_first + first_width + gaps[..., 1:2]  # from the operator on
+        source = torch.where(is_second, column - shift_second, column - shift_first)
+        is_first = (column >= shift_first) & (column < shift_first + first_width)
+        is_block = torch.where(is_second, column < end, is_first)
         source = torch.where(is_block, source, 0)
         filler = torch.where(column < end + gaps[..., 2:], text, TEXT + self.text_ids)
         return Batch(
@@ -250,12 +249,12 @@ class PaddedNumbers(Task):
         )
 
 
-def _select_block(values: Tensor, inside: Tensor, width: int) -> Tensor:
-    """Return the `width` adjacent entries of each row where `inside` is true."""
-    start = inside.long().argmax(dim=-1, keepdim=True)
+def _select_block(values: Tensor, is_inside: Tensor, width: int) -> Tensor:
+    """Return the `width` adjacent entries of each row that are inside of a block."""
+    start = is_inside.long().argmax(dim=-1, keepdim=True)
     return torch.gather(values, -1, start + torch.arange(width, device=values.device))
 
 
 def write_number(digits: Tensor) -> Tensor:
     """Return tokens (..., W) of numbers (..., W): pads, then their digits."""
-    return write_digits(digits, digit_count(digits))
+    return write_digits(digits, count_digits(digits))

@@ -6,7 +6,7 @@ Shapes: S seeds, B rows, T positions.
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,15 +20,15 @@ from trainers.files.file_digest import file_digest
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
-from trainers.tasks.dataset.readers import FORMATS, data_files
+from trainers.tasks.dataset.readers import FORMATS, list_data_files
 from trainers.tasks.dataset.rows import Data, RowFormat, copy_to_device, read_data
-from trainers.tasks.fixed_set import visited_samples
+from trainers.tasks.fixed_set import find_visited_samples
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
 
 _SHIPPED = Path(__file__).parent
 _FILE_SETTINGS = ("train", "test", "validation")
-_VISIBLE_BLANKS = str.maketrans(" \n\t", "␣¶→")  # in place of blanks and line ends
+_VISIBLE_BLANKS = str.maketrans(" \n\t", "␣¶→")  # how blanks and line ends are shown
 
 
 @register("task", "dataset")
@@ -69,7 +69,7 @@ class Dataset(Task):
     vocabulary: int | str | None = setting(
         None, low=1, help="number of ids, or a text with all tokens; null: those of the training file, sorted"
     )
-    sha256: str | None = setting(None, help="hash of the files; null: the hash of the files when it is planned")
+    sha256: str | None = setting(None, help="hash of the files; null: the hash of the files when the sweep is planned")
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield the first problem of the settings or files."""
@@ -93,34 +93,36 @@ class Dataset(Task):
     @property
     def folder(self) -> Path:
         """The folder of the files; with a pinned hash, the folder whose files have it. Raises ConfigError."""
-        # Folders with all files; without one, name the file that is missing in the most complete folder.
         try:
             folders = [*search_folders(), _SHIPPED]
         except CorpusError as error:
             raise ConfigError([self._problem("train", str(error))]) from error
         complete = [folder for folder in folders if all((folder / path).exists() for path in self.files.values())]
         if not complete:
-            most_complete = max(
-                folders, key=lambda folder: sum((folder / path).exists() for path in self.files.values())
-            )
-            key, path = next(
-                (key, most_complete / path) for key, path in self.files.items() if not (most_complete / path).exists()
-            )
-            siblings = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-            message = f"there is no file {path}; paths begin at the sweep file or in {DATA_VARIABLE}"
-            raise ConfigError([replace(self._problem(key, message), nearest=find_nearest(path.name, siblings))])
+            raise ConfigError([self._make_missing_problem(folders)])
 
-        # The first of them with the pinned hash.
-        chosen = next((folder for folder in complete if self.sha256 in (None, self._digest(folder))), None)
-        if chosen is None:
-            message = f"the files in {complete[0]} have the SHA-256 {self._digest(complete[0])}, not the recorded one"
+        # Other folders may have other versions of the files.
+        verified = next((folder for folder in complete if self.sha256 in (None, self._hash_files(folder))), None)
+        if verified is None:
+            sha256 = self._hash_files(complete[0])
+            message = f"the files in {complete[0]} have the SHA-256 {sha256}, not the recorded one"
             raise ConfigError([self._problem("sha256", message, "the recorded files, or null")])
-        return chosen
+        return verified
 
-    def _digest(self, folder: Path) -> str:
+    def _make_missing_problem(self, folders: Sequence[Path]) -> Problem:
+        """Return the problem of a file that no folder has; the message names it in the most complete folder."""
+        folder = max(folders, key=lambda folder: sum((folder / path).exists() for path in self.files.values()))
+        key, path = next((key, folder / path) for key, path in self.files.items() if not (folder / path).exists())
+        siblings = [sibling.name for sibling in path.parent.iterdir()] if path.parent.is_dir() else []
+        message = f"there is no file {path}; paths begin at the sweep file or in {DATA_VARIABLE}"
+        return replace(self._problem(key, message), nearest=find_nearest(path.name, siblings))
+
+    def _hash_files(self, folder: Path) -> str:
         """Return the hash of the contents of all files. Raises ConfigError if one cannot be read."""
         try:
-            contents = [[key, *map(file_digest, data_files(folder / path))] for key, path in sorted(self.files.items())]
+            contents = [
+                [key, *map(file_digest, list_data_files(folder / path))] for key, path in sorted(self.files.items())
+            ]
         except OSError as error:
             raise ConfigError(
                 [self._problem("train", f"{error.filename}: cannot be read: {error.strerror}")]
@@ -136,18 +138,16 @@ class Dataset(Task):
         return data
 
     def pin_data(self) -> Self:
-        """Return this task with the hash of its files; unchanged if a hash is set."""
-        return self if self.sha256 is not None else replace(self, sha256=self._digest(self.folder))
+        """Return this task with the hash of its files; unchanged if a hash is set. Raises ConfigError."""
+        return self if self.sha256 is not None else replace(self, sha256=self._hash_files(self.folder))
 
     def stored_files(self) -> tuple[Path, dict[str, str]]:
-        """Return the folder of its files, and the SHA-256 of each file by its path there. Raises ConfigError."""
-        folder = self.folder
-        paths = [(path, folder / path) for path in self.files.values()]
-        files = [(path, folder_or_file, file) for path, folder_or_file in paths for file in data_files(folder_or_file)]
-        return folder, {
-            str(Path(path) / file.relative_to(folder_or_file)): file_digest(file)
-            for path, folder_or_file, file in files
-        }
+        """Return the folder of the task's files, and the SHA-256 of each file by its path there. Raises ConfigError."""
+        folder, digests = self.folder, dict[str, str]()
+        for path in self.files.values():
+            for file in list_data_files(folder / path):
+                digests[str(Path(path) / file.relative_to(folder / path))] = file_digest(file)
+        return folder, digests
 
     @property
     def has_validation(self) -> bool:
@@ -187,7 +187,7 @@ class Dataset(Task):
     def sample(self, stream: Stream, rows: int) -> Batch:
         """Return the next rows of the epoch of every seed of the stream."""
         train = self.data.rows["train"]
-        index_SB = visited_samples(stream, rows, len(train.lengths))
+        index_SB = find_visited_samples(stream, rows, len(train.lengths))
         tokens_NT, targets_NT, widths_N = copy_to_device(train, index_SB.device)
         return Batch(tokens_NT[index_SB].long(), targets_NT[index_SB].long(), lengths=widths_N[index_SB])
 
@@ -217,7 +217,8 @@ class Dataset(Task):
         """Return tokens and targets of a row of the first seed as text, without pads; _ for a masked target."""
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
         end = len(tokens) if batch.lengths is None else int(batch.lengths[0, row])
-        # Blanks and line ends as visible signs.
+
+        # A blank at the end of a row would not be seen.
         words = [str(number) for number in range(self.inputs)] if self.data.words is None else self.data.words
         names = {number: word.translate(_VISIBLE_BLANKS) for number, word in enumerate(words)} | {IGNORED: "_"}
         return [names[token] for token in tokens[:end]], [names[target] for target in targets[:end]]
@@ -230,10 +231,10 @@ def _read_files(task: Dataset) -> Data | ConfigError:
     Raises ConfigError if files are missing.
     """
     folder = task.folder
-    form = RowFormat(**{item.name: getattr(task, item.name) for item in fields(RowFormat)})
+    row_format = RowFormat(**{item.name: getattr(task, item.name) for item in fields(RowFormat)})
     try:
-        return read_data(folder, task.files, form)
-    except ConfigError as error:
+        return read_data(folder, task.files, row_format)
+    except ConfigError as error:  # returned, because a raised error would not be cached
         return error
 
 

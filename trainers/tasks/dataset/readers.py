@@ -28,7 +28,7 @@ Cells = list[Any] | NDArray[Any] | Ragged
 Columns = Mapping[str, Callable[[], Cells]]
 
 
-def data_files(path: Path) -> list[Path]:
+def list_data_files(path: Path) -> list[Path]:
     """Return the files that a path stands for: the file itself, or the Arrow files of a folder, sorted."""
     return sorted(path.glob(SHARDS)) if path.is_dir() else [path]
 
@@ -42,7 +42,8 @@ def open_columns(path: Path) -> Columns:
         return _open_folder(path)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise ValueError(f"has the unknown format {path.suffix or 'without a suffix'}; allowed: {FORMATS}")
+        given = f"the unknown suffix {path.suffix}" if path.suffix else "no suffix"
+        raise ValueError(f"has {given}; allowed: {FORMATS}")
     return reader(path)
 
 
@@ -65,7 +66,7 @@ def _convert_array(array: NDArray[Any], name: str) -> Cells:
 
 def _open_csv(path: Path) -> Columns:
     """Return the columns of a CSV or TSV file with a header."""
-    csv.field_size_limit(2**31 - 1)  # of long rows of ids
+    csv.field_size_limit(2**31 - 1)  # a long row of ids exceeds the default limit of 128 KiB
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines = [line for line in csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",") if line]
     header, rows = (lines[0], lines[1:]) if lines else ([], [])
@@ -77,7 +78,6 @@ def _open_csv(path: Path) -> Columns:
 
 def _open_jsonl(path: Path) -> Columns:
     """Return the columns of a file with a JSON object in each line."""
-    # Objects line by line.
     rows = list[dict[str, Any]]()
     with path.open(encoding="utf-8") as file:
         for line in filter(str.strip, file):
@@ -88,10 +88,10 @@ def _open_jsonl(path: Path) -> Columns:
             if not isinstance(rows[-1], dict):
                 raise ValueError(f"row {len(rows)}: is not an object with a value for each column")
 
-    # Every row has the keys of the first row.
+    # The keys of the first row are the columns.
     for number, row in enumerate(rows, 1):
         if missing := rows[0].keys() - row.keys():
-            raise ValueError(f"row {number}: lacks {', '.join(sorted(missing))}, which the first row has")
+            raise ValueError(f"row {number}: has no {', '.join(sorted(missing))}, which the first row has")
     return {name: partial(_select_cells, rows, name) for name in (rows[0] if rows else ())}
 
 
@@ -119,7 +119,7 @@ def _open_folder(path: Path) -> Columns:
     if (path / "dataset_dict.json").is_file():
         splits = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
         raise ValueError(f"has several splits; allowed: the folder of a split: {', '.join(splits)}")
-    if not (shards := data_files(path)):
+    if not (shards := list_data_files(path)):
         raise ValueError("is a folder without Arrow files; allowed: a folder that save_to_disk wrote")
     pyarrow = _import_pyarrow()
     tables = [pyarrow.ipc.open_stream(pyarrow.memory_map(str(shard))).read_all() for shard in shards]
@@ -129,7 +129,6 @@ def _open_folder(path: Path) -> Columns:
 
 def _convert_arrow(column: Any, name: str) -> Cells:
     """Return an Arrow column: lists of integers as Ragged, integers as an array, other values as a list."""
-    # Plain columns.
     types, kind = _import_pyarrow().types, column.type
     if column.null_count:
         raise ValueError(f"column {name}, row {column.is_null().to_numpy().argmax() + 1}: is null")
@@ -139,7 +138,6 @@ def _convert_arrow(column: Any, name: str) -> Cells:
     if not (is_list and types.is_integer(kind.value_type)):
         return list(column.to_pylist())
 
-    # Lists of integers.
     from pyarrow import compute
 
     values, counts = compute.list_flatten(column), compute.list_value_length(column).to_numpy()

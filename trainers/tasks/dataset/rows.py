@@ -22,7 +22,7 @@ from trainers.tasks.supervised import IGNORED
 
 PAD = 0  # at the end of rows, where targets are masked
 _INTEGER = re.compile(r"-?\d+")
-_MAX_NUMBER = 2**31  # of ids and lengths
+_MAX_NUMBER = 2**31  # the largest id or length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +57,10 @@ class Rows:
         index = torch.from_numpy(order)
         return Rows(self.tokens[index], self.targets[index], self.lengths[order], self.widths[order])
 
-    def find_length(self, length: int, most: int) -> tuple[slice, int]:
-        """Return the slice of the first rows of a length, at most `most`, and their width; rows must be sorted."""
-        first, last = np.searchsorted(self.lengths, [length, length + 1])
-        rows = slice(int(first), int(min(last, first + most)))
+    def find_length(self, length: int, max_rows: int) -> tuple[slice, int]:
+        """Return the slice of the first rows of a length, at most `max_rows`, and their width; rows must be sorted."""
+        first, end = np.searchsorted(self.lengths, [length, length + 1])
+        rows = slice(int(first), int(min(end, first + max_rows)))
         return rows, int(self.widths[rows].max())
 
 
@@ -82,13 +82,14 @@ def copy_to_device(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor, Te
     return rows.tokens.to(device), rows.targets.to(device), torch.from_numpy(rows.widths).to(device)
 
 
-def read_data(folder: Path, files: Mapping[str, str], form: RowFormat) -> Data:
+def read_data(folder: Path, files: Mapping[str, str], row_format: RowFormat) -> Data:
     """Return the rows of files, given by key. Raises ConfigError with file, column and row of the first problem."""
-    # The columns of each file, and the vocabulary of the training file.
-    tables = {key: _Table(key, file, form, _read_cells(folder, key, file, form)) for key, file in files.items()}
+    tables = {
+        key: _Table(key, file, row_format, _read_cells(folder, key, file, row_format)) for key, file in files.items()
+    }
     words, vocabulary = tables["train"].make_vocabulary()
 
-    # Rows; validation needs every trained length.
+    # Early stopping evaluates every trained length, so validation rows of one length cannot be missing.
     rows = {key: table.make_rows(words, vocabulary) for key, table in tables.items()}
     missing = {*rows["train"].distinct_lengths}.difference(rows.get("validation", rows["train"]).distinct_lengths)
     if missing:
@@ -97,18 +98,17 @@ def read_data(folder: Path, files: Mapping[str, str], form: RowFormat) -> Data:
     return Data(ordered, vocabulary, words)
 
 
-def _read_cells(folder: Path, key: str, file: str, form: RowFormat) -> dict[str, Cells]:
+def _read_cells(folder: Path, key: str, file: str, row_format: RowFormat) -> dict[str, Cells]:
     """Return the cells of the columns that are used, by role. Raises ConfigError."""
-    # The columns that are named.
-    roles = {role: name for role in ("tokens", "targets", "answer", "length") if (name := getattr(form, role))}
+    roles = {role: name for role in ("tokens", "targets", "answer", "length") if (name := getattr(row_format, role))}
     try:
-        # Every column must exist before any is read.
+        # Reading a column of a large file takes long: find a wrong name before.
         columns = open_columns(folder / file)
         for role, name in roles.items():
             if name not in columns:
-                close, message = find_nearest(name, columns), f"{name!r} is not a column of {file}"
+                nearest, message = find_nearest(name, columns), f"{name!r} is not a column of {file}"
                 raise ConfigError([
-                    Problem(key=role, given=name, message=message, allowed=", ".join(columns), nearest=close)
+                    Problem(key=role, given=name, message=message, allowed=", ".join(columns), nearest=nearest)
                 ])  # fmt: skip
         return {role: columns[name]() for role, name in roles.items()}
     except ConfigError:
@@ -120,24 +120,24 @@ def _read_cells(folder: Path, key: str, file: str, form: RowFormat) -> dict[str,
 
 @dataclass(frozen=True)
 class _Table:
-    """A file: its columns by role as cells, and as integers or tokens of text."""
+    """A file: its columns by role (tokens, targets, answer, length) as cells, and as integers or tokens of text."""
 
     key: str
     file: str
-    form: RowFormat
+    row_format: RowFormat
     cells: Mapping[str, Cells]
     columns: dict[str, Ragged | list[Sequence[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for role, cells in self.cells.items():
-            is_text = self.form.tokenizer != "none" and role != "length"
+            is_text = self.row_format.tokenizer != "none" and role != "length"
             self.columns[role] = self._split_texts(role, cells) if is_text else self._read_integers(role, cells)
 
     def make_error(
         self, message: str, role: str | None = None, row: int | None = None, allowed: str | None = None
     ) -> ConfigError:
         """Return an error of the file, of the column of a role, or of its cell in a row, counted from 0."""
-        location = [f"column {getattr(self.form, role)}"] if role else []
+        location = [f"column {getattr(self.row_format, role)}"] if role else []
         location += [f"row {row + 1}"] if row is not None else []
         text = f"{self.file!r} {', '.join(location)}{': ' if location else ''}{message}"
         return ConfigError([Problem(key=self.key, given=self.file, message=text, allowed=allowed)])
@@ -155,17 +155,15 @@ class _Table:
         for row, value in enumerate(values):
             if type(value) not in (str, int):
                 raise self.make_error(f"{value!r} is not a text", role, row)
-        return [str(value).split() if self.form.tokenizer == "words" else str(value) for value in values]
+        return [str(value).split() if self.row_format.tokenizer == "words" else str(value) for value in values]
 
     def _read_integers(self, role: str, cells: Cells) -> Ragged:
         """Return the integers of a column, any number in each row."""
         if isinstance(cells, np.ndarray):
             return Ragged(cells, np.ones(len(cells), np.int64))
-        return (
-            cells
-            if isinstance(cells, Ragged)
-            else _make_ragged([self._parse_cell(role, *pair) for pair in enumerate(cells)])
-        )
+        if isinstance(cells, Ragged):
+            return cells
+        return _make_ragged([self._parse_cell(role, row, cell) for row, cell in enumerate(cells)])
 
     def _parse_cell(self, role: str, row: int, cell: Any) -> list[int]:
         """Return the integers of a cell: a number, a list, or a text with numbers. Raises ConfigError."""
@@ -180,17 +178,16 @@ class _Table:
 
     def make_vocabulary(self) -> tuple[tuple[str, ...] | None, int]:
         """Return the tokens of text in the order of their ids, None for ids, and the number of ids."""
-        # Ids: as many as declared, or up to the largest id.
         columns = {role: self.columns[role] for role in self.columns if role != "length"}
-        declared = self.form.vocabulary
-        if self.form.tokenizer == "none":
+        declared = self.row_format.vocabulary
+        if self.row_format.tokenizer == "none":
             largest = max(int(self._look_up_ids(role, None, _MAX_NUMBER).values.max(initial=0)) for role in columns)
             return None, declared if isinstance(declared, int) else 1 + largest
 
-        # Text: the declared tokens, or all tokens of the file.
+        # Tokens are sorted, so that their ids do not depend on the order of the rows.
         tokens = {token for column in columns.values() for row in column for token in row}
         if isinstance(declared, str):
-            tokens = {*(declared.split() if self.form.tokenizer == "words" else declared)}
+            tokens = {*(declared.split() if self.row_format.tokenizer == "words" else declared)}
         if isinstance(declared, int) and declared < len(tokens):
             message = f"{declared} is less than the {len(tokens)} distinct tokens"
             allowed = f">= {len(tokens)}, or null"
@@ -199,7 +196,6 @@ class _Table:
 
     def _look_up_ids(self, role: str, words: Sequence[str] | None, vocabulary: int) -> Ragged:
         """Return the ids of a column; targets may be IGNORED. Raises ConfigError for an unknown token or id."""
-        # Text: look up each token.
         column = self.columns[role]
         if not isinstance(column, Ragged):
             ids = {word: number for number, word in enumerate(words or ())}
@@ -209,7 +205,7 @@ class _Table:
                     raise self.make_error(f"has the unknown token {unknown[0]!r}", role, row, allowed)
             return _make_ragged([[ids[token] for token in tokens] for tokens in column])
 
-        # Ids: check their range.
+        # The row of a wrong id follows from the number of ids in the rows before it.
         is_masked = (column.values == IGNORED) & (role == "targets")
         is_wrong = ((column.values < 0) | (column.values >= vocabulary)) & ~is_masked
         if is_wrong.any():
@@ -221,15 +217,15 @@ class _Table:
 
     def make_rows(self, words: Sequence[str] | None, vocabulary: int) -> Rows:
         """Return the padded rows. Raises ConfigError."""
-        # Every row has enough tokens for a target.
-        tokens, form = self._look_up_ids("tokens", words, vocabulary), self.form
+        # The target of a token is the next one, so a row of plain text needs two.
+        tokens, row_format = self._look_up_ids("tokens", words, vocabulary), self.row_format
         if not len(tokens.counts):
             raise self.make_error("has no rows")
-        least = 2 if form.targets is None and form.answer is None else 1
-        self._check_rows(tokens.counts < least, "has too few tokens", "tokens", f"at least {least}")
+        min_tokens = 2 if row_format.targets is None and row_format.answer is None else 1
+        self._check_rows(tokens.counts < min_tokens, "has too few tokens", "tokens", f"at least {min_tokens}")
 
-        # Inputs, targets and their widths: given targets, or the tokens of the text shifted by one.
-        if form.targets is not None:
+        # Without given targets they are the tokens of the text, shifted by one.
+        if row_format.targets is not None:
             targets = self._look_up_ids("targets", words, vocabulary)
             message = "has a different number of targets than of tokens"
             self._check_rows(targets.counts != tokens.counts, message, "targets")
@@ -237,7 +233,7 @@ class _Table:
             self._check_rows((outputs == IGNORED).all(axis=1), "has only masked targets", "targets")
         else:
             text, start = tokens, np.zeros_like(tokens.counts)
-            if form.answer is not None:
+            if row_format.answer is not None:
                 answer = self._look_up_ids("answer", words, vocabulary)
                 self._check_rows(answer.counts < 1, "has no token", "answer")
                 text, start = _join_rows(tokens, answer), tokens.counts - 1
@@ -247,7 +243,7 @@ class _Table:
             inputs = np.where(is_input, padded[:, :-1], PAD)
             outputs = np.where(is_input & (position >= start[:, None]), padded[:, 1:], IGNORED)
 
-        # Lengths, and the smallest integer type that holds all ids.
+        # Ids are stored in the smallest type that holds them; a batch converts its own to int64.
         lengths = self.columns.get("length", Ragged(tokens.counts, np.ones_like(tokens.counts)))
         assert isinstance(lengths, Ragged)
         self._check_rows(lengths.counts != 1, "must hold exactly one number", "length")

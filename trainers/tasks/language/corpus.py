@@ -28,7 +28,7 @@ from trainers.files.file_digest import file_digest
 SPLITS = ("train", "validation", "test")
 _SHIPPED = Path(__file__).parent
 _FORMAT = 1
-_BLOCK_BYTES = 64  # the ids begin at a multiple
+_BLOCK_BYTES = 64  # the ids begin at a multiple of this
 _TYPES = {"<u1": torch.uint8, "<u2": torch.int16, "<i4": torch.int32}  # type in the file -> type in torch
 _SHARES = (18, 1, 1)  # relative sizes of the splits of a plain text
 
@@ -66,7 +66,6 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
 
     Raises CorpusError, whose message says how to fix it, if the file is missing, has another hash or cannot be read.
     """
-    # The files of this name.
     folders = (data_folder(), _SHIPPED)
     candidates = [folder / f"{name}.{ending}" for folder in folders for ending in ("tokens", "txt")]
     present = [path for path in candidates if path.is_file()]
@@ -74,14 +73,14 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
         prepared = sorted(
             {path.stem for folder in folders for end in ("tokens", "txt") for path in folder.glob(f"*.{end}")}
         )
-        close = find_nearest(name, prepared)
+        nearest = find_nearest(name, prepared)
         raise CorpusError(
             f"corpus {name!r}: there is no {folders[0] / name}.tokens; allowed: {', '.join(prepared)}"
-            + (f"; did you mean {close}?" if close else "")
+            + (f"; did you mean {nearest}?" if nearest else "")
             + f"; download it with `lengthwise data FILE --fetch`, or set {DATA_VARIABLE} to its folder"
         )
 
-    # The first of them with this hash.
+    # The data folder and this one may have different versions of a corpus.
     try:
         hashes = {path: file_digest(path) for path in present}
     except OSError as error:
@@ -102,11 +101,11 @@ def write_corpus(
 
     words: the name of every token. splits: the ids of every split. about: the source, recorded in the file.
     """
-    # The smallest type for the ids, and a first line that describes the file.
+    # The first line is padded, so that the ids after it are aligned in memory.
     dtype = next(name for name, size in (("<u1", 2**8), ("<u2", 2**16), ("<i4", 2**31)) if len(words) <= size)
     sizes = {split: len(splits[split]) for split in SPLITS}
-    head = {"format": _FORMAT, "dtype": dtype, "splits": sizes, "about": dict(about), "words": list(words)}
-    line = json.dumps(head).encode()
+    header = {"format": _FORMAT, "dtype": dtype, "splits": sizes, "about": dict(about), "words": list(words)}
+    line = json.dumps(header).encode()
     line = line + b" " * (-(len(line) + 1) % _BLOCK_BYTES) + b"\n"
     write_atomic(path, [line, *(np.ascontiguousarray(splits[split], dtype=dtype).tobytes() for split in SPLITS)])
 
@@ -114,23 +113,22 @@ def write_corpus(
 @lru_cache(maxsize=16)
 def _open_file(name: str, path: Path, sha256: str) -> Corpus:
     """Return the corpus of a file whose hash is known. Raises CorpusError."""
-    # A plain text: its bytes are the ids.
     if path.suffix == ".txt":
         size = path.stat().st_size
         ends = [size * sum(_SHARES[:k]) // sum(_SHARES) for k in range(len(_SHARES) + 1)]
         splits = dict(zip(SPLITS, pairwise(ends), strict=True))
-        return Corpus(name, path, sha256, _byte_names(), splits, 0, "<u1")
+        return Corpus(name, path, sha256, _list_byte_names(), splits, 0, "<u1")
 
-    # A prepared corpus: its first line describes the rest.
+    # A prepared corpus describes itself in its first line.
     with path.open("rb") as file:
         line = file.readline()
     try:
-        head = json.loads(line)
-        if head["format"] != _FORMAT:
-            raise CorpusError(f"{path}: has format {head['format']}; allowed: {_FORMAT}; prepare it again")
-        ends = np.cumsum([0, *(head["splits"][split] for split in SPLITS)]).tolist()
+        header = json.loads(line)
+        if header["format"] != _FORMAT:
+            raise CorpusError(f"{path}: has format {header['format']}; allowed: {_FORMAT}; prepare it again")
+        ends = np.cumsum([0, *(header["splits"][split] for split in SPLITS)]).tolist()
         splits = dict(zip(SPLITS, pairwise(ends), strict=True))
-        corpus = Corpus(name, path, sha256, tuple(head["words"]), splits, len(line), head["dtype"])
+        corpus = Corpus(name, path, sha256, tuple(header["words"]), splits, len(line), header["dtype"])
         expected = len(line) + ends[-1] * np.dtype(corpus.dtype).itemsize
     except (ValueError, KeyError, TypeError) as error:
         raise CorpusError(f"{path}: is not a corpus: its first line cannot be read ({error})") from error
@@ -139,7 +137,7 @@ def _open_file(name: str, path: Path, sha256: str) -> Corpus:
     return corpus
 
 
-def _byte_names() -> tuple[str, ...]:
+def _list_byte_names() -> tuple[str, ...]:
     """Return the text of every byte: printable characters, ␣ for a blank, ¶ for a line end, else <number>."""
     return tuple(chr(byte) if 32 < byte < 127 else {32: "␣", 10: "¶"}.get(byte, f"<{byte}>") for byte in range(256))
 

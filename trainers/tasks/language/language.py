@@ -28,16 +28,16 @@ class Language(Task):
     split into windows that do not overlap; the validation text is evaluated in windows of the trained length.
 
     >>> task = Language(train_window=12, test_windows=(24,))
-    >>> "".join(task.format_row(task.windows("train", torch.tensor([[35]])), 0)[0])
+    >>> "".join(task.format_row(task.read_windows("train", torch.tensor([[35]])), 0)[0])
     "¶Of␣Man's␣fi"
-    >>> "".join(task.format_row(task.windows("train", torch.tensor([[35]])), 0)[1])
+    >>> "".join(task.format_row(task.read_windows("train", torch.tensor([[35]])), 0)[1])
     "Of␣Man's␣fir"
     """
 
     corpus: str = setting(
         "paradise_lost", help="name of the text; `paradise_lost`, read byte by byte, is on every machine"
     )
-    sha256: str | None = setting(None, help="hash of its file; null: the hash of the file when it is planned")
+    sha256: str | None = setting(None, help="hash of the file; null: the hash of the file when the sweep is planned")
     train_window: int = setting(64, low=1, help="tokens of a training window")
     test_windows: tuple[int, ...] = setting((128, 256, 512), low=1, help="other lengths of test windows")
 
@@ -67,15 +67,14 @@ class Language(Task):
             return self
 
     def data_problems(self) -> Iterator[Problem]:
-        """Yield problems of the corpus: a missing or other file, and windows longer than a split."""
-        # The file.
+        """Yield problems of the corpus: a missing or changed file, and windows longer than a split."""
         try:
             corpus = open_corpus(self.corpus, self.sha256)
         except CorpusError as error:
             yield self._problem("corpus", str(error))
             return
 
-        # The longest window of each split.
+        # A window needs a token more than its length: the target of its last token.
         for key, split, longest in (
             ("train_window", "train", self.train_window),
             ("train_window", "validation", self.train_window),
@@ -113,7 +112,7 @@ class Language(Task):
             Distribution("validation", self.trained_lengths),
         )
 
-    def windows(self, split: str, starts_SB: Tensor, length: int | None = None) -> Batch:
+    def read_windows(self, split: str, starts_SB: Tensor, length: int | None = None) -> Batch:
         """Return windows of a split of the text that start at these positions, by default of the trained length."""
         position = torch.arange((length or self.train_window) + 1, device=starts_SB.device)
         ids = self.text.ids(split, starts_SB[..., None] + position)
@@ -121,7 +120,7 @@ class Language(Task):
 
     def sample(self, stream: Stream, rows: int) -> Batch:
         """Return a training batch for every seed of the stream."""
-        return self.windows("train", stream.integers(0, (rows,), self.text.size("train") - self.train_window))
+        return self.read_windows("train", stream.integers(0, (rows,), self.text.size("train") - self.train_window))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield the windows of the start of the text, the same tokens at every length and for every seed.
@@ -133,7 +132,7 @@ class Language(Task):
                 tokens = min(self.text.size(distribution.name) - 1, samples * min(distribution.lengths))
                 starts = length * torch.arange(max(1, tokens // length), device=stream.seeds_S.device)
                 yield EvaluationBatch(
-                    self.windows(distribution.name, starts.expand(len(stream.seeds_S), -1), length),
+                    self.read_windows(distribution.name, starts.expand(len(stream.seeds_S), -1), length),
                     (length,),
                     distribution.name,
                 )
@@ -154,9 +153,9 @@ class Language(Task):
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text."""
-        rows = (batch.tokens[0, row].tolist(), batch.targets[0, row].tolist())
-        tokens, targets = ([self.text.words[token] for token in tokens] for tokens in rows)
-        return tokens, targets
+        words = self.text.words
+        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
+        return [words[token] for token in tokens], [words[target] for target in targets]
 
 
 @register("task", "wikitext")

@@ -34,9 +34,9 @@ class Othello(Task):
     train_moves: int = setting(30, low=2, help="trained on the first moves of each game")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next move, or the whole distribution")
 
-    # Metrics of `trainers.tasks.uniform`, where legal moves are allowed; `games`: share of games that have not ended.
-    # invalid_mass is the probability of illegal moves and of the pad. Means are over games with a next move; NaN
-    # without any.
+    # The metrics of `trainers.tasks.uniform`, with legal moves as the allowed tokens, are means over games with a next
+    # move, NaN without any. invalid_mass is the probability of illegal moves and of the pad. games: share of games that
+    # have not ended.
     metrics: ClassVar[Mapping[str, str]] = {**uniform.METRICS, "games": "none"}
     headline = ("total_variation", "invalid_mass", "invalid_top1")
 
@@ -69,23 +69,22 @@ class Othello(Task):
 
     def legal_squares(self, moves: list[int]) -> list[int]:
         """Return the legal squares after `moves` (squares, without passes). Raises ValueError for an illegal move."""
-        board, steps = self.geometry, self.geometry.directions(torch.device("cpu"))
-        own, other = (torch.tensor(bits) for bits in board.start)
+        board, directions = self.geometry, self.geometry.make_directions(torch.device("cpu"))
+        mover, opponent = (torch.tensor(bits) for bits in board.start)
         for square in [*moves, None]:
-            # The legal moves, of the other side if this side must pass.
-            legal = board.find_legal_moves(own, other, steps)
+            # A side without a legal move passes.
+            legal = board.find_legal_moves(mover, opponent, directions)
             if int(legal) == 0:
-                own, other = other, own
-                legal = board.find_legal_moves(own, other, steps)
+                mover, opponent = opponent, mover
+                legal = board.find_legal_moves(mover, opponent, directions)
             if square is None:
                 break
 
-            # The move and the discs that it turns.
             move = torch.tensor(1) << square
             if int(legal & move) == 0:
                 raise ValueError(f"square {square} is not legal after {moves[: moves.index(square)]}")
-            turned = board.find_flips(own, other, move, steps)
-            own, other = other & ~turned, own | move | turned
+            flips = board.find_flips(mover, opponent, move, directions)
+            mover, opponent = opponent & ~flips, mover | move | flips
         return [s for s in board.playable if int(legal >> s) & 1]
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
@@ -106,19 +105,18 @@ class Othello(Task):
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the cross-entropy summed over each member's moves, without pads, and their number, (M,)."""
-        # The log likelihood of the move, or its mean over the legal moves.
         logs = torch.log_softmax(logits_MBTV, dim=-1)
         if self.target == "sampled":
             counted = batch.targets > 0
-            picked = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
-        else:
-            allowed = self._allowed(batch.targets)
-            counted = allowed.any(dim=-1)
-            picked = (logs * uniform.uniform_over(allowed)).sum(dim=-1)
+            likelihoods = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
+        else:  # the mean over the legal moves
+            legal = self._mask_legal_tokens(batch.targets)
+            counted = legal.any(dim=-1)
+            likelihoods = (logs * uniform.make_uniform(legal)).sum(dim=-1)
 
-        # Only of games that have not ended.
+        # A game that has ended has no next move.
         weight = counted.to(logs.dtype)
-        return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
+        return -(likelihoods * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield a single batch of games for all lengths; its targets are the legal moves as bits."""
@@ -128,19 +126,19 @@ class Othello(Task):
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of every game, and whether it has a next move, (M, B, L)."""
         columns = constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
-        allowed = self._allowed(batch.targets.index_select(2, columns))
-        first = uniform.classes_first(allowed, tuple(range(1, len(lengths) + 1)))
-        rows, _, _ = uniform.score_uniformity(uniform.classes_first(logits_MBTV, lengths), first)
-        return {**rows, "games": allowed.any(dim=-1)}
+        legal = self._mask_legal_tokens(batch.targets.index_select(2, columns))
+        legal_MVLB = uniform.select_lengths(legal, tuple(range(1, len(lengths) + 1)))
+        rows, _, _ = uniform.score_uniformity(uniform.select_lengths(logits_MBTV, lengths), legal_MVLB)
+        return {**rows, "games": legal.any(dim=-1)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return means over the games with a next move, and their share."""
+        """Return means over the games with a next move, and their share, (M, L)."""
         active = rows["games"]
         count = active.sum(dim=1)
         means = {name: torch.where(active, rows[name], 0.0).sum(dim=1) / count for name in uniform.METRICS}
         return {**means, "games": active.float().mean(dim=1)}
 
-    def _allowed(self, legal: Tensor) -> Tensor:
-        """Return whether each token is a legal move, bool (..., V)."""
+    def _mask_legal_tokens(self, legal: Tensor) -> Tensor:
+        """Return whether each token is a legal move, bool (..., V), from the bits of the legal squares (...)."""
         pad = torch.zeros(*legal.shape, 1, dtype=torch.bool, device=legal.device)
         return torch.cat([pad, self.geometry.unpack_squares(legal)], dim=-1)

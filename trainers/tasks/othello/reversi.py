@@ -1,8 +1,8 @@
 """Vectorised Othello on n x n boards: the discs of a side are the bits of an int64, for any number of games at once.
 
 Square index = n * row + column. A bitboard has bit `square` set for a disc. Four upward directions and their opposites
-are trailing dimensions, so that legal moves of all games take a few dozen elementwise operations. `own` are the discs
-of the side to move, `other` of its opponent.
+are trailing dimensions, so that legal moves of all games take a few dozen elementwise operations. `mover` are the discs
+of the side to move, `opponent` those of the other side.
 """
 
 from dataclasses import dataclass
@@ -48,51 +48,54 @@ class Board:
         The right shift of an int64 copies the sign bit to squares outside of the mask.
         """
         n, steps = self.n, ((0, 1), (1, -1), (1, 0), (1, 1))
-        amounts = tuple(n * row + column for row, column in steps)
+        distances = tuple(n * row + column for row, column in steps)
 
-        def landing(row: int, column: int) -> int:
+        def mask_landings(row: int, column: int) -> int:
             on_board = (n * r + c for r in range(n) for c in range(n) if 0 <= r - row < n and 0 <= c - column < n)
             return sum(1 << square for square in on_board)
 
-        up = tuple(_make_signed(landing(row, column)) for row, column in steps)
-        down = tuple(_make_signed(landing(-row, -column)) for row, column in steps)
-        return amounts, up, down
+        up = tuple(_make_signed(mask_landings(row, column)) for row, column in steps)
+        down = tuple(_make_signed(mask_landings(-row, -column)) for row, column in steps)
+        return distances, up, down
 
-    def directions(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    def make_directions(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Return `_shifts` as int64 tensors (4,)."""
-        amounts, up, down = (constant(values, device) for values in self._shifts)
-        return amounts, up, down
+        distances, up, down = (constant(values, device) for values in self._shifts)
+        return distances, up, down
 
     def _find_runs(
-        self, start: Tensor, other: Tensor, directions: tuple[Tensor, Tensor, Tensor]
+        self, start: Tensor, opponent: Tensor, directions: tuple[Tensor, Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the adjacent runs of the other side's discs from `start` (...), and the squares after each run.
+        """Return the runs of the opponent's discs that begin beside the squares `start` (...), and where they end.
 
-        Runs upwards and the squares after them, then the same downwards, (..., 4) each.
+        The runs upwards and the squares after them, then the same downwards, as bits (..., 4) each.
         """
-        shifts, up, down = directions
-        first, opponent = start[..., None], other[..., None]
-        above, below = opponent & up, opponent & down
+        distances, up, down = directions
+        first = start[..., None]
+        above, below = opponent[..., None] & up, opponent[..., None] & down
 
         # Runs grow by a disc in each turn; the longest has n - 2 discs.
-        risen, fallen = (first << shifts).bitwise_and_(above), (first >> shifts).bitwise_and_(below)
+        up_runs, down_runs = (first << distances).bitwise_and_(above), (first >> distances).bitwise_and_(below)
         for _ in range(self.n - 3):
-            risen |= (risen << shifts).bitwise_and_(above)
-            fallen |= (fallen >> shifts).bitwise_and_(below)
-        return risen, (risen << shifts).bitwise_and_(up), fallen, (fallen >> shifts).bitwise_and_(down)
+            up_runs |= (up_runs << distances).bitwise_and_(above)
+            down_runs |= (down_runs >> distances).bitwise_and_(below)
+        up_ends, down_ends = (up_runs << distances).bitwise_and_(up), (down_runs >> distances).bitwise_and_(down)
+        return up_runs, up_ends, down_runs, down_ends
 
-    def find_legal_moves(self, own: Tensor, other: Tensor, directions: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def find_legal_moves(self, mover: Tensor, opponent: Tensor, directions: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """Return the bits of the squares where the side to move flips at least one disc, (...)."""
-        _, high, _, low = self._find_runs(own, other, directions)
-        return _unite_directions(high | low) & ~(own | other)
+        _, up_ends, _, down_ends = self._find_runs(mover, opponent, directions)
+        return _unite_directions(up_ends | down_ends) & ~(mover | opponent)
 
-    def find_flips(self, own: Tensor, other: Tensor, move: Tensor, directions: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def find_flips(
+        self, mover: Tensor, opponent: Tensor, move: Tensor, directions: tuple[Tensor, Tensor, Tensor]
+    ) -> Tensor:
         """Return the bits of the discs that are flipped by the move with the bit `move`."""
-        risen, high, fallen, low = self._find_runs(move, other, directions)
-        own_discs = own[..., None]
-        risen &= -(high & own_discs != 0).long()  # all ones if a disc of the mover ends the run
-        fallen &= -(low & own_discs != 0).long()
-        return _unite_directions(risen | fallen)
+        up_runs, up_ends, down_runs, down_ends = self._find_runs(move, opponent, directions)
+        mover_discs = mover[..., None]
+        up_runs &= -(up_ends & mover_discs != 0).long()  # all ones if a disc of the mover ends the run
+        down_runs &= -(down_ends & mover_discs != 0).long()
+        return _unite_directions(up_runs | down_runs)
 
     def unpack_squares(self, bits: Tensor) -> Tensor:
         """Return which playable squares are set, bool (..., playable)."""
@@ -105,27 +108,25 @@ class Board:
         Moves are uniform over the legal moves. Tokens are 0 after the end of a game. Legal moves are bits before each
         move, 0 after the end. A side that cannot move passes; passes are not recorded.
         """
-        # All games from the start, with a random word for each move.
         device, seeds = stream.seeds_S.device, len(stream.seeds_S)
-        steps, tables = self.directions(device), (constant(_IN_BYTE, device), constant(self._tokens, device))
+        directions, tables = self.make_directions(device), (constant(_IN_BYTE, device), constant(self._tokens, device))
         black, white = (torch.full((seeds, games), bits, dtype=torch.int64, device=device) for bits in self.start)
-        own, other = black, white
+        mover, opponent = black, white
         words = stream.bits(0, (moves, games))
         tokens, legals = [], []
         for index in range(moves):
-            # Legal moves; a side without a legal move passes.
-            legal = self.find_legal_moves(own, other, steps)
-            if device.type != "cpu" or bool((legal == 0).any()):  # the test would make the host wait for a GPU
-                passed = legal == 0
-                own, other = torch.where(passed, other, own), torch.where(passed, own, other)
-                legal = torch.where(passed, self.find_legal_moves(own, other, steps), legal)
+            # A side without a legal move passes. Only a CPU skips this if no side must: on a GPU the host would wait.
+            legal = self.find_legal_moves(mover, opponent, directions)
+            if device.type != "cpu" or bool((legal == 0).any()):
+                must_pass = legal == 0
+                mover, opponent = torch.where(must_pass, opponent, mover), torch.where(must_pass, mover, opponent)
+                legal = torch.where(must_pass, self.find_legal_moves(mover, opponent, directions), legal)
 
-            # A random legal move, and the discs that it turns.
             token, move = _choose_square(legal, words[:, index], *tables)
-            turned = self.find_flips(own, other, move, steps)
+            flips = self.find_flips(mover, opponent, move, directions)
             tokens.append(token)
             legals.append(legal)
-            own, other = other & ~turned, own | move | turned
+            mover, opponent = opponent & ~flips, mover | move | flips
         return torch.stack(tokens, dim=-1), torch.stack(legals, dim=-1)
 
     @cached_property
@@ -141,25 +142,23 @@ def _choose_square(legal: Tensor, words: Tensor, in_byte: Tensor, tokens: Tensor
     Its rank is words * count >> 32; its position follows by broadword selection (Vigna, "Broadword Implementation of
     Rank/Select Queries", WEA 2008, algorithm 2).
     """
-    # Counts of the legal squares of bytes 0 to i in byte i, and the rank of the chosen square.
+    # Byte i of `cumulative` counts the legal squares in bytes 0 to i, summed over bits, pairs of bits, and halves.
     pairs = legal - ((legal >> 1) & _repeat_byte(0x55))
     fours = (pairs & _repeat_byte(0x33)) + ((pairs >> 2) & _repeat_byte(0x33))
-    up_to = ((fours + (fours >> 4)) & _repeat_byte(0x0F)) * _repeat_byte(0x01)
-    count = up_to >> 56
+    cumulative = ((fours + (fours >> 4)) & _repeat_byte(0x0F)) * _repeat_byte(0x01)
+    count = cumulative >> 56
     rank = (words * count) >> 32
 
-    # The first bit of its byte.
-    beyond = ((rank * _repeat_byte(0x01)) | _repeat_byte(0x80)) - up_to  # top bit set for bytes before the square
-    start = (((beyond & _repeat_byte(0x80)) >> 7 & _repeat_byte(0x01)) * _repeat_byte(0x01) >> 56) * 8
-    start = start.clamp(max=56)  # for games without a legal square
+    # The bytes before the square are those whose cumulative count is at most its rank: their top bit stays set.
+    comparison = ((rank * _repeat_byte(0x01)) | _repeat_byte(0x80)) - cumulative
+    first_bit = (((comparison & _repeat_byte(0x80)) >> 7 & _repeat_byte(0x01)) * _repeat_byte(0x01) >> 56) * 8
+    first_bit = first_bit.clamp(max=56)  # for games without a legal square
 
-    # Its place within the byte, by its rank there.
-    earlier = ((up_to << 8) >> start) & 0xFF
-    within = in_byte[((legal >> start) & 0xFF) * 8 + rank - earlier]
-
-    # No move without a legal square.
-    move = ((count > 0).long() << start) << within
-    return tokens[start + within] * (count > 0), move
+    # A table gives the bit of this rank within the byte.
+    count_before = ((cumulative << 8) >> first_bit) & 0xFF
+    bit = in_byte[((legal >> first_bit) & 0xFF) * 8 + rank - count_before]
+    move = ((count > 0).long() << first_bit) << bit
+    return tokens[first_bit + bit] * (count > 0), move
 
 
 def _repeat_byte(byte: int) -> int:
@@ -174,5 +173,5 @@ def _unite_directions(bits: Tensor) -> Tensor:
 
 # Entry 8 * byte + rank: the index of the set bit of this rank in the byte, 0 without such a bit.
 _IN_BYTE = tuple(
-    ([place for place in range(8) if byte >> place & 1] + [0] * 8)[rank] for byte in range(256) for rank in range(8)
+    ([bit for bit in range(8) if byte >> bit & 1] + [0] * 8)[rank] for byte in range(256) for rank in range(8)
 )

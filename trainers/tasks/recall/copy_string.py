@@ -4,7 +4,7 @@ from torch import Tensor
 
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import Part, one_token
+from trainers.tasks.parts import Part, repeat_token
 from trainers.tasks.recall.strings import BEGIN, END, SEPARATOR, Strings
 
 
@@ -27,9 +27,9 @@ class CopyString(Strings):
 
     def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
         """Draw the parts of prompts and answers."""
-        return self.copy_parts(self.strings(draws, site, count_SB, longest), count_SB)
+        return self.copy_parts(self.draw_strings(draws, site, count_SB, longest), count_SB)
 
     def copy_parts(self, string_SBN: Tensor, count_SB: Tensor) -> tuple[list[Part], list[Part]]:
         """Return the parts of prompts and answers for given strings, of which `count_SB` symbols are used."""
-        string = (string_SBN, count_SB)
-        return [one_token(BEGIN, count_SB), string, one_token(SEPARATOR, count_SB)], [string, one_token(END, count_SB)]
+        string, end = (string_SBN, count_SB), repeat_token(END, count_SB)
+        return [repeat_token(BEGIN, count_SB), string, repeat_token(SEPARATOR, count_SB)], [string, end]

@@ -14,7 +14,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks import supervised
-from trainers.tasks.fixed_set import Draws, training_draws
+from trainers.tasks.fixed_set import Draws, make_training_draws
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
 
@@ -105,7 +105,7 @@ class FlipFlop(Task):
 
     def batch_of(self, instructions_SBN: Tensor, bits_SBN: Tensor) -> Batch:
         """Return rows of given instructions and bits; a bit after a read is replaced by the last written bit."""
-        written = bits_SBN.gather(-1, last_writes(instructions_SBN))
+        written = bits_SBN.gather(-1, find_last_writes(instructions_SBN))
         bits = ZERO + torch.where(instructions_SBN == READ, written, bits_SBN)
         targets = torch.where(instructions_SBN == READ, bits, IGNORED)
         tokens = torch.stack([instructions_SBN, bits], dim=-1).flatten(-2)
@@ -113,7 +113,7 @@ class FlipFlop(Task):
 
     def sample(self, stream: Stream, rows: int) -> Batch:
         """Return a training batch for every seed of the stream."""
-        return self._draw_rows(training_draws(stream, rows, self.fixed_set), 0, rows, self.pairs, self.ignore)
+        return self._draw_rows(make_training_draws(stream, rows, self.fixed_set), 0, rows, self.pairs, self.ignore)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield a batch of every distribution at every length."""
@@ -126,27 +126,31 @@ class FlipFlop(Task):
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the numbers of reads and of wrong reads of each row, (M, B, 1), in total and at each distance."""
-        wrong, read = supervised.mistakes(logits_MBTV, batch), batch.targets != IGNORED
-        counts = {"wrong": _count_true(wrong), "reads": _count_true(read)}
-        distance = (
-            self._measure_distances(batch.tokens).repeat_interleave(2, dim=-1) if self.measured_distances else read
-        )
+        is_wrong, is_read = supervised.mistakes(logits_MBTV, batch), batch.targets != IGNORED
+        counts = {"wrong": _count_true(is_wrong), "reads": _count_true(is_read)}
+        if not self.measured_distances:
+            return counts
+
+        distance = self._measure_distances(batch.tokens).repeat_interleave(2, dim=-1)  # of both tokens of a pair
         for low, high in pairwise((*self.measured_distances, self.positions)):
             in_range = (distance >= low) & (distance < high)
-            counts |= {f"wrong_{low}": _count_true(wrong & in_range), f"reads_{low}": _count_true(read & in_range)}
+            counts[f"wrong_{low}"] = _count_true(is_wrong & in_range)
+            counts[f"reads_{low}"] = _count_true(is_read & in_range)
         return counts
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the share of rows without a mistake, and of wrong reads, (M, 1)."""
-        errors = {"read_error": "", **{f"{_DISTANCE_METRIC}_{low}": f"_{low}" for low in self.measured_distances}}
-        shares = {name: rows[f"wrong{end}"].sum(dim=1) / rows[f"reads{end}"].sum(dim=1) for name, end in errors.items()}
+        suffixes = {"read_error": "", **{f"{_DISTANCE_METRIC}_{low}": f"_{low}" for low in self.measured_distances}}
+        shares = {
+            name: rows[f"wrong{suffix}"].sum(dim=1) / rows[f"reads{suffix}"].sum(dim=1)
+            for name, suffix in suffixes.items()
+        }
         return {"accuracy": (rows["wrong"] == 0).float().mean(dim=1), **shares}
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text."""
-        rows = (batch.tokens[0, row].tolist(), batch.targets[0, row].tolist())
-        tokens, targets = ([_SYMBOLS[token] for token in tokens] for tokens in rows)
-        return tokens, targets
+        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
+        return [_SYMBOLS[token] for token in tokens], [_SYMBOLS[target] for target in targets]
 
     def _draw_rows(self, draws: Draws, site: int, rows: int, pairs: int, ignored: float) -> Batch:
         """Draw rows (S, rows, 2 * pairs); takes two sites."""
@@ -157,14 +161,14 @@ class FlipFlop(Task):
 
     def _measure_distances(self, tokens: Tensor) -> Tensor:
         """Return how many pairs back the last write is, for each pair, (..., N)."""
-        last = last_writes(tokens[..., ::2])
-        return torch.arange(last.shape[-1], device=last.device) - last
+        last_write = find_last_writes(tokens[..., ::2])
+        return torch.arange(last_write.shape[-1], device=last_write.device) - last_write
 
 
-def last_writes(instructions: Tensor) -> Tensor:
+def find_last_writes(instructions: Tensor) -> Tensor:
     """Return the index of the last write at each pair, (..., N).
 
-    >>> last_writes(torch.tensor([WRITE, IGNORE, WRITE, READ, IGNORE])).tolist()
+    >>> find_last_writes(torch.tensor([WRITE, IGNORE, WRITE, READ, IGNORE])).tolist()
     [0, 0, 2, 2, 2]
     """
     position = torch.arange(instructions.shape[-1], device=instructions.device)

@@ -6,7 +6,7 @@ from torch import Tensor
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import Part, draw_below, one_token
+from trainers.tasks.parts import Part, draw_below, repeat_token
 from trainers.tasks.recall.strings import BEGIN, FIRST_SYMBOL, SEPARATOR, Strings
 
 
@@ -34,29 +34,29 @@ class Induction(Strings):
 
     def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
         """Draw the parts of prompts and answers."""
-        # The string, and the place of the queried symbol.
-        string = self.strings(draws, site, count_SB, longest)
-        answer_position = draw_below(draws, site + 1, (count_SB.shape[1],), count_SB - 1)
+        string = self.draw_strings(draws, site, count_SB, longest)
+        queried_position = draw_below(draws, site + 1, (count_SB.shape[1],), count_SB - 1)
 
-        # Without repeats no other symbol may equal it.
+        # Without repeats all other symbols are shifted by 1 to symbols - 1, so that none equals the queried symbol.
         if not self.repeats:
-            queried = string.gather(-1, answer_position[..., None])
+            queried = string.gather(-1, queried_position[..., None])
             shift = 1 + draw_below(draws, site + 2, (count_SB.shape[1], longest), self.symbols - 1)
-            elsewhere = FIRST_SYMBOL + (queried - FIRST_SYMBOL + shift) % self.symbols
+            different = FIRST_SYMBOL + (queried - FIRST_SYMBOL + shift) % self.symbols
             position = torch.arange(longest, device=string.device)
-            string = torch.where(position == answer_position[..., None], queried, elsewhere)
-        return self.question_parts(string, count_SB, answer_position)
+            string = torch.where(position == queried_position[..., None], queried, different)
+        return self.question_parts(string, count_SB, queried_position)
 
-    def question_parts(self, string_SBN: Tensor, count_SB: Tensor, place_SB: Tensor) -> tuple[list[Part], list[Part]]:
-        """Return the parts of prompts and answers that ask for the symbol at `place_SB`, before the last symbol."""
-        # The symbol after the latest occurrence before the end.
-        queried = string_SBN.gather(-1, place_SB[..., None])
+    def question_parts(
+        self, string_SBN: Tensor, count_SB: Tensor, position_SB: Tensor
+    ) -> tuple[list[Part], list[Part]]:
+        """Return the parts of prompts and answers that ask for the symbol at `position_SB`, before the last symbol."""
+        # The last symbol of a string has no successor, so its occurrence does not count.
+        queried = string_SBN.gather(-1, position_SB[..., None])
         position = torch.arange(string_SBN.shape[-1], device=string_SBN.device)
         occurs = (string_SBN == queried) & (position < count_SB[..., None] - 1)
         latest = torch.where(occurs, position, 0).amax(dim=-1, keepdim=True)
         answer = string_SBN.gather(-1, latest + 1)
 
-        # The prompt ends with the queried symbol.
         single = torch.ones_like(count_SB)
-        prompt = [one_token(BEGIN, count_SB), (string_SBN, count_SB), one_token(SEPARATOR, count_SB), (queried, single)]
-        return prompt, [(answer, single)]
+        begin, separator = repeat_token(BEGIN, count_SB), repeat_token(SEPARATOR, count_SB)
+        return [begin, (string_SBN, count_SB), separator, (queried, single)], [(answer, single)]

@@ -13,7 +13,7 @@ from torch import Tensor
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import Part, draw_below, one_token
+from trainers.tasks.parts import Part, draw_below, repeat_token
 from trainers.tasks.recall.strings import BEGIN, END, FIRST_SYMBOL, SEPARATOR, Strings
 from trainers.tasks.task import Batch
 
@@ -31,9 +31,9 @@ class MultiInstruction(Strings):
     Without a result, such as the first symbol of an empty string, the answer is the end token alone.
 
     >>> task, string, count = MultiInstruction(train_length=3), torch.tensor([[[14, 6, 4]]]), torch.tensor([[3]])
-    >>> def example(name, places):
-    ...     which, marked = torch.tensor([[INSTRUCTIONS.index(name)]]), torch.tensor([[places]])
-    ...     parts = task.instruction_parts(which, string, count, marked)
+    >>> def example(name, positions):
+    ...     instruction, marked = torch.tensor([[INSTRUCTIONS.index(name)]]), torch.tensor([[positions]])
+    ...     parts = task.instruction_parts(instruction, string, count, marked)
     ...     return [" ".join(symbols) for symbols in task.format_row(task.batch_of(*parts, 3), 0)]
     >>> example("reverse", [3])
     ['B R k c a | a c k', '_ _ _ _ _ a c k E']
@@ -70,34 +70,36 @@ class MultiInstruction(Strings):
 
     def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
         """Draw the parts of prompts and answers."""
-        # The instruction of each row, and how many symbols it marks.
+        # One symbol more than k is marked: otherwise the k-th mark would always be the last one.
         rows = count_SB.shape[1]
-        which = draw_below(draws, site, (rows,), len(INSTRUCTIONS))
-        kth, successor = (which == INSTRUCTIONS.index(name) for name in ("kth_marked", "successor_of_marked"))
-        marks = torch.where(kth, self.marked + 1, torch.where(successor, 1, 0))
+        instruction_SB = draw_below(draws, site, (rows,), len(INSTRUCTIONS))
+        is_kth, is_successor = (
+            instruction_SB == INSTRUCTIONS.index(name) for name in ("kth_marked", "successor_of_marked")
+        )
+        marks = torch.where(is_kth, self.marked + 1, torch.where(is_successor, 1, 0))
 
-        # Marked symbols: the first in a random order of the candidates.
-        candidates = torch.where(successor, count_SB - 1, count_SB)
-        position = torch.arange(longest, device=which.device)
+        # The first candidates in a random order are marked; the last symbol has no successor.
+        candidates = torch.where(is_successor, count_SB - 1, count_SB)
+        position = torch.arange(longest, device=instruction_SB.device)
         words = torch.where(position < candidates[..., None], draws.bits(site + 1, (rows, longest)), 2**32)
         chosen = words.argsort(dim=-1, stable=True)[..., : self.marked + 1]
         is_used = torch.arange(chosen.shape[-1], device=chosen.device) < torch.minimum(marks, candidates)[..., None]
-        string = self.strings(draws, site + 2, count_SB, longest)
-        return self.instruction_parts(which, string, count_SB, torch.where(is_used, chosen, longest))
+        string = self.draw_strings(draws, site + 2, count_SB, longest)
+        return self.instruction_parts(instruction_SB, string, count_SB, torch.where(is_used, chosen, longest))
 
     def instruction_parts(
-        self, which_SB: Tensor, string_SBN: Tensor, count_SB: Tensor, marked_SBK: Tensor
+        self, instruction_SB: Tensor, string_SBN: Tensor, count_SB: Tensor, marked_SBK: Tensor
     ) -> tuple[list[Part], list[Part]]:
         """Return the parts of prompts and answers of the given instructions.
 
-        marked_SBK: the places of the marked symbols, N for unused entries.
+        marked_SBK: the positions of the marked symbols, N for unused entries.
         """
-        # The places of the symbols in each instruction's answer, and how many are used.
+        # All instructions are answered for every row: by the positions of the answer's symbols, and their number.
         longest = string_SBN.shape[-1]
         marked = marked_SBK.sort(dim=-1).values
         missing = torch.full_like(marked[..., :1], longest)
         kth = marked[..., self.marked - 1] if marked.shape[-1] >= self.marked else missing[..., 0]
-        last, position = count_SB - 1, torch.arange(longest, device=which_SB.device)
+        last, position = count_SB - 1, torch.arange(longest, device=instruction_SB.device)
         single, start = (count_SB > 0).long(), torch.zeros_like(position)
         ends = torch.where(position == 0, last[..., None], torch.where(position == last[..., None], 0, position))
         answers = {
@@ -110,26 +112,25 @@ class MultiInstruction(Strings):
             "swap_ends": (ends, count_SB),
         }
 
-        # Select the answer of each row's instruction.
         source, length = torch.zeros_like(string_SBN), torch.zeros_like(count_SB)
         for number, name in enumerate(INSTRUCTIONS):
-            is_selected = which_SB == number
+            is_selected = instruction_SB == number
             source = torch.where(is_selected[..., None], answers[name][0], source)
             length = torch.where(is_selected, answers[name][1], length)
 
-        # The prompt has marks, the answer has none.
         answer = string_SBN.gather(-1, source.clamp(0, longest - 1))
         with_marks = string_SBN + self.symbols * (position == marked[..., None]).any(dim=-2)
-        instruction = (self.outputs + self.symbols + which_SB)[..., None]
-        prompt = [one_token(BEGIN, count_SB), (instruction, torch.ones_like(count_SB)), (with_marks, count_SB)]
-        return [*prompt, one_token(SEPARATOR, count_SB)], [(answer, length), one_token(END, count_SB)]
+        instruction = (self.outputs + self.symbols + instruction_SB)[..., None]
+        prompt = [repeat_token(BEGIN, count_SB), (instruction, torch.ones_like(count_SB)), (with_marks, count_SB)]
+        return [*prompt, repeat_token(SEPARATOR, count_SB)], [(answer, length), repeat_token(END, count_SB)]
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of all rows, and whether the rows of each instruction are right, NaN for other rows."""
         scores = super().score_rows(logits_MBTV, batch, lengths)
-        which = batch.tokens[..., 1:2] - self.outputs - self.symbols
-        masks = {f"accuracy_{name}": which == number for number, name in enumerate(INSTRUCTIONS)}
-        return {**scores, **{name: torch.where(mask, scores["right"], torch.nan) for name, mask in masks.items()}}
+        instruction = batch.tokens[..., 1:2] - self.outputs - self.symbols
+        for number, name in enumerate(INSTRUCTIONS):
+            scores[f"accuracy_{name}"] = torch.where(instruction == number, scores["right"], torch.nan)
+        return scores
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return shares of rows, of tokens, and of the rows of each instruction, (M, 1)."""

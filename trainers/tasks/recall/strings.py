@@ -16,13 +16,13 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.tasks import supervised
-from trainers.tasks.fixed_set import Draws, training_draws
+from trainers.tasks.fixed_set import Draws, make_training_draws
 from trainers.tasks.parts import PAD, Part, draw_below, join_parts
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 BEGIN, SEPARATOR, END, FIRST_SYMBOL = range(PAD + 1, PAD + 5)
-SITES = 8  # of random words, for each draw of rows
+SITES = 8  # sites of random words for each draw of rows
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -91,7 +91,7 @@ class Strings(Task):
 
     def sample(self, stream: Stream, rows: int) -> Batch:
         """Return a training batch for every seed of the stream."""
-        draws = training_draws(stream, rows, self.fixed_set)
+        draws = make_training_draws(stream, rows, self.fixed_set)
         return self._draw_rows(draws, 0, rows, self.shortest, self.train_length)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
@@ -104,44 +104,46 @@ class Strings(Task):
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return whether each row has no mistake, and the numbers of right tokens and of tokens, (M, B, 1)."""
         wrong = supervised.mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True).float()
-        answer = (batch.targets != IGNORED).sum(dim=-1, keepdim=True).float()
-        return {"right": (wrong == 0).float(), "tokens_right": answer - wrong, "tokens": answer}
+        tokens = (batch.targets != IGNORED).sum(dim=-1, keepdim=True).float()
+        return {"right": (wrong == 0).float(), "tokens_right": tokens - wrong, "tokens": tokens}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the shares of right rows and of right tokens, (M, 1)."""
-        tokens = rows["tokens_right"].sum(dim=1) / rows["tokens"].sum(dim=1)
-        return {"accuracy": rows["right"].mean(dim=1), "token_accuracy": tokens}
+        token_accuracy = rows["tokens_right"].sum(dim=1) / rows["tokens"].sum(dim=1)
+        return {"accuracy": rows["right"].mean(dim=1), "token_accuracy": token_accuracy}
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text, without pads."""
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
         end = max((position for position, token in enumerate(tokens) if token != PAD), default=0) + 1
-        return [self.format_symbol(token) for token in tokens[:end]], [
-            self.format_symbol(token) for token in targets[:end]
-        ]
+        symbols = [self.format_symbol(token) for token in tokens[:end]]
+        return symbols, [self.format_symbol(target) for target in targets[:end]]
 
     def format_symbol(self, token: int) -> str:
         """Return a token as text: B begin, | separator, E end, symbols as letters, _ for a masked target."""
-        known = {IGNORED: "_", PAD: "P", BEGIN: "B", SEPARATOR: "|", END: "E"}
+        specials = {IGNORED: "_", PAD: "P", BEGIN: "B", SEPARATOR: "|", END: "E"}
         number = token - FIRST_SYMBOL
-        return known.get(token) or (_LETTERS[number] if number < len(_LETTERS) else f"s{number}")
+        return specials.get(token) or (_LETTERS[number] if number < len(_LETTERS) else f"s{number}")
 
     def batch_of(self, prompt: Sequence[Part], answer: Sequence[Part], longest: int) -> Batch:
         """Return rows (S, B, width) of the parts of prompts and answers; the last token of an answer is no input."""
-        # The text, and the positions whose next token is scored.
         width = self.width(longest)
         text = join_parts([*prompt, *answer], width + 1)
-        first, answers = (torch.stack([count for _, count in part]).sum(dim=0)[..., None] for part in (prompt, answer))
-        first, position = first - 1, torch.arange(width, device=text.device)
-        scored = (position >= first) & (position < first + answers)
+        prompt_length, answer_length = (
+            torch.stack([count for _, count in parts]).sum(dim=0)[..., None] for parts in (prompt, answer)
+        )
 
-        # Inputs without the last token of an answer.
-        end = first + scored.sum(dim=-1, keepdim=True)
+        # The last token of the prompt predicts the first token of the answer.
+        first, position = prompt_length - 1, torch.arange(width, device=text.device)
+        is_scored = (position >= first) & (position < first + answer_length)
+
+        # The prompt stays whole even if no token of the answer is scored.
+        end = first + is_scored.sum(dim=-1, keepdim=True)
         tokens = torch.where(position < torch.maximum(end, first + 1), text[..., :-1], PAD)
-        return Batch(tokens, torch.where(scored, text[..., 1:], IGNORED))
+        return Batch(tokens, torch.where(is_scored, text[..., 1:], IGNORED))
 
-    def strings(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> Tensor:
-        """Draw symbols (S, B, longest), of which `count_SB` are used."""
+    def draw_strings(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> Tensor:
+        """Draw symbols of strings, tokens (S, B, longest), of which `count_SB` are used."""
         return FIRST_SYMBOL + draw_below(draws, site, (count_SB.shape[1], longest), self.symbols)
 
     def _draw_rows(self, draws: Draws, site: int, rows: int, fewest: int, longest: int) -> Batch:

@@ -16,7 +16,7 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.graph_task import GraphTask, write_answers
-from trainers.tasks.scratchpad.graphs import cycle_graph, draw_names
+from trainers.tasks.scratchpad.graphs import draw_names, make_cycle_graph
 from trainers.tasks.scratchpad.lengths import Slice
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.text import Text
@@ -32,6 +32,7 @@ class _StagedDraws:
     longest_S1: Tensor
 
     def bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
+        """Return the integers of `draws`."""
         return self.draws.bits(site, shape)
 
 
@@ -114,23 +115,23 @@ class Cycles(GraphTask):
 
     def draw_question(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor, longest: int) -> Text:
         """Return drawn questions of given lengths and labels with answers; takes two sites."""
-        # The cycles: the first node and the size of each node's cycle.
+        # A cycle has consecutive nodes: the first node and the size of each node's cycle describe the graph.
         max_nodes = self.count_nodes(longest)
         nodes_SB = 2 * length_SB if self.nodes is None else torch.full_like(length_SB, self.nodes)
         length, label, nodes = (tensor[..., None] for tensor in (length_SB, label_SB, nodes_SB))
         node = torch.arange(max_nodes, device=length.device)
-        second = (node >= length) & (label == 0)
-        first = torch.where(second, length, 0)
-        size = torch.where(label > 0, nodes, torch.where(second, (nodes - length).clamp(min=1), length))
+        in_second = (node >= length) & (label == 0)
+        first = torch.where(in_second, length, 0)
+        size = torch.where(label > 0, nodes, torch.where(in_second, (nodes - length).clamp(min=1), length))
 
-        # With two cycles the target is the first node of the second.
-        graph = cycle_graph(first, size, nodes_SB, torch.zeros_like(length_SB), length_SB)
+        # Node `length` is that many steps away on a single cycle; with two cycles it is the first node of the second.
+        graph = make_cycle_graph(first, size, nodes_SB, torch.zeros_like(length_SB), length_SB)
 
-        # Names, the path of the answer, and the edges in random order.
+        # With two cycles the path leads back to the first node.
         name = draw_names(draws, site, length_SB.shape[1], max_nodes, self.names)
         step = torch.arange(longest + 1, device=length.device)
         path = name.gather(-1, torch.where(label > 0, step.clamp(max=max_nodes - 1), step % length))
-        question = graph.shuffled(draws, site + 1).question(name)
+        question = graph.shuffle_edges(draws, site + 1).write_question(name)
         return write_answers(question, label_SB, path, length_SB, self.scratchpad)
 
     def sample_staged(self, stream: Stream, rows: int, stage_S: Tensor) -> Batch:
@@ -140,10 +141,11 @@ class Cycles(GraphTask):
         equally often. Without `grow_both` pairs of cycles have every length, and every combination of length and label
         is equally frequent.
         """
-        laws = tuple(tuple(self._weigh_length(stage, size) for size in self.stages) for stage in self.stages)
-        part = Slice(0, 0, rows, self.stages, laws, stage_S)
+        masses = tuple(tuple(self._weigh_length(stage, size) for size in self.stages) for stage in self.stages)
+        rows_slice = Slice(0, 0, rows, self.stages, masses, stage_S)
         longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
-        return self.training_rows(part, _StagedDraws(part.draws(stream, rows, self.fixed_set), longest_S1))
+        draws = _StagedDraws(rows_slice.make_draws(stream, rows, self.fixed_set), longest_S1)
+        return self.training_rows(rows_slice, draws)
 
     def staged_problems(self) -> Iterator[Problem]:
         """Yield a problem of several slices, because all rows of a batch with stages have the same width."""
@@ -153,6 +155,7 @@ class Cycles(GraphTask):
 
     def _weigh_length(self, stage: int, size: int) -> Fraction:
         """Return the weight of a length at the stage that adds the length `stage`."""
-        early, late = (1, 0) if self.forget or self.grow_both else (2, 1)  # later lengths have only label 0
-        weight = early if size == stage or (size < stage and not self.forget) else late
+        # Without `grow_both` lengths beyond the stage have only label 0, so half as many rows.
+        added_weight, later_weight = (1, 0) if self.forget or self.grow_both else (2, 1)
+        weight = added_weight if size == stage or (size < stage and not self.forget) else later_weight
         return Fraction(weight * self.examples(size))

@@ -1,4 +1,4 @@
-"""Define the base of graph tasks: tokens, node names, and answers that end with a label and an end mark.
+"""The base of graph tasks: tokens, node names, and answers that end with a label and an end mark.
 
 An answer is `1 .` without a scratchpad, `a > b > c ; 1 .` with a full and `a # b # c ; 1 .` with an inductive
 scratchpad, where each node is a state. Shapes: S seeds, M members, B rows, P nodes of the longest path, K states,
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.settings.fields import setting
-from trainers.tasks.scratchpad.graphs import DIGIT, EDGE, END, PAD, SEPARATOR, SPECIALS, START, STATE, vocabulary
+from trainers.tasks.scratchpad.graphs import DIGIT, EDGE, END, PAD, SEPARATOR, SPECIALS, START, STATE, list_vocabulary
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
@@ -37,7 +37,7 @@ class GraphTask(ScratchpadTask):
     @property
     def vocabulary(self) -> tuple[str, ...]:
         """All tokens as text; the first is the pad."""
-        return vocabulary(self.names)
+        return list_vocabulary(self.names)
 
     @property
     def start(self) -> str | None:
@@ -51,8 +51,9 @@ class GraphTask(ScratchpadTask):
 
     def answer_mask(self, text: Tensor) -> Tensor:
         """Return which tokens of texts (..., G) are the answer: the label and the end mark."""
-        last = super().answer_mask(text)
-        return last & (last.flip(-1).cumsum(dim=-1).flip(-1) <= _ANSWER_TOKENS)
+        in_last_state = super().answer_mask(text)
+        tokens_left = in_last_state.flip(-1).cumsum(dim=-1).flip(-1)  # from each token to the end of the state
+        return in_last_state & (tokens_left <= _ANSWER_TOKENS)
 
     def name_problems(self, nodes: int) -> Iterator[Problem]:
         """Yield a problem if the largest graph has more nodes than there are names."""
@@ -70,13 +71,12 @@ def write_answers(
     question: the tokens (S, B, Q) and their number (S, B). nodes_SBP: nodes of the paths, of which steps + 1 are used.
     form: none, full or inductive.
     """
-    # Without a scratchpad: the label alone.
     label = DIGIT + label_SB[..., None]
     if form == "none":
         answer = torch.cat([label, torch.full_like(label, END)], dim=-1)[:, :, None]
         return Text(*question, answer, torch.full_like(label, 2))
 
-    # Nodes with marks between them, `;`, the label and the end mark, and the field of each, (S, B, 2 P + 2).
+    # The whole answer in reading order, (S, B, 2 P + 2): nodes at even positions, marks between them.
     nodes, steps = nodes_SBP.shape[-1], steps_SB[..., None]
     position = torch.arange(2 * nodes + 2, device=label.device).expand(*label.shape[:2], -1)
     node = nodes_SBP.gather(-1, (position // 2).clamp(max=nodes - 1))
@@ -87,12 +87,12 @@ def write_answers(
     tokens = torch.where(position == 2 * steps + 3, END, tokens)
     fields = torch.where(position == 2 * steps + 2, _LABEL, fields)
 
-    # Cut into states: a node and its mark each, the last with the label and the end mark.
+    # States are windows that begin at every second token; all but the last use only half of their window.
     number = torch.arange(nodes, device=label.device)
     length = torch.where(number < steps, 2, torch.where(number == steps, _LAST_STATE_TOKENS, 0))
     states, fields = (tensor.unfold(-1, _LAST_STATE_TOKENS, 2).clone() for tensor in (tokens, fields))
-    used = torch.arange(_LAST_STATE_TOKENS, device=label.device) < length[..., None]
-    return Text(*question, torch.where(used, states, PAD), length, None, fields)
+    is_used = torch.arange(_LAST_STATE_TOKENS, device=label.device) < length[..., None]
+    return Text(*question, torch.where(is_used, states, PAD), length, None, fields)
 
 
 def _read_label(text: Tensor) -> tuple[Tensor, Tensor]:

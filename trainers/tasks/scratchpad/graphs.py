@@ -36,7 +36,7 @@ class Graph:
     source: Tensor
     target: Tensor
 
-    def shuffled(self, draws: Draws, site: int) -> "Graph":
+    def shuffle_edges(self, draws: Draws, site: int) -> "Graph":
         """Return the graph with its edges in random order; takes one site."""
         rows, edges = self.tails.shape[1:]
         number = torch.arange(edges, device=self.tails.device)
@@ -44,20 +44,20 @@ class Graph:
         order = argsort_smallest(word, edges)  # stable, so unused edges stay last
         return replace(self, tails=self.tails.gather(-1, order), heads=self.heads.gather(-1, order))
 
-    def question(self, name_SBN: Tensor) -> tuple[Tensor, Tensor]:
+    def write_question(self, name_SBN: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tokens of the question, (S, B, 4 E + 4), and their number (S, B); name_SBN: names of the nodes.
 
         >>> two, name = torch.tensor([[2]]), torch.tensor([[[20, 30]]])
-        >>> Graph(torch.tensor([[[1, 0]]]), torch.tensor([[[0, 1]]]), two, two - 2, two - 1).question(name)[0].tolist()
+        >>> graph = Graph(torch.tensor([[[1, 0]]]), torch.tensor([[[0, 1]]]), two, two - 2, two - 1)
+        >>> graph.write_question(name)[0].tolist()
         [[[30, 5, 20, 4, 20, 5, 30, 4, 20, 6, 30, 4]]]
         """
-        # The words of the edges and of the question.
         tail, head = name_SBN.gather(-1, self.tails), name_SBN.gather(-1, self.heads)
         edge = torch.stack([tail, torch.full_like(tail, EDGE), head, torch.full_like(tail, SEPARATOR)], dim=-1)
         source, target = (name_SBN.gather(-1, node[..., None]) for node in (self.source, self.target))
         query = [source, torch.full_like(source, ASKED), target, torch.full_like(source, SEPARATOR)]
 
-        # The used edges, then the question.
+        # Rows may have fewer edges than the widest row: only used ones come before the question.
         four = torch.full_like(self.edges, 4)
         width = 4 * self.tails.shape[-1] + 4
         text = join_parts([(edge.flatten(-2), 4 * self.edges), (torch.cat(query, dim=-1), four)], width)
@@ -65,10 +65,10 @@ class Graph:
 
 
 @lru_cache
-def vocabulary(names: int) -> tuple[str, ...]:
+def list_vocabulary(names: int) -> tuple[str, ...]:
     """Return all tokens as text: special tokens, digits and names of nodes (v000, ...), each group sorted.
 
-    >>> words = vocabulary(1000)
+    >>> words = list_vocabulary(1000)
     >>> len(words), words[PAD], words[DIGIT], words[FIRST_NAME], words[-1]
     (1018, ' ', '0', 'v000', 'v999')
     """
@@ -88,11 +88,13 @@ def draw_distinct(draws: Draws, site: int, shape: tuple[int, ...], high: int) ->
     return draw_prefixes(flat, high).reshape(word.shape)
 
 
-def cycle_graph(first_SBN: Tensor, size_SBN: Tensor, nodes_SB: Tensor, source_SB: Tensor, target_SB: Tensor) -> Graph:
+def make_cycle_graph(
+    first_SBN: Tensor, size_SBN: Tensor, nodes_SB: Tensor, source_SB: Tensor, target_SB: Tensor
+) -> Graph:
     """Return a graph of cycles of consecutive nodes, given the first node and the size of each node's cycle.
 
     >>> first, size = torch.tensor([[[0, 0, 2, 2, 2]]]), torch.tensor([[[2, 2, 3, 3, 3]]])
-    >>> cycle_graph(first, size, torch.tensor([[5]]), torch.tensor([[0]]), torch.tensor([[2]])).heads.tolist()
+    >>> make_cycle_graph(first, size, torch.tensor([[5]]), torch.tensor([[0]]), torch.tensor([[2]])).heads.tolist()
     [[[1, 0, 3, 4, 2]]]
     """
     node = torch.arange(first_SBN.shape[-1], device=first_SBN.device).expand_as(first_SBN)

@@ -15,7 +15,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from trainers.tasks.parts import PAD, compact, find_packed_columns, leading_mask, one_token
+from trainers.tasks.parts import PAD, find_packed_columns, mask_leading, repeat_token, scatter_columns
 from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.batch import Batch
@@ -73,14 +73,14 @@ class ScratchpadBatch(Batch):
 class Tokens:
     """Tokens and their attributes, (S, B, ..., W) each.
 
-    used: whether the token is part of the text. id: position id. use: role (COPY, GIVEN, ANSWER). group: as in `Batch`.
+    used: whether the token is part of the text. id: position id. role: COPY, GIVEN or ANSWER. group: as in `Batch`.
     state: number of the state. field: index of the field of the state.
     """
 
     token: Tensor
     used: Tensor
     id: Tensor
-    use: Tensor
+    role: Tensor
     group: Tensor
     state: Tensor
     field: Tensor
@@ -92,7 +92,7 @@ class Tokens:
         count: Tensor,
         first: Tensor,
         *,
-        use: Tensor | int = ANSWER,
+        role: Tensor | int = ANSWER,
         group: Tensor | int = 0,
         state: Tensor | int = NO_STATE,
         field: Tensor | int = NOT_JUDGED,
@@ -101,9 +101,9 @@ class Tokens:
 
         Other attributes are broadcast to all tokens.
         """
-        fields = (_as_tensor(value, token).expand(token.shape) for value in (use, group, state, field))
+        fields = (_as_tensor(value, token).expand(token.shape) for value in (role, group, state, field))
         ids = first[..., None] + torch.arange(token.shape[-1], device=token.device)
-        return cls(token, leading_mask(token.shape[-1], count), ids, *fields)
+        return cls(token, mask_leading(token.shape[-1], count), ids, *fields)
 
     def map_all(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Return the result of a function on the tokens and on each of their attributes."""
@@ -123,63 +123,63 @@ class TokenRows:
 
     def join_attribute(self, name: str, pad_value: int) -> Tensor:
         """Return an attribute of the tokens, with `pad_value` at the pads."""
-        return compact(self._concatenate(name), self._columns, self._width, pad_value)
+        return scatter_columns(self._concatenate(name), self._columns, self._width, pad_value)
 
     def _concatenate(self, name: str) -> Tensor:
         """Return an attribute of all parts, (S, B, F)."""
         return torch.cat([getattr(part, name).flatten(2) for part in self._parts], dim=-1)
 
 
-def full_rows(text: Text, start: int | None, width: int, shift_SB: Tensor | None = None) -> TokenRows:
+def make_full_rows(text: Text, start: int | None, width: int, shift_SB: Tensor | None = None) -> TokenRows:
     """Return full rows in reading order; shift_SB: added to the position ids of states."""
     state_start = text.state_length.cumsum(dim=-1) - text.state_length
-    begin = _first_state_id(text, start) + (0 if shift_SB is None else shift_SB)
+    first_id = _find_first_id(text, start) + (0 if shift_SB is None else shift_SB)
     return TokenRows(
-        [*_make_shared_tokens(text, start), _make_state_tokens(text, begin[..., None] + state_start)], width
+        [*_make_shared_tokens(text, start), _make_state_tokens(text, first_id[..., None] + state_start)], width
     )
 
 
-def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: bool = True) -> TokenRows:
+def make_masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: bool = True) -> TokenRows:
     """Return rows with a copy of each state before the next one.
 
     A question that is the first state has no copy. `fix_first_state` lets the second state see it; in the authors' code
     it does not.
     """
-    # The first state, which has no copy before it.
-    begin, length = _first_state_id(text, start)[..., None], text.state_length
+    # All states begin at the same position id, wherever they are in the row.
+    first_id, length = _find_first_id(text, start)[..., None], text.state_length
     is_question_a_state = text.question.shape[-1] == 0
-    states = _make_state_tokens(text, begin.expand(length.shape))
+    states = _make_state_tokens(text, first_id.expand(length.shape))
     first = states.map_all(lambda tensor: tensor[:, :, :1])
     if is_question_a_state and fix_first_state:
         first = replace(first, group=torch.full_like(first.group, 2))
 
-    # A copy of each state, in the group of the state after it.
+    # A copy is in the group of the state after it, which alone sees it, and comes before it in position ids.
     copy, following = states.map_all(lambda tensor: tensor[:, :, :-1]), states.map_all(lambda tensor: tensor[:, :, 1:])
-    copied = following.used.any(dim=-1, keepdim=True) & copy.used
+    is_copied = following.used.any(dim=-1, keepdim=True) & copy.used
     if is_question_a_state:
-        copied = copied & (following.state > 1)
-    copy = replace(copy, used=copied, use=torch.full_like(copy.use, COPY), group=following.group)
+        is_copied = is_copied & (following.state > 1)
+    copy = replace(copy, used=is_copied, role=torch.full_like(copy.role, COPY), group=following.group)
     following = replace(following, id=following.id + length[..., :-1, None])
     pairs = Tokens(*(torch.stack([getattr(copy, name), getattr(following, name)], dim=3) for name in vars(copy)))
     return TokenRows([*_make_shared_tokens(text, start), first, pairs], width)
 
 
-def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor) -> TokenRows:
+def make_transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor) -> TokenRows:
     """Return rows with a single transition each: the state with number `index_SB`, after the state before it.
 
     The question and the start mark are trained only with the first state. A row without this state is empty.
     """
-    # The state and the state before it.
-    states = _make_state_tokens(text, _first_state_id(text, start)[..., None].expand(text.state_length.shape))
+    first_id = _find_first_id(text, start)[..., None]
+    states = _make_state_tokens(text, first_id.expand(text.state_length.shape))
     current = states.map_all(lambda tensor: _select_state(tensor, index_SB))
     previous = states.map_all(lambda tensor: _select_state(tensor, (index_SB - 1).clamp(min=0)))
 
-    # The state before it is a copy; the first state has none, and a missing state leaves the row empty.
-    begins, exists = (index_SB == 0)[..., None], current.used.any(dim=-1, keepdim=True)
-    previous = replace(previous, used=previous.used & exists & ~begins, use=torch.full_like(previous.use, COPY))
+    # The first state has no state before it, and a missing state leaves the row empty.
+    is_first, exists = (index_SB == 0)[..., None], current.used.any(dim=-1, keepdim=True)
+    previous = replace(previous, used=previous.used & exists & ~is_first, role=torch.full_like(previous.role, COPY))
     current = replace(current, id=current.id + previous.used.sum(dim=-1, keepdim=True))
     shared = [
-        replace(part, used=part.used & exists, use=torch.where(begins, part.use, COPY))
+        replace(part, used=part.used & exists, role=torch.where(is_first, part.role, COPY))
         for part in _make_shared_tokens(text, start)
     ]
     return TokenRows([*shared, previous, current], width)
@@ -191,13 +191,13 @@ def make_batch(rows: TokenRows, *, loss_on_question: bool, ids: bool = False, gr
     ids, groups: whether the batch has them. Targets of copies are masked; those of the question have weight only with
     `loss_on_question`.
     """
-    tokens, use = rows.tokens(), rows.join_attribute("use", COPY)[..., 1:]
+    tokens, role = rows.tokens(), rows.join_attribute("role", COPY)[..., 1:]
     return Batch(
         tokens[..., :-1],
-        torch.where(use == COPY, IGNORED, tokens[..., 1:]),
+        torch.where(role == COPY, IGNORED, tokens[..., 1:]),
         ids=rows.join_attribute("id", 0)[..., :-1] if ids else None,
         groups=rows.join_attribute("group", 0)[..., :-1] if groups else None,
-        weight=(use >= (GIVEN if loss_on_question else ANSWER)).float(),
+        weight=(role >= (GIVEN if loss_on_question else ANSWER)).float(),
     )
 
 
@@ -205,29 +205,29 @@ def make_test_batch(
     text: Text, start: int | None, widths: Widths, *, loss_on_question: bool, fix_first_state: bool | None
 ) -> ScratchpadBatch:
     """Return a test batch: rows with copies, or full rows if `fix_first_state` is None."""
-    # Rows, and the number of tokens after the prompt.
+    # Generation by states leaves as much room for each state as the longest one needs.
     prompt_length = widths.question if text.given is None else text.given
     is_inductive = fix_first_state is not None
     if fix_first_state is None:
-        rows, room = full_rows(text, start, widths.full), widths.full - prompt_length
+        rows, answer_width = make_full_rows(text, start, widths.full), widths.full - prompt_length
     else:
-        rows = masked_rows(text, start, widths.masked, fix_first_state=fix_first_state)
-        room = widths.shared - prompt_length + len(widths.states) * max(widths.states)
+        rows = make_masked_rows(text, start, widths.masked, fix_first_state=fix_first_state)
+        answer_width = widths.shared - prompt_length + len(widths.states) * max(widths.states)
     batch = make_batch(rows, loss_on_question=loss_on_question, ids=is_inductive, groups=is_inductive)
 
-    # Prompt and answer, and the field and state of every generated target.
-    tokens = full_rows(text, start, prompt_length + room).tokens()
-    generated = rows.join_attribute("use", COPY)[..., 1:] == ANSWER
+    # Prompt and answer have no copies; only targets that the model would generate are scored.
+    tokens = make_full_rows(text, start, prompt_length + answer_width).tokens()
+    is_generated = rows.join_attribute("role", COPY)[..., 1:] == ANSWER
     field, state = (
-        torch.where(generated, rows.join_attribute(name, unscored)[..., 1:], unscored)
+        torch.where(is_generated, rows.join_attribute(name, unscored)[..., 1:], unscored)
         for name, unscored in (("field", NOT_JUDGED), ("state", NO_STATE))
     )
     prompt, answer = tokens[..., :prompt_length], tokens[..., prompt_length:]
     return ScratchpadBatch(**vars(batch), prompt=prompt, answer=answer, field=field, state=state)
 
 
-def _first_state_id(text: Text, start: int | None) -> Tensor:
-    """Return the position id of the first token of a state, (S, B)."""
+def _find_first_id(text: Text, start: int | None) -> Tensor:
+    """Return the position id of the first token after the question and the start mark, (S, B)."""
     return text.question_length + (start is not None)
 
 
@@ -235,26 +235,25 @@ def _make_shared_tokens(text: Text, start: int | None) -> list[Tokens]:
     """Return the tokens visible to every state: the question and the start mark."""
     length = text.question_length
     position = torch.arange(text.question.shape[-1], device=length.device)
-    use = torch.where(position < (length[..., None] if text.given is None else text.given), GIVEN, ANSWER)
-    parts = [Tokens.build(text.question, length, torch.zeros_like(length), use=use)]
+    role = torch.where(position < (length[..., None] if text.given is None else text.given), GIVEN, ANSWER)
+    parts = [Tokens.build(text.question, length, torch.zeros_like(length), role=role)]
     if start is not None:
-        parts.append(Tokens.build(*one_token(start, length), length))
+        parts.append(Tokens.build(*repeat_token(start, length), length))
     return parts
 
 
 def _make_state_tokens(text: Text, first_SBK: Tensor) -> Tokens:
     """Return all states, (S, B, K, W), each with a group of its own; first_SBK: position ids of their first tokens."""
-    # The role of each token: a prompt may end within the first state.
+    # Without a question the prompt ends within the first state.
     _, _, k, w = text.states.shape
     number, position = (torch.arange(size, device=first_SBK.device) for size in (k, w))
     prompt_tokens = 0 if text.question.shape[-1] or text.given is None else text.given  # in the first state
-    use = torch.where((number[:, None] == 0) & (position < prompt_tokens), GIVEN, ANSWER)
+    role = torch.where((number[:, None] == 0) & (position < prompt_tokens), GIVEN, ANSWER)
 
-    # Number, group and field.
     field = 0 if text.field is None else text.field
     numbers = number[:, None]
     return Tokens.build(
-        text.states, text.state_length, first_SBK, use=use, group=numbers + 1, state=numbers, field=field
+        text.states, text.state_length, first_SBK, role=role, group=numbers + 1, state=numbers, field=field
     )
 
 

@@ -14,28 +14,28 @@ import torch
 from torch import Tensor
 
 from trainers.random import Stream
-from trainers.tasks.fixed_set import Draws, training_draws
+from trainers.tasks.fixed_set import Draws, make_training_draws
 from trainers.tasks.parts import draw_below
 from trainers.tensors.device_constants import constant
 
-LENGTH_SITES = 3  # of random words, for each draw of lengths
-_WORD_COUNT = 2**32
-Law = tuple[tuple[int, int], ...]  # ascending lengths, each with its weight
+LENGTH_SITES = 3  # sites of random words for each draw of lengths
+_WORD_COUNT = 2**32  # number of different random words
+LengthWeights = tuple[tuple[int, int], ...]  # ascending lengths, each with its weight
 
 
 @dataclass(frozen=True)
 class Slice:
     """The rows first..last-1 of a training batch, their possible lengths, ascending, and the mass of each length.
 
-    laws: for each stage of a curriculum, or a single time without stages, the probability mass of each length in the
-    slice. stage_S: the stage of each seed.
+    masses: the probability mass of each length in the slice, for each stage of a curriculum, or once without stages.
+    stage_S: the stage of each seed.
     """
 
     number: int
     first: int
     last: int
     lengths: tuple[int, ...]
-    laws: tuple[tuple[Fraction, ...], ...]
+    masses: tuple[tuple[Fraction, ...], ...]
     stage_S: Tensor | None = None
 
     @property
@@ -48,32 +48,37 @@ class Slice:
         """The longest length."""
         return self.lengths[-1]
 
-    def draws(self, stream: Stream, rows: int, fixed_set: int | None) -> Draws:
-        """Return the source of its random words in a batch of `rows`; slices have different samples of a fixed set."""
+    def make_draws(self, stream: Stream, rows: int, fixed_set: int | None) -> Draws:
+        """Return the source of the slice's random words in a batch of `rows`.
+
+        Slices have different samples of a fixed set.
+        """
         size = fixed_set and max(1, fixed_set * self.last // rows - fixed_set * self.first // rows)
-        return training_draws(stream, self.rows, size)
+        return make_training_draws(stream, self.rows, size)
 
     def draw_lengths(
         self, draws: Draws, site: int, rows: int, weight: Callable[[int], Fraction] = lambda length: Fraction(1)
     ) -> Tensor:
         """Return drawn lengths, int64 (S, rows), with the mass of each length multiplied by `weight`."""
-        # The upper bounds of the random words of each length but the last, at each stage.
-        words, ends = draws.bits(site, (rows,)), []
-        for law in self.laws:
-            weighted = [share * weight(length) for length, share in zip(self.lengths, law, strict=True)]
-            ends.append(tuple(round(mass / sum(weighted) * _WORD_COUNT) for mass in accumulate(weighted[:-1])))
+        # A random word below the first bound gives the first length, and so on; fractions keep the bounds exact.
+        words, stage_bounds = draws.bits(site, (rows,)), []
+        for masses in self.masses:
+            weighted = [mass * weight(length) for length, mass in zip(self.lengths, masses, strict=True)]
+            total = sum(weighted)
+            stage_bounds.append(tuple(round(mass / total * _WORD_COUNT) for mass in accumulate(weighted[:-1])))
 
-        # The length of each row, by the bounds of its stage.
+        # Seeds may be at different stages, so each looks up the bounds of its stage.
         if self.stage_S is None:
-            bounds = constant(ends[0], words.device)
+            bounds = constant(stage_bounds[0], words.device)
         else:
-            bounds = constant(tuple(ends), words.device)[self.stage_S][:, None]
+            bounds = constant(tuple(stage_bounds), words.device)[self.stage_S][:, None]
         return constant(self.lengths, words.device)[(words[..., None] >= bounds).sum(dim=-1)]
 
     def look_up(self, length: Tensor, value: Callable[[int], int]) -> Tensor:
         """Return `value` of each length, in the shape of `length`."""
-        values = {known: value(known) for known in self.lengths}
-        return constant(tuple(values.get(known, 0) for known in range(self.longest + 1)), length.device)[length]
+        values = {possible: value(possible) for possible in self.lengths}
+        table = tuple(values.get(index, 0) for index in range(self.longest + 1))
+        return constant(table, length.device)[length]
 
     def draw_transitions(
         self, draws: Draws, site: int, transitions: Callable[[int], int]
@@ -84,14 +89,15 @@ class Slice:
         number of its transition, (S, B). The first example starts at a random transition, and the last example is cut
         at the last row.
         """
-        # The first example, by its transitions, and enough others to fill the rows.
+        # A random transition is in a long example more often, so the first example is drawn by its transitions. The
+        # others follow it whole, each length as often as it has examples.
         fewest = min(map(transitions, self.lengths))
         first_S1 = self.draw_lengths(draws, site, 1)
         most_examples = (self.rows - 1) // fewest + 1
         rest = self.draw_lengths(draws, site + 1, most_examples, lambda length: Fraction(1, transitions(length)))
         length_SE = torch.cat([first_S1, rest], dim=-1)
 
-        # The example and the transition of each row, from a random transition of the first example on.
+        # Rows count transitions from a random one of the first example on.
         counts = self.look_up(length_SE, transitions)
         ends = counts.cumsum(dim=-1)
         row = torch.arange(self.rows, device=ends.device) + draw_below(draws, site + 2, (1,), counts[:, :1])
@@ -100,25 +106,24 @@ class Slice:
 
 
 @lru_cache(maxsize=256)
-def split_batch(law: Law, rows: int, count: int) -> tuple[Slice, ...]:
-    """Return the non-empty slices of a batch of `rows`, at most `count`.
+def split_batch(weights: LengthWeights, rows: int, count: int) -> tuple[Slice, ...]:
+    """Return the non-empty slices of a batch of `rows`, at most `count`; weights: of each length in the batch.
 
     >>> slices = split_batch(((1, 1), (2, 3)), 4, 2)
-    >>> [(part.rows, part.lengths, [str(share) for share in part.laws[0]]) for part in slices]
+    >>> [(part.rows, part.lengths, [str(share) for share in part.masses[0]]) for part in slices]
     [(2, (1, 2), ['1/4', '1/4']), (2, (2,), ['1/2'])]
     """
-    # The rows at which slices begin and end.
-    total = sum(weight for _, weight in law)
+    total = sum(weight for _, weight in weights)
     edges = sorted({rows * part // count for part in range(count + 1)})
     slices = []
     for number, (first, last) in enumerate(pairwise(edges)):
         # The slice has the mass from `low` to `high`; each length has the mass from `start` to `end`.
         low, high, start = Fraction(first, rows), Fraction(last, rows), Fraction(0)
-        shares = dict[int, Fraction]()
-        for length, weight in law:
+        masses = dict[int, Fraction]()
+        for length, weight in weights:
             end = start + Fraction(weight, total)
-            if (share := min(high, end) - max(low, start)) > 0:
-                shares[length] = share
+            if (mass := min(high, end) - max(low, start)) > 0:
+                masses[length] = mass
             start = end
-        slices.append(Slice(number, first, last, tuple(shares), (tuple(shares.values()),)))
+        slices.append(Slice(number, first, last, tuple(masses), (tuple(masses.values()),)))
     return tuple(slices)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.tasks.arithmetic.digits import add, carries
+from trainers.tasks.arithmetic.digits import add, find_carries
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.parts import draw_below
 from trainers.tasks.scratchpad.text import Text
@@ -23,7 +23,7 @@ CHARACTERS = (PAD, MARK, END, START, *sorted(f"!+,-=?[]_|{STOP}{_DIGITS}{_LETTER
 TOKEN = {character: number for number, character in enumerate(CHARACTERS)}
 FILLER = tuple(TOKEN[character] for character in sorted(STOP + _DIGITS + _LETTERS))
 NOWHERE = -1  # the source of a token that repeats no other token
-OPERAND_SITES = 2  # of random words, for each draw of operands
+OPERAND_SITES = 2  # sites of random words for each draw of operands
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Operands:
 def add_numbers(first: Tensor, second: Tensor, count_SB: Tensor) -> Operands:
     """Return two numbers of `count` digits, (S, B, D) with units first, and their sum."""
     sums = first + second
-    carry = torch.nn.functional.pad(carries(sums).to(sums.dtype), (0, 1))
+    carry = torch.nn.functional.pad(find_carries(sums).to(sums.dtype), (0, 1))
     return Operands(first, second, add(first, second), carry, count_SB)
 
 
@@ -62,7 +62,7 @@ def draw_operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Ope
 
     The draw of a row depends on the canvas, not on the numbers of digits of other rows.
     """
-    # A leading digit from 1 to 9, and the digits below it.
+    # The leading digit is 1 to 9, so that the number has exactly this many digits.
     position, top = torch.arange(canvas, device=count_SB.device), count_SB[..., None] - 1
     numbers = []
     for number in range(OPERAND_SITES):
@@ -96,7 +96,7 @@ def push_digits(total_SBD: Tensor, initial_SBA: Tensor, count: int) -> Tensor:
 
 def write_sum(question_SBQ: Tensor, numbers: Operands, count_SB: Tensor, longest: int) -> Text:
     """Return the text of questions answered by `count_SB` digits of the sum, at most longest + 1, and an end mark."""
-    # Digits in reading order, the end mark, and pads.
+    # Digits are stored units first and read the other way round.
     position, last = torch.arange(longest + 2, device=count_SB.device), count_SB[..., None] - 1
     digit_index = (last - position).clamp(0, numbers.canvas).expand(*count_SB.shape, longest + 2)
     digits = TOKEN["0"] + torch.gather(numbers.total, -1, digit_index)

@@ -81,26 +81,25 @@ class Parity(ScratchpadTask):
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Return drawn rows with these numbers of bits; takes two sites."""
-        # Distinct random cells of the used bits, ascending.
+        # The cells with the smallest random words are distinct and equally likely; unused ones are sorted last.
         rows = length_SB.shape[1]
         cells = argsort_smallest(draws.bits(site, (rows, self.canvas)), longest)
-        used = torch.arange(longest, device=cells.device) < length_SB[..., None]
-        places = torch.where(used, cells, self.canvas).sort(dim=-1).values
-        return self.write_text(places, draws.bits(site + 1, (rows, longest)) >> 31, length_SB)
+        is_used = torch.arange(longest, device=cells.device) < length_SB[..., None]
+        cells = torch.where(is_used, cells, self.canvas).sort(dim=-1).values
+        return self.write_text(cells, draws.bits(site + 1, (rows, longest)) >> 31, length_SB)
 
-    def write_text(self, places_SBN: Tensor, bits_SBN: Tensor, length_SB: Tensor) -> Text:
-        """Return rows of given bits at given ascending places, of which `length` are used."""
-        # The canvas, and the parity after each bit.
-        number = torch.arange(places_SBN.shape[-1] + 1, device=length_SB.device)
+    def write_text(self, cells_SBN: Tensor, bits_SBN: Tensor, length_SB: Tensor) -> Text:
+        """Return rows of given bits in given ascending cells, of which `length` are used."""
+        # Unused bits are all written to the cell after the canvas, as the equals sign.
+        number = torch.arange(cells_SBN.shape[-1] + 1, device=length_SB.device)
         count = length_SB[..., None]
-        used = number < count
-        places, bits = (torch.nn.functional.pad(values, (0, 1)) for values in (places_SBN, bits_SBN))
-        bits = torch.where(used, bits, 0)
-        parity, places = bits.cumsum(dim=-1) % 2, torch.where(used, places, self.canvas)
-        canvas = torch.full_like(places[..., :1], NUMBER["_"]).expand(*places.shape[:-1], self.canvas + 1)
-        canvas = canvas.scatter(-1, places, torch.where(used, ZERO + bits, NUMBER["="]))
+        is_used = number < count
+        cells, bits = (torch.nn.functional.pad(values, (0, 1)) for values in (cells_SBN, bits_SBN))
+        bits = torch.where(is_used, bits, 0)
+        parity, cells = bits.cumsum(dim=-1) % 2, torch.where(is_used, cells, self.canvas)
+        canvas = torch.full_like(cells[..., :1], NUMBER["_"]).expand(*cells.shape[:-1], self.canvas + 1)
+        canvas = canvas.scatter(-1, cells, torch.where(is_used, ZERO + bits, NUMBER["="]))
 
-        # States: a state for each bit, or the answer alone.
         length = torch.where(number <= count, STATE_WIDTH, 0)
         last = number == count
         if self.scratchpad == NONE:
@@ -108,12 +107,12 @@ class Parity(ScratchpadTask):
             states = torch.stack([answer, torch.full_like(answer, NUMBER["."])], dim=-1)
             length = torch.full_like(answer, 2)
         else:
-            # [place]bit,parity and a mark; the last state has no bit.
+            # [place]bit,parity and a mark; the last state has the place after the canvas, and no bit.
             bit = torch.where(last, NUMBER["_"], ZERO + bits)
             mark = torch.where(last, NUMBER["."], NUMBER["#"])
             left, right, comma = (torch.full_like(mark, NUMBER[symbol]) for symbol in "[],")
-            position = (ZERO + places // 10, ZERO + places % 10)
-            states = torch.stack([left, *position, right, bit, comma, ZERO + parity, mark], dim=-1)
+            place = (ZERO + cells // 10, ZERO + cells % 10)
+            states = torch.stack([left, *place, right, bit, comma, ZERO + parity, mark], dim=-1)
         field = constant((0, 1, 1, 0, 2, 0, 3, 0), states.device).expand(*length.shape, STATE_WIDTH)
         return Text(
             question=canvas,
@@ -160,7 +159,6 @@ class HalfParity(ScratchpadTask):
 
     def write_text(self, bits_SBN: Tensor) -> Text:
         """Return rows of given bits."""
-        # Bits and an equals sign; then the parities, or the parity of the first half.
         equals, end = (torch.full_like(bits_SBN[..., :1], NUMBER[symbol]) for symbol in "=.")
         question = torch.cat([ZERO + bits_SBN, equals], dim=-1)
         parity = ZERO + bits_SBN[..., : self.size].cumsum(dim=-1) % 2

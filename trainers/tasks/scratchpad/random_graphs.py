@@ -5,9 +5,9 @@ one has a pair at the given distance; its first pair by node number is used, as 
 arXiv:2406.06467. Names are assigned at random, so node numbers carry no information.
 
 Shapes must not depend on the draw, so TRIES graphs are drawn at once and the first with such a pair is used; a row
-without such a graph gets `planted_graph`. Otherwise this is rejection sampling. With 24 nodes and edges a graph has a
-pair at distance 4 with probability 0.95 (of 20,000 graphs; 0.999 at distance 3, 1 below and for unconnected pairs), so
-one row in 2 * 10^10 at this distance is planted.
+without such a graph gets that of `make_planted_graph`. Otherwise this is rejection sampling. With 24 nodes and edges a
+graph has a pair at distance 4 with probability 0.95 (of 20,000 graphs; 0.999 at distance 3, 1 below and for unconnected
+pairs), so one row in 2 * 10^10 at this distance is planted.
 Shapes: S seeds, B rows, C drawn graphs, N nodes, E edges.
 """
 
@@ -26,18 +26,17 @@ def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edg
 
     farthest: the largest distance. Raises ValueError if no such graph exists.
     """
-    # Draw TRIES graphs, and find the first pair at this distance in each.
+    # A number below N (N - 1) is an edge: its tail, and its head among the other nodes.
     rows = wanted_SB.shape[1]
     number = draw_distinct(draws, site, (rows, TRIES, edges), nodes * (nodes - 1))
-    tails = number // (nodes - 1)
-    heads = number % (nodes - 1)
-    heads = heads + (heads >= tails)  # no node leads to itself
+    tails, heads = number // (nodes - 1), number % (nodes - 1)
+    heads = heads + (heads >= tails)
     pair = find_first_pair(tails, heads, wanted_SB[..., None], nodes, farthest)
 
-    # Take the first graph with such a pair, else the planted one.
+    # The first graph with such a pair is as good as any; a row without one gets the planted graph.
     no_pair = nodes * nodes
     first_match = torch.where(pair < no_pair, torch.arange(TRIES, device=pair.device), TRIES).amin(dim=-1)
-    planted = planted_graph(nodes, edges, farthest)
+    planted = make_planted_graph(nodes, edges, farthest)
     graph = first_match.clamp(max=TRIES - 1)[..., None]
     has_match = (first_match < TRIES)[..., None]
     edge_index = graph[..., None].expand(*graph.shape, edges)
@@ -46,8 +45,8 @@ def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edg
         for drawn, fallback in zip((tails, heads), zip(*planted, strict=True), strict=True)
     )
     planted_pair = torch.where(wanted_SB > 0, wanted_SB, nodes - 1)  # from node 0
-    chosen = torch.where(has_match[..., 0], pair.gather(-1, graph)[..., 0], planted_pair)
-    return Graph(tails, heads, torch.full_like(wanted_SB, edges), chosen // nodes, chosen % nodes)
+    asked_pair = torch.where(has_match[..., 0], pair.gather(-1, graph)[..., 0], planted_pair)
+    return Graph(tails, heads, torch.full_like(wanted_SB, edges), asked_pair // nodes, asked_pair % nodes)
 
 
 def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, farthest: int) -> Tensor:
@@ -59,7 +58,7 @@ def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, fa
     >>> [int(find_first_pair(*line, torch.tensor(wanted), 4, 3)) for wanted in (0, 1, 2, 3)]
     [4, 1, 2, 3]
     """
-    # Pairs at distance 0 < d <= farthest: reached in d steps and not in d - 1.
+    # A pair is at distance d > 0 if it is reached in d steps and not in d - 1; a step may also stay at its node.
     shape = (*tails.shape[:-1], nodes * nodes)
     step = torch.zeros(shape, device=tails.device).scatter_(-1, tails * nodes + heads, 1.0)
     step = step.reshape(*shape[:-1], nodes, nodes) + torch.eye(nodes, device=tails.device)
@@ -72,7 +71,7 @@ def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, fa
         if distance < farthest:
             reached_earlier, reached = reached, torch.matmul(reached.float(), step) > 0.0
 
-    # Pairs without a path: not reached in any number of steps.
+    # Squaring doubles the number of steps; a path never needs more than N - 1.
     steps = farthest
     while steps < nodes - 1:
         reached, steps = torch.matmul(reached.float(), reached.float()) > 0.0, 2 * steps
@@ -80,15 +79,15 @@ def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, fa
     return torch.where(is_match, torch.arange(nodes * nodes, device=tails.device), nodes * nodes).amin(dim=-1)
 
 
-def planted_graph(nodes: int, edges: int, farthest: int) -> tuple[tuple[int, int], ...]:
+def make_planted_graph(nodes: int, edges: int, farthest: int) -> tuple[tuple[int, int], ...]:
     """Return edges of a graph with distance k from node 0 to node k, k up to `farthest`, and no path to the last node.
 
     Raises ValueError for too few edges or nodes, or too many edges.
 
-    >>> planted_graph(4, 5, 2)
+    >>> make_planted_graph(4, 5, 2)
     ((0, 1), (1, 2), (1, 0), (2, 0), (2, 1))
     """
-    # Edges that keep these distances: the line, edges back along it, and edges away from the last node.
+    # These edges keep the distances: the line, edges back along it, and edges away from the last node.
     line = [(k, k + 1) for k in range(farthest)]
     back = [(a, b) for a in range(nodes - 1) for b in range(a)]
     away = [(nodes - 1, b) for b in range(nodes - 1)]

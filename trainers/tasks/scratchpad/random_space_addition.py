@@ -33,11 +33,11 @@ from trainers.tensors.device_constants import constant
 FIELDS = ("form", "place_a", "digit_a", "place_b", "digit_b", "carry", "digit", "window")
 _FORM, _PLACE_A, _DIGIT_A, _PLACE_B, _DIGIT_B, _CARRY, _DIGIT, _WINDOW = range(len(FIELDS))
 # The field of each token of a state up to the new digit: [07]6[02]5c1r1
-_PARTS = (
+_STATE_FIELDS = (
     *(_FORM, _PLACE_A, _PLACE_A, _FORM, _DIGIT_A, _FORM, _PLACE_B, _PLACE_B, _FORM, _DIGIT_B),
     *(_FORM, _CARRY, _FORM, _DIGIT),
 )
-MAX_CANVAS = 49  # its 99 cells have numbers of two digits
+MAX_CANVAS = 49  # the numbers of its 99 cells have two digits
 
 
 @register("task", "random_space_addition")
@@ -84,30 +84,30 @@ class RandomSpaceAddition(Sums):
 
     def state_widths(self, length: int) -> tuple[int, ...]:
         """Return the number of tokens of each state: a state for each digit, and for the last carry."""
-        return (length + 2,) if self.scratchpad == NONE else (len(_PARTS) + self.canvas + 2,) * (length + 1)
+        return (length + 2,) if self.scratchpad == NONE else (len(_STATE_FIELDS) + self.canvas + 2,) * (length + 1)
 
     def write_text(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
         """Return the text of given numbers, at random places and with random filler."""
-        # The cells of the characters: the first in a random order of all cells, ascending.
+        # All sets of cells are equally likely; characters keep their order, so the cells ascend.
         rows, cells = numbers.count.shape[1], 2 * self.canvas + 1
         order = draws.bits(site, (rows, cells)).argsort(dim=-1, stable=True).argsort(dim=-1)
         is_used = order < 2 * numbers.count[..., None] + 1
         places = torch.where(is_used, torch.arange(cells, device=is_used.device), cells).sort(dim=-1).values
 
-        # The sum alone, or states after filler.
         if self.scratchpad == NONE:
             question = make_question(numbers, places)
             return write_sum(question, numbers, numbers.count + numbers.longer, longest)
         filler = draw_filler(draws, site + 1, rows, self.canvas + 1)
         return make_states(numbers, places, torch.cat([repeat_text(STOP, filler), filler], dim=-1), longest)
 
-    def sources(self, longest: int) -> tuple[int, ...]:
+    def list_sources(self, longest: int) -> tuple[int, ...]:
         """Return, for each token of the answer to `longest` digits, the index of the token it repeats, or NOWHERE."""
-        initial = self.filler_width
-        places = [NOWHERE, *range(1, initial), NOWHERE]
+        # Each state pushes a digit into the window, so that its filler moves by a token and loses the last one.
+        width = self.filler_width
+        sources = [NOWHERE, *range(1, width), NOWHERE]
         for state in range(longest + 1):
-            places += [NOWHERE] * (len(_PARTS) + state) + [*range(initial - state - 1)] + [NOWHERE]
-        return tuple(places)
+            sources += [NOWHERE] * (len(_STATE_FIELDS) + state) + [*range(width - state - 1)] + [NOWHERE]
+        return tuple(sources)
 
 
 def make_question(numbers: Operands, place_SBC: Tensor) -> Tensor:
@@ -115,7 +115,6 @@ def make_question(numbers: Operands, place_SBC: Tensor) -> Tensor:
 
     place_SBC: the cells of the characters, ascending, then 2 canvas + 1 for unused entries, (S, B, 2 canvas + 1).
     """
-    # The characters in reading order.
     canvas = numbers.canvas
     count, column = numbers.count[..., None], torch.arange(2 * canvas + 1, device=place_SBC.device)
     first, second = (
@@ -124,7 +123,7 @@ def make_question(numbers: Operands, place_SBC: Tensor) -> Tensor:
     )
     characters = torch.where(column == count, TOKEN["+"], TOKEN["0"] + torch.where(column < count, first, second))
 
-    # Written to their cells; the last cell takes unused characters.
+    # A cell more than the canvas takes the unused characters and is cut off.
     blank = torch.full((*place_SBC.shape[:-1], 2 * canvas + 2), TOKEN["_"], device=place_SBC.device)
     cells = blank.scatter(-1, place_SBC, characters)[..., :-1]
     return torch.cat([cells, repeat_text("=", cells)], dim=-1)
@@ -138,30 +137,30 @@ def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longe
     question = make_question(numbers, place_SBC)
     shared = torch.cat([question, initial_SBA], dim=-1)
 
-    # Digits, places and carry of every state.
-    total, count = longest + 1, numbers.count[..., None]
-    state = torch.arange(total, device=count.device)
-    is_carry = state >= count  # the state of the last carry: `[-1]_[place of +]_`
+    # The state of the last carry has no digits: `[-1]_[place of +]_`.
+    state_count, count = longest + 1, numbers.count[..., None]
+    state = torch.arange(state_count, device=count.device)
+    is_carry = state >= count
     first, second = (
-        torch.where(is_carry, TOKEN["_"], TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1))[..., :total])[..., None]
+        torch.where(is_carry, TOKEN["_"], TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1))[..., :state_count])
         for digits in (numbers.first, numbers.second)
     )
+    first, second = first[..., None], second[..., None]
     places = (torch.gather(place_SBC, -1, (end - state).clamp(min=0)) for end in (count - 1, 2 * count))
-    place_a, place_b = (TOKEN["0"] + torch.stack([position // 10, position % 10], dim=-1) for position in places)
+    place_a, place_b = (TOKEN["0"] + torch.stack([place // 10, place % 10], dim=-1) for place in places)
     place_a = torch.where(is_carry[..., None], repeat_text("-1", place_a), place_a)
-    carry = TOKEN["0"] + numbers.carry[..., :total, None]
+    carry = TOKEN["0"] + numbers.carry[..., :state_count, None]
 
-    # The tokens of a state, joined.
     opening, closing, c, r = (repeat_text(mark, first) for mark in "[]cr")
-    window = push_digits(numbers.total, initial_SBA, total)
-    last = state == count + numbers.longer[..., None] - 1
-    mark = torch.where(last, TOKEN[END], TOKEN[MARK])[..., None]
+    window = push_digits(numbers.total, initial_SBA, state_count)
+    is_last = state == count + numbers.longer[..., None] - 1
+    mark = torch.where(is_last, TOKEN[END], TOKEN[MARK])[..., None]
     parts = (opening, place_a, closing, first, opening, place_b, closing, second, c, carry, r, window, mark)
 
-    # Only used states; fields by the columns of a state.
+    # Shorter numbers have fewer states; the fields are the same in all of them.
     states, is_used = torch.cat(parts, dim=-1), state < count + numbers.longer[..., None]
     width = states.shape[-1]
-    fields = (*_PARTS, *[_WINDOW] * (width - len(_PARTS) - 1), _FORM)
+    fields = (*_STATE_FIELDS, *[_WINDOW] * (width - len(_STATE_FIELDS) - 1), _FORM)
     return Text(
         question=shared,
         question_length=torch.full_like(numbers.count, shared.shape[-1]),

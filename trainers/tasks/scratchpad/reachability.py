@@ -14,9 +14,9 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.graph_task import GraphTask, write_answers
-from trainers.tasks.scratchpad.graphs import DIGIT, Graph, cycle_graph, draw_names
+from trainers.tasks.scratchpad.graphs import DIGIT, Graph, draw_names, make_cycle_graph
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
-from trainers.tasks.scratchpad.random_graphs import draw_at_distance, planted_graph
+from trainers.tasks.scratchpad.random_graphs import draw_at_distance, make_planted_graph
 from trainers.tasks.scratchpad.scratchpad_task import NONE, SITES
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch
@@ -34,9 +34,9 @@ class Reachability(GraphTask):
     shortest path of the others has 1 to `farthest` steps, equally often; length is this number. At each length half of
     the test questions have label 0, so the mean over lengths is the accuracy in training.
 
-    If none of eight graphs has a pair at the distance of a row, the row gets a fixed graph (`planted_graph`). So choose
-    sizes for which pairs at `farthest` are common: 95 % of graphs with 24 nodes and edges have a pair at distance 4,
-    but only 8 % of graphs with 12 nodes and 6 edges, so that half of the rows would be the same graph.
+    If none of eight graphs has a pair at the distance of a row, the row gets a fixed graph (`make_planted_graph`). So
+    choose sizes for which pairs at `farthest` are common: 95 % of graphs with 24 nodes and edges have a pair at
+    distance 4, but only 8 % of graphs with 12 nodes and 6 edges, so that half of the rows would be the same graph.
 
     A second distribution, `cycles`, has the same numbers of nodes and edges, but the degrees of nodes carry no
     information: at distance d the two nodes are on two cycles of d nodes (label 0), or on a cycle of 2 d nodes
@@ -61,16 +61,15 @@ class Reachability(GraphTask):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of graphs that do not exist, and of too few names."""
-        # Random graphs.
         yield from super().cross_checks()
         yield from self.name_problems(self.nodes)
         try:
-            planted_graph(self.nodes, self.edges, self.farthest)
+            make_planted_graph(self.nodes, self.edges, self.farthest)
         except ValueError as error:
             sizes, _, allowed = str(error).partition("; allowed: ")
             yield self._problem("edges", f"no graph has {sizes}", allowed)
 
-        # Graphs of cycles.
+        # Every node of a graph of cycles has one edge to the next node.
         if self.probes and self.nodes != self.edges:
             message = f"{self.edges} edges do not make cycles of all {self.nodes} nodes"
             yield self._problem("edges", message, f"{self.nodes}, or probes: []")
@@ -106,10 +105,8 @@ class Reachability(GraphTask):
         """Return whether each row is right by each of `generation_metrics`, (M, B); NaN for rows of the other label."""
         exact = (written_MBG == batch.answer).all(dim=-1).float()
         label = batch.answer[..., 0] - DIGIT
-        return {
-            "exact_match": exact,
-            **{name: torch.where(label == number, exact, torch.nan) for number, name in enumerate(_BY_LABEL)},
-        }
+        by_label = {name: torch.where(label == number, exact, torch.nan) for number, name in enumerate(_BY_LABEL)}
+        return {"exact_match": exact, **by_label}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return shares of right rows, of all rows and of the rows of each label, (M, 1)."""
@@ -141,22 +138,22 @@ class Reachability(GraphTask):
 
     def draw_probe(self, draws: Draws, site: int, length: int, label_SB: Tensor) -> Text:
         """Return drawn questions on graphs of cycles with these labels; uses sites `site` and `site + 1`."""
-        # The cycles of both labels, of which each row has those of its label.
+        # The cycles of both labels are constants, so a row only selects those of its label.
         device, is_one = label_SB.device, label_SB[..., None] > 0
         (first_0, size_0), (first_1, size_1) = map(_list_node_cycles, self.cycle_sizes(length))
         first = torch.where(is_one, constant(first_1, device), constant(first_0, device))
         size = torch.where(is_one, constant(size_1, device), constant(size_0, device))
 
-        # From node 0 to the node at this distance.
+        # Node `length` has this distance from node 0; with label 0 it is the first node of the second cycle.
         nodes = torch.full_like(label_SB, self.nodes)
-        target = torch.full_like(label_SB, length)  # label 0: the first node of the second cycle
-        graph = cycle_graph(first, size, nodes, torch.zeros_like(label_SB), target)
-        return self._write_text(draws, site, graph.shuffled(draws, site + 1), label_SB)
+        target = torch.full_like(label_SB, length)
+        graph = make_cycle_graph(first, size, nodes, torch.zeros_like(label_SB), target)
+        return self._write_text(draws, site, graph.shuffle_edges(draws, site + 1), label_SB)
 
     def _write_text(self, draws: Draws, site: int, graph: Graph, label_SB: Tensor) -> Text:
         """Return questions on graphs with random names, answered by their labels; takes one site."""
         name = draw_names(draws, site, label_SB.shape[1], self.nodes, self.names)
-        return write_answers(graph.question(name), label_SB, name[..., :1], torch.zeros_like(label_SB), NONE)
+        return write_answers(graph.write_question(name), label_SB, name[..., :1], torch.zeros_like(label_SB), NONE)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield a batch of every distribution at every distance; every second row has label 0."""
@@ -178,7 +175,6 @@ def _list_node_cycles(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[in
     >>> _list_node_cycles((2, 3))
     ((0, 0, 2, 2, 2), (2, 2, 3, 3, 3))
     """
-    firsts = [sum(sizes[:number]) for number in range(len(sizes))]
-    return tuple(first for first, size in zip(firsts, sizes, strict=True) for _ in range(size)), tuple(
-        size for size in sizes for _ in range(size)
-    )
+    cycles = [(sum(sizes[:number]), size) for number, size in enumerate(sizes)]
+    firsts = tuple(first for first, size in cycles for _ in range(size))
+    return firsts, tuple(size for size in sizes for _ in range(size))

@@ -22,7 +22,7 @@ from trainers.tasks.decoding import Decoding
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated, steps_to
-from trainers.tasks.parts import PAD, compact, draw_below, find_packed_columns
+from trainers.tasks.parts import PAD, draw_below, find_packed_columns, scatter_columns
 from trainers.tasks.scratchpad import layout, scores
 from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths
 from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice, split_batch
@@ -32,7 +32,7 @@ from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 NONE, FULL, INDUCTIVE = "none", "full", "inductive"  # kinds of scratchpads
 MASK, SPLIT, TRANSITION = "mask", "split", "transition"  # forms of rows, beside FULL
-SITES = 64  # of random words, for each draw of rows
+SITES = 64  # sites of random words for each draw of rows
 _TRANSITION_SITE, _SHIFT_SITE, TEXT_SITE = range(LENGTH_SITES, LENGTH_SITES + 3)
 
 
@@ -106,7 +106,7 @@ class ScratchpadTask(Task):
         return {"exact_match": (written_MBG == batch.answer).all(dim=-1)}
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of settings that do not go with the kind of scratchpad."""
+        """Yield problems of settings that the kind of scratchpad does not allow."""
         if self.random_offsets and self.scratchpad != FULL:
             message = f"the scratchpad is {self.scratchpad}"
             yield self._problem("random_offsets", message, f"false, or scratchpad: {FULL}")
@@ -122,8 +122,8 @@ class ScratchpadTask(Task):
     @property
     def positions(self) -> int:
         """Number of positions of the longest row in training and tests."""
-        tested = MASK if self.scratchpad == INDUCTIVE else FULL
-        return max(self.train_positions, *(self.width_of(length, tested) - 1 for length in self.lengths))
+        test_form = MASK if self.scratchpad == INDUCTIVE else FULL
+        return max(self.train_positions, *(self.count_row_tokens(length, test_form) - 1 for length in self.lengths))
 
     @property
     def position_ids(self) -> int:
@@ -140,7 +140,7 @@ class ScratchpadTask(Task):
     @property
     def train_positions(self) -> int:
         """Number of positions of the longest training row."""
-        return max(self.width_of(length, self.form) - 1 for length in self.trained_lengths)
+        return max(self.count_row_tokens(length, self.form) - 1 for length in self.trained_lengths)
 
     @property
     def passes(self) -> float:
@@ -191,40 +191,46 @@ class ScratchpadTask(Task):
 
     def sample(self, stream: Stream, rows: int) -> tuple[Batch, ...]:
         """Return a training batch for every seed of the stream, in slices that each have a width."""
-        law = tuple((length, self.length_weight(length) * self.examples(length)) for length in self.trained_lengths)
-        slices = split_batch(law, rows, self.slices)
-        return tuple(self.training_rows(part, part.draws(stream, rows, self.fixed_set)) for part in slices)
+        weights = tuple((length, self.length_weight(length) * self.examples(length)) for length in self.trained_lengths)
+        slices = split_batch(weights, rows, self.slices)
+        return tuple(self.training_rows(part, part.make_draws(stream, rows, self.fixed_set)) for part in slices)
 
     def training_rows(self, part: Slice, draws: Draws) -> Batch:
         """Return the rows of a slice of a training batch, in the form of the task."""
-        # Consecutive transitions of examples.
-        site, start = SITES * part.number, self.start_token
-        width = max(self.width_of(length, self.form) for length in part.lengths)
-        on_question = self.loss_on_question
+        site, start, on_question = SITES * part.number, self.start_token, self.loss_on_question
+        width = max(self.count_row_tokens(length, self.form) for length in part.lengths)
+
+        # Consecutive transitions of the same examples fill the slice.
         if self.form == SPLIT:
             length_SE, example_SB, index_SB = part.draw_transitions(draws, site, self.transitions)
             text = self.text(draws, site + TEXT_SITE, length_SE, part.longest).select_rows(example_SB)
-            return layout.make_batch(layout.transition_rows(text, start, width, index_SB), loss_on_question=on_question)
+            rows = layout.make_transition_rows(text, start, width, index_SB)
+            return layout.make_batch(rows, loss_on_question=on_question)
 
-        # A random transition of each example, or full rows with or without masked states.
+        # All other forms have an example in each row.
         length_SB = part.draw_lengths(draws, site, part.rows)
         text = self.text(draws, site + TEXT_SITE, length_SB, part.longest)
         if self.form == TRANSITION:
             count_SB = part.look_up(length_SB, self.transitions)
             index_SB = draw_below(draws, site + _TRANSITION_SITE, (part.rows,), count_SB)
-            return layout.make_batch(layout.transition_rows(text, start, width, index_SB), loss_on_question=on_question)
+            rows = layout.make_transition_rows(text, start, width, index_SB)
+            return layout.make_batch(rows, loss_on_question=on_question)
         if self.form == MASK:
-            rows = layout.masked_rows(text, start, width, fix_first_state=self.fix_first_state)
+            rows = layout.make_masked_rows(text, start, width, fix_first_state=self.fix_first_state)
             return layout.make_batch(rows, loss_on_question=on_question, ids=True, groups=True)
         if not self.random_offsets:
-            return layout.make_batch(layout.full_rows(text, start, width), loss_on_question=on_question)
+            return layout.make_batch(layout.make_full_rows(text, start, width), loss_on_question=on_question)
+        return self._make_shifted_rows(part, draws, text, width)
 
-        # Full rows whose states have random position offsets.
+    def _make_shifted_rows(self, part: Slice, draws: Draws, text: Text, width: int) -> Batch:
+        """Return full rows whose states have random position offsets, within the positions of the longest test row."""
         tokens = text.question_length + text.state_length.sum(dim=-1)
-        step = min(self.state_widths(self.trained_lengths[0]))  # offsets are multiples that keep all ids in range
-        free = self.positions + 1 - int(start is not None) - tokens
-        shift = step * draw_below(draws, site + _SHIFT_SITE, (part.rows,), free // step + 1)
-        batch = layout.make_batch(layout.full_rows(text, start, width, shift), loss_on_question=on_question, ids=True)
+        step = min(self.state_widths(self.trained_lengths[0]))  # offsets are multiples of the narrowest state
+        free_positions = self.positions + 1 - int(self.start is not None) - tokens
+        site = SITES * part.number + _SHIFT_SITE
+        shift_SB = step * draw_below(draws, site, (part.rows,), free_positions // step + 1)
+        rows = layout.make_full_rows(text, self.start_token, width, shift_SB)
+        batch = layout.make_batch(rows, loss_on_question=self.loss_on_question, ids=True)
         assert batch.ids is not None
         return replace(batch, ids=batch.ids.clamp(max=self.positions - 1))  # only the last token, which is no input
 
@@ -268,7 +274,7 @@ class ScratchpadTask(Task):
 
     def answer_mask(self, text: Tensor) -> Tensor:
         """Return which tokens of texts (..., G) are the answer: the last state with the end mark; none without it."""
-        # Between the last mark before the end mark, and the end mark.
+        # The last state lies between the last mark before the end mark, and the end mark.
         is_end, index = text == self.token(self.end), torch.arange(text.shape[-1], device=text.device)
         is_mark = (text == self.token(self.mark)) & (is_end.cumsum(dim=-1) == 0)
         last_mark = torch.where(is_mark, index, -1).amax(dim=-1, keepdim=True)
@@ -293,18 +299,18 @@ class ScratchpadTask(Task):
     def _read_answers(self, text: Tensor) -> Tensor:
         """Return the answers of texts (..., G) at the start of rows of G tokens, followed by pads."""
         width = text.shape[-1]
-        return compact(text, find_packed_columns(self.answer_mask(text), width), width)
+        return scatter_columns(text, find_packed_columns(self.answer_mask(text), width), width)
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return the counts and summed losses of tokens, states and fields, (M, B, 1); see `scores.count_right`."""
+        """Return counts and summed losses of tokens, states and fields, (M, B, 1); see `scores.score_next_tokens`."""
         assert isinstance(batch, ScratchpadBatch)
         states = len(self.state_widths(lengths[0]))
-        return scores.count_right(logits_MBTV, batch, self.fields, states, questions=self.loss_on_question)
+        return scores.score_next_tokens(logits_MBTV, batch, self.fields, states, questions=self.loss_on_question)
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return shares of rows, tokens and states, and mean losses, (M, 1)."""
         right = {name: rows[name].float().mean(dim=1) for name in self.generation_metrics if name in rows}
-        return {**right, **scores.reduce_counts(rows)}
+        return {**right, **scores.reduce_scores(rows)}
 
     def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
         """Return the step at which each of `generation_metrics` was first solved; infinite until then."""
@@ -331,7 +337,7 @@ class ScratchpadTask(Task):
         """Return the number of states of a row of this length, each reached by a transition."""
         return len(self.state_widths(length))
 
-    def width_of(self, length: int, form: str) -> int:
+    def count_row_tokens(self, length: int, form: str) -> int:
         """Return the number of tokens of the longest row of this length and form, including the last token."""
         widths = self.widths(length)
         return {FULL: widths.full, MASK: widths.masked}.get(form, widths.transition)

@@ -72,16 +72,17 @@ class ShiftAddition(Sums):
             return write_sum(make_question(numbers, filler), numbers, numbers.count + 1, longest)
         return make_states(numbers, filler, longest)
 
-    def sources(self, longest: int) -> tuple[int, ...]:
+    def list_sources(self, longest: int) -> tuple[int, ...]:
         """Return, for each token of the answer to `longest` digits, the index of the token it repeats, or NOWHERE.
 
         The answer begins after the question with `$` and the filler of the sum.
         """
-        initial, question_width = self.filler_width, 2 * self.canvas + 4
-        places = [NOWHERE, *range(1, initial)] + [NOWHERE] * 3
+        # Each state pushes a digit into the window, so that its filler moves by a token and loses the last one.
+        width, question_width = self.filler_width, 2 * self.canvas + 4
+        sources = [NOWHERE, *range(1, width)] + [NOWHERE] * 3
         for state in range(1, longest + 1):
-            places += [NOWHERE] * (question_width + state) + [*range(initial - state)] + [NOWHERE] * 3
-        return (*places, *[NOWHERE] * (1 + longest), *range(initial - longest), NOWHERE)
+            sources += [NOWHERE] * (question_width + state) + [*range(width - state)] + [NOWHERE] * 3
+        return (*sources, *[NOWHERE] * (1 + longest), *range(width - longest), NOWHERE)
 
 
 def make_question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
@@ -92,18 +93,18 @@ def make_question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
 
 def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     """Return the text of numbers of at most `longest` digits; the first state begins with the question."""
-    canvas, total = numbers.canvas, longest + 2
-    count, third = numbers.count[..., None], filler_SBF[..., 2 * canvas :]
+    canvas, state_count = numbers.canvas, longest + 2
+    count, sum_filler = numbers.count[..., None], filler_SBF[..., 2 * canvas :]
     first, second = _pad_numbers(numbers, filler_SBF)
 
-    # States: the rotated numbers, the window of the sum, and the carry.
-    initial = torch.cat([repeat_text(STOP, third), third], dim=-1)
+    # The carry into a digit is in the state before it, so the first state has none.
+    initial = torch.cat([repeat_text(STOP, sum_filler), sum_filler], dim=-1)
     window = torch.cat([initial[..., None, :], push_digits(numbers.total, initial, longest + 1)], dim=-2)
     carry = TOKEN["0"] + torch.nn.functional.pad(numbers.carry[..., : longest + 1], (1, 0))[..., None]
     parts = (
-        _rotate_numbers(first, total),
+        _rotate_numbers(first, state_count),
         repeat_text("+", carry),
-        _rotate_numbers(second, total),
+        _rotate_numbers(second, state_count),
         repeat_text("=", carry),
         window,
         repeat_text("|", carry),
@@ -113,22 +114,23 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     states = torch.cat(parts, dim=-1)
     width = states.shape[-1]
 
-    # The last state ends the text with the carry and the window of the state before it.
-    tail = torch.cat([carry, window, repeat_text(END, carry)], dim=-1).roll(1, dims=-2)
-    tail = torch.nn.functional.pad(tail, (0, width - tail.shape[-1]), value=TOKEN[PAD])
+    # The answer is the carry and the window of the state before it.
+    answer = torch.cat([carry, window, repeat_text(END, carry)], dim=-1).roll(1, dims=-2)
+    answer = torch.nn.functional.pad(answer, (0, width - answer.shape[-1]), value=TOKEN[PAD])
 
-    # The tokens of each state, and their fields in the first state, in others and in the answer.
-    state = torch.arange(total, device=count.device)
-    length = torch.where(state <= count, width, torch.where(state == count + 1, canvas + 3, 0))
-    texts = torch.where((state <= count)[..., None], states, tail)
-    inside = torch.arange(width, device=count.device) < length[..., None]
-    initially, later, end = (constant(fields, count.device) for fields in _list_fields(canvas))
-    field = torch.where((state == 0)[:, None], initially, torch.where((state == count + 1)[..., None], end, later))
-    empty = filler_SBF[..., :0]
+    # State `count` is the last one of a row; the answer follows it, and then nothing.
+    state = torch.arange(state_count, device=count.device)
+    is_answer = state == count + 1
+    length = torch.where(state <= count, width, torch.where(is_answer, canvas + 3, 0))
+    texts = torch.where((state <= count)[..., None], states, answer)
+    is_used = torch.arange(width, device=count.device) < length[..., None]
+    first_fields, later_fields, answer_fields = (constant(fields, count.device) for fields in _list_fields(canvas))
+    field = torch.where(is_answer[..., None], answer_fields, later_fields)
+    field = torch.where((state == 0)[:, None], first_fields, field)
     return Text(
-        question=empty,
+        question=filler_SBF[..., :0],  # the question is part of the first state
         question_length=torch.zeros_like(numbers.count),
-        states=torch.where(inside, texts, TOKEN[PAD]),
+        states=torch.where(is_used, texts, TOKEN[PAD]),
         state_length=length,
         given=2 * canvas + 4,
         field=field.expand(texts.shape),
@@ -138,10 +140,9 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
 def _pad_numbers(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
     """Return filler, `$` and the digits of each number, tokens (S, B, D + 1)."""
     canvas, count = numbers.canvas, numbers.count[..., None]
-    remaining = torch.arange(canvas, -1, -1, device=count.device)  # digits on the right of each place
+    remaining = torch.arange(canvas, -1, -1, device=count.device)  # number of tokens on the right of each one
     padded = []
     for number, digits in enumerate((numbers.first, numbers.second)):
-        # Filler, `$` and digits by the number of digits on the right.
         text = torch.nn.functional.pad(filler_SBF[..., number * canvas : (number + 1) * canvas], (0, 1))
         text = torch.where(remaining == count, TOKEN[STOP], text)
         padded.append(
@@ -162,6 +163,7 @@ def _list_fields(canvas: int) -> tuple[tuple[int, ...], ...]:
     """Return the field of each token of the first state (filler is not scored), of other states, and of the answer."""
     form, first, second, digit, window, carry = range(len(FIELDS))
     numbers, ending = (*[first] * (canvas + 1), form, *[second] * (canvas + 1), form), (form, carry, form)
-    initially = (*numbers, form, *[NOT_JUDGED] * canvas, *ending)
-    later = (*numbers, digit, *[window] * canvas, *ending)
-    return initially, later, (carry, *[window] * (canvas + 1), *[form] * (len(later) - canvas - 2))
+    first_fields = (*numbers, form, *[NOT_JUDGED] * canvas, *ending)
+    later_fields = (*numbers, digit, *[window] * canvas, *ending)
+    answer_fields = (carry, *[window] * (canvas + 1), *[form] * (len(later_fields) - canvas - 2))
+    return first_fields, later_fields, answer_fields

@@ -1,4 +1,4 @@
-"""Define the base of both addition tasks with scratchpads: settings, lengths and scores.
+"""The base of both addition tasks with scratchpads: settings, lengths and scores.
 
 A model invents some filler, so later tokens are compared with the model's own filler.
 Shapes: S seeds, M members, B rows, G tokens of an answer.
@@ -66,7 +66,7 @@ class Sums(ScratchpadTask):
         """Return the text of given numbers; takes two sites for places and filler."""
 
     @abstractmethod
-    def sources(self, longest: int) -> tuple[int, ...]:
+    def list_sources(self, longest: int) -> tuple[int, ...]:
         """Return, for each token of the answer to numbers of `longest` digits, the index of the token that it repeats.
 
         New filler repeats itself; NOWHERE marks a token that repeats no token.
@@ -79,7 +79,6 @@ class Sums(ScratchpadTask):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of the numbers of digits, and of greedy states without sampling."""
-        # Numbers of digits.
         yield from super().cross_checks()
         if self.train_digits > self.canvas:
             message, allowed = f"{self.train_digits} digits do not fit on the canvas", f"<= canvas ({self.canvas})"
@@ -90,7 +89,7 @@ class Sums(ScratchpadTask):
             allowed = f"from {self.train_digits + 1} to canvas ({self.canvas}), the smallest first"
             yield self._problem("test_digits", message, allowed)
 
-        # Greedy states need sampled filler.
+        # At temperature 0 filler is not sampled either.
         if self.greedy_states and not self.temperature:
             message, allowed = "has no effect with temperature 0", "false, or a temperature above 0"
             yield self._problem("greedy_states", message, allowed)
@@ -121,46 +120,43 @@ class Sums(ScratchpadTask):
     def test_batch(self, text: Text, length: int) -> SumBatch:
         """Return the test batch of a text whose rows have this length, with the sources of its tokens."""
         batch = super().test_batch(text, length)
-        sources = () if self.scratchpad == NONE else self.sources(length)
+        sources = () if self.scratchpad == NONE else self.list_sources(length)
         sources = (*sources, *[NOWHERE] * (batch.answer.shape[-1] - len(sources)))
         return SumBatch(**vars(batch), source=constant(sources, batch.answer.device).expand(batch.answer.shape))
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return for each of `generation_metrics` whether each row is right, (M, B)."""
         assert isinstance(batch, SumBatch)
-        # Tokens that should repeat others are compared with what the model wrote.
+        # The model invents filler once; later filler is right if it repeats this filler, not that of the answer.
         answer, source = batch.answer, batch.source
-        copied = (source != NOWHERE) & (answer != TOKEN[PAD])
-        fillers = tuple(token in FILLER for token in range(len(CHARACTERS)))
-        filler = constant(fillers, answer.device, torch.bool)[written_MBG]
-        is_repeated = filler & (written_MBG == torch.gather(written_MBG, -1, source.clamp(min=0)))
+        has_source = (source != NOWHERE) & (answer != TOKEN[PAD])
+        filler_tokens = tuple(token in FILLER for token in range(len(CHARACTERS)))
+        is_filler = constant(filler_tokens, answer.device, torch.bool)[written_MBG]
+        is_repeated = is_filler & (written_MBG == torch.gather(written_MBG, -1, source.clamp(min=0)))
 
-        # All other tokens must equal the answer.
-        exact = torch.where(copied, is_repeated, written_MBG == answer).all(dim=-1)
-        return {
-            "exact_match": exact,
-            "sum": exact if self.scratchpad == NONE else self._is_sum_right(written_MBG, answer),
-        }
+        exact = torch.where(has_source, is_repeated, written_MBG == answer).all(dim=-1)
+        is_sum_right = exact if self.scratchpad == NONE else self._is_sum_right(written_MBG, answer)
+        return {"exact_match": exact, "sum": is_sum_right}
 
     def answer_mask(self, text: Tensor) -> Tensor:
         """Return which tokens of texts (..., G) are the answer: the sum in the last state, with its `$` if it has one.
 
         The filler after it was invented by the model.
         """
-        last, index = super().answer_mask(text), torch.arange(text.shape[-1], device=text.device)
+        in_last_state, index = super().answer_mask(text), torch.arange(text.shape[-1], device=text.device)
         if self.scratchpad == NONE:
-            return last
+            return in_last_state
         end = torch.where(text == TOKEN[END], index, -1).amax(dim=-1, keepdim=True)
-        last = last & (index >= end - self.canvas - 2) & (index < end)
-        stop = last & (text == TOKEN[STOP])
-        return last & (stop.cumsum(dim=-1) - stop.long() == 0)
+        in_window = in_last_state & (index >= end - self.canvas - 2) & (index < end)
+        is_stop = in_window & (text == TOKEN[STOP])
+        return in_window & (is_stop.cumsum(dim=-1) - is_stop.long() == 0)  # no `$` before the token
 
     def _is_sum_right(self, written_MBG: Tensor, answer_MBG: Tensor) -> Tensor:
         """Return whether the end mark is at its place, and the canvas + 2 tokens before it start with sum and `$`."""
         end = (answer_MBG == TOKEN[END]).long().argmax(dim=-1, keepdim=True)
-        last = end - torch.arange(self.canvas + 2, 0, -1, device=end.device)
-        written, answer = (torch.gather(tokens, -1, last) for tokens in (written_MBG, answer_MBG))
-        stop = answer == TOKEN[STOP]
-        number = stop.cumsum(dim=-1) - stop.long() == 0  # the digits, and the first `$`
-        ends = torch.gather(written_MBG, -1, end)[..., 0] == TOKEN[END]
-        return ends & ((written == answer) | ~number).all(dim=-1)
+        window = end - torch.arange(self.canvas + 2, 0, -1, device=end.device)
+        written, answer = (torch.gather(tokens, -1, window) for tokens in (written_MBG, answer_MBG))
+        is_stop = answer == TOKEN[STOP]
+        in_sum = is_stop.cumsum(dim=-1) - is_stop.long() == 0  # the digits, and the first `$`
+        is_ended = torch.gather(written_MBG, -1, end)[..., 0] == TOKEN[END]
+        return is_ended & ((written == answer) | ~in_sum).all(dim=-1)

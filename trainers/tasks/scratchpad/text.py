@@ -30,7 +30,7 @@ class Text:
     field: Tensor | None = None
 
     def select_rows(self, index_SR: Tensor) -> "Text":
-        """Return the rows with these indices, (S, R)."""
+        """Return the text of the rows with these indices, (S, R)."""
 
         def select(values: Tensor) -> Tensor:
             index = index_SR.reshape(*index_SR.shape, *(1,) * (values.dim() - 2))

@@ -17,11 +17,8 @@ def count_passes(tests: Iterable[Widths], *, by_state: bool, cached: bool, cost:
     """
     generated = read = 0.0
     for widths in tests:
-        # A pass over true tokens.
         row = (widths.masked if by_state else widths.full) - 1
         read += row * cost(row)
-
-        # Generation.
         if by_state:
             # With a KV cache each token passes once; before the next state the longest state is read once more.
             # Without, each token passes with the shared tokens and two states.

@@ -13,10 +13,10 @@ from tests.trainers.own_tasks import mean_loss, scores_of
 from tests.trainers.tasks.arithmetic.integers import to_integers
 from trainers.random import Stream
 from trainers.tasks.arithmetic import carry_chains
-from trainers.tasks.arithmetic.digits import cascade_length
+from trainers.tasks.arithmetic.digits import measure_cascade
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
-from trainers.tasks.fixed_set import FixedSet, _scale_word, visited_samples
+from trainers.tasks.fixed_set import FixedSet, _scale_word, find_visited_samples
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 
@@ -194,7 +194,7 @@ def test_training_distributions_over_cascades() -> None:
     exact = np.zeros(6)
     for kinds in np.ndindex(3, 3, 3, 3, 3):  # 0 less, 1 nine, 2 carry; units first
         sums = torch.tensor([(8, 9, 10)[kind] for kind in kinds])
-        exact[int(cascade_length(sums))] += math.prod((0.45, 0.10, 0.45)[kind] for kind in kinds)
+        exact[int(measure_cascade(sums))] += math.prod((0.45, 0.10, 0.45)[kind] for kind in kinds)
     assert exact[4] == pytest.approx(8.55e-4, rel=1e-3)
     flat = np.full(6, 1 / 6)
     for name, shares in {"uniform": exact, "complexity": flat, "mixed": (exact + flat) / 2}.items():
@@ -212,7 +212,7 @@ def test_fifty_digit_cascades_follow_the_exact_distribution() -> None:
     task = PaddedAddition(width=50, train_digits=5)
     batch = evaluated(task, 20_000, (50,))[50]
     found = np.bincount(task.measure_difficulty(batch.tokens)["cascade"][0].numpy(), minlength=51)
-    expected = np.array([carry_chains.count("cascade", c, 50) / 100**50 for c in range(51)]) * 20_000
+    expected = np.array([carry_chains.count_pairs("cascade", c, 50) / 100**50 for c in range(51)]) * 20_000
     found, expected = (np.hstack([x[:2].sum(), x[2:5], x[5:].sum()]) for x in (found, expected))
     assert scipy.stats.chisquare(found, expected).pvalue > 1e-4
 
@@ -308,7 +308,7 @@ def test_places_follow_from_the_tokens(task: Task) -> None:
             (r == NO_ROLE) == (t >= TEXT) and (d > 0) == (t <= PAD)
             for t, r, d in zip(tokens, roles, digits, strict=True)
         )
-    first, second = task.numbers(batch.tokens)
+    first, second = task.read_numbers(batch.tokens)
     read = [*zip(to_integers(first.flatten(0, 1)), to_integers(second.flatten(0, 1)), strict=True)]
     assert read == [(a, b) for a, b, _ in rows(task, batch)]
 
@@ -317,7 +317,9 @@ def test_places_follow_from_the_tokens(task: Task) -> None:
 def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own(size: int) -> None:
     batch, epochs = 13, 3
     steps = -(-epochs * size // batch)
-    order = torch.cat([visited_samples(stream(3, 2**40 + 1, step=1 + i), batch, size) for i in range(steps)], dim=1)
+    order = torch.cat(
+        [find_visited_samples(stream(3, 2**40 + 1, step=1 + i), batch, size) for i in range(steps)], dim=1
+    )
     for seed in range(2):
         laps = [order[seed, i * size : (i + 1) * size].tolist() for i in range(epochs)]
         assert all(sorted(lap) == list(range(size)) for lap in laps)
@@ -331,7 +333,9 @@ def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own(size: int) -
 def test_the_order_of_an_epoch_is_a_fair_shuffle() -> None:
     """Where the first sample goes, and who follows whom, over many epochs of a small set."""
     size, epochs = 8, 6000
-    order = torch.cat([visited_samples(stream(9, step=1 + i), 80, size) for i in range(epochs * size // 80)], dim=1)
+    order = torch.cat(
+        [find_visited_samples(stream(9, step=1 + i), 80, size) for i in range(epochs * size // 80)], dim=1
+    )
     laps = order[0].reshape(epochs, size)
     for place in range(size):
         assert scipy.stats.chisquare(np.bincount(laps[:, place], minlength=size)).pvalue > 1e-4
@@ -343,7 +347,7 @@ def test_the_order_of_an_epoch_is_a_fair_shuffle() -> None:
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31 + 1, 3 * 2**30 + 7, 2**32 - 1])
 def test_an_order_of_very_many_samples_stays_among_them(size: int) -> None:
     """Products of a 32-bit word and such a size do not fit in 64 bits with a sign."""
-    order = torch.cat([visited_samples(stream(3, step=step), 512, size) for step in (1, 2, 2**20)], dim=1)
+    order = torch.cat([find_visited_samples(stream(3, step=step), 512, size) for step in (1, 2, 2**20)], dim=1)
     assert 0 <= int(order.min()) and int(order.max()) < size
     assert len(order.unique()) == order.numel(), "no sample comes twice in an epoch"
     words = torch.tensor([0, 1, 2**16, 2**31, 2**32 - 1])
@@ -360,7 +364,7 @@ def test_a_sample_of_a_fixed_set_depends_on_its_seed_and_index_only(name: str) -
     known: dict[tuple[int, int], list[int]] = {}
     for seeds, batch, step in [((1, 2), 7, 3), ((2,), 116, 1), ((2, 1), 20, 9), ((1,), 120, 2)]:
         source = stream(*seeds, step=step)
-        index = visited_samples(source, batch, 50)
+        index = find_visited_samples(source, batch, 50)
         drawn = task.sample(source, batch)
         for s, seed in enumerate(seeds):
             for b in range(batch):

@@ -20,7 +20,7 @@ from trainers.files.data_folders import search_first
 from trainers.random import Stream
 from trainers.tasks.dataset import dataset
 from trainers.tasks.dataset.dataset import Dataset
-from trainers.tasks.fixed_set import visited_samples
+from trainers.tasks.fixed_set import find_visited_samples
 
 Row = dict[str, Any]
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "folder")
@@ -107,7 +107,7 @@ def test_batches_are_those_of_a_plain_reading(study: Path, kind: str, form: str)
     tokens, targets, widths = padded(rows, form)
     assert task.train_positions == tokens.shape[1] <= task.positions == padded(rows + tests, form)[0].shape[1]
     for step in (1, 4):
-        batch, index = task.sample(stream(step), 8), visited_samples(stream(step), 8, len(rows))
+        batch, index = task.sample(stream(step), 8), find_visited_samples(stream(step), 8, len(rows))
         assert np.array_equal(batch.tokens, tokens[index]) and np.array_equal(batch.targets, targets[index])
         assert np.array_equal(batch.lengths, widths[index])
         assert batch.tokens.dtype == batch.targets.dtype == torch.int64
@@ -269,7 +269,7 @@ GOOD: list[Row] = [{"tokens": [1, 2, 3], "targets": [1, 2, 3], "answer": [4], "s
         ({}, {"test": "broken.parquet"}, "test", "'broken.parquet' "),
         ({}, {"test": "nulls.parquet"}, "test", "'nulls.parquet' column tokens, row 2: is null"),
         ({}, {"test": "null_ids.parquet"}, "test", "'null_ids.parquet' column tokens, row 2: has a null among its ids"),
-        ({}, {"test": "rows.txt"}, "test", "'rows.txt' has the unknown format .txt"),
+        ({}, {"test": "rows.txt"}, "test", "'rows.txt' has the unknown suffix .txt"),
         ({}, {"test": "splits"}, "test", "'splits' has several splits; allowed: the folder of a split: train, test"),
         ({}, {"test": "nothing"}, "test", "'nothing' is a folder without Arrow files"),
         ({}, {"tokenizer": "characters"}, "train", "'train.jsonl' column tokens, row 1: [1, 2, 3] is not a text"),

@@ -124,7 +124,7 @@ def test_any_text_file_of_the_data_folder_is_a_corpus_of_its_bytes(tmp_path: Pat
     (tmp_path / "mine.txt").write_bytes(("Grüße! " * 40).encode())
     task = Language(corpus="mine", train_window=4, test_windows=(8,))
     assert not list(task.data_problems())
-    tokens, targets = task.format_row(task.windows("train", torch.tensor([[0]])), 0)
+    tokens, targets = task.format_row(task.read_windows("train", torch.tensor([[0]])), 0)
     assert (tokens, targets) == (["G", "r", "<195>", "<188>"], ["r", "<195>", "<188>", "<195>"])
 
 

@@ -15,7 +15,7 @@ from trainers.tasks.othello.reversi import Board
 
 def perft(board: Board, depth: int) -> list[int]:
     """Return the number of move sequences of 1..depth plies from the start; a forced pass counts as a ply."""
-    steps = board.directions(torch.device("cpu"))
+    steps = board.make_directions(torch.device("cpu"))
     own, other = (torch.tensor([bits]) for bits in board.start)
     counts = []
     for _ in range(depth):
@@ -149,7 +149,7 @@ def test_loss_leaves_pads_out_and_soft_is_the_mean_of_sampled() -> None:
 def test_exact_predictions_score_zero_after_every_move() -> None:
     task = Othello(board=6, train_moves=16)
     for test in task.evaluation_batches(Stream(torch.tensor([0]), "eval", torch.tensor(0)), 200, task.lengths):
-        logits = torch.where(task._allowed(test.batch.targets), 0.0, -60.0)
+        logits = torch.where(task._mask_legal_tokens(test.batch.targets), 0.0, -60.0)
         scores = scores_of(task, logits, test.batch, test.lengths)
         going = scores["games"][0] > 0
         for name, best in {"total_variation": 0, "invalid_mass": 0, "invalid_top1": 0, "kl": 0, "margin": 60}.items():

@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from trainers.tasks.arithmetic.digits import digits_of_integers
+from trainers.tasks.arithmetic.digits import split_integers
 from trainers.tasks.scratchpad.operands import CHARACTERS, TOKEN, Operands, add_numbers
 
 FILLER = "$0123456789abcdefghijklmnopqrstuvwxyz"
@@ -20,7 +20,7 @@ def text_of(ids: list[int]) -> str:
 
 
 def numbers_of(first: int, second: int, canvas: int) -> Operands:
-    one, two = (digits_of_integers([number], canvas)[None] for number in (first, second))
+    one, two = (split_integers([number], canvas)[None] for number in (first, second))
     return add_numbers(one, two, torch.tensor([[len(str(first))]]))
 
 

@@ -35,7 +35,7 @@ def worked(task: Cycles):
     one = torch.ones(1, 1, dtype=torch.int64)
     graph = Graph(tails, heads, 6 * one, number[source] * one, number[target] * one)
     way = torch.tensor([[[task.token(word) for word in WAY]]])
-    text = write_answers(graph.question(torch.tensor([[node]])), 0 * one, way, 3 * one, task.scratchpad)
+    text = write_answers(graph.write_question(torch.tensor([[node]])), 0 * one, way, 3 * one, task.scratchpad)
     return task.test_batch(text, 3)
 
 

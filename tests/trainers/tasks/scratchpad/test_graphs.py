@@ -9,7 +9,7 @@ import torch
 from tests.trainers.tasks.scratchpad.graph_solver import distances
 from trainers.random import Stream, draws, reference
 from trainers.tasks.scratchpad.graphs import FIRST_NAME, Graph, draw_distinct, draw_names
-from trainers.tasks.scratchpad.random_graphs import draw_at_distance, find_first_pair, planted_graph
+from trainers.tasks.scratchpad.random_graphs import draw_at_distance, find_first_pair, make_planted_graph
 
 STREAM = Stream(torch.tensor([3, 8]), "data", torch.tensor(1))
 
@@ -43,7 +43,7 @@ def test_distinct_numbers_of_several_dimensions_differ_in_the_last_one() -> None
 def test_edges_are_shuffled_and_those_that_do_not_count_stay_behind() -> None:
     line = torch.arange(5).expand(2, 6000, 5)
     count = 1 + torch.arange(6000).expand(2, 6000) % 5
-    graph = Graph(line, line + 1, count, count, count).shuffled(STREAM, 7)
+    graph = Graph(line, line + 1, count, count, count).shuffle_edges(STREAM, 7)
     assert torch.equal(graph.heads, graph.tails + 1)
     seen = Counter(tuple(graph.tails[0, row, : row % 5 + 1].tolist()) for row in range(6000))
     assert all(sorted(order) == list(range(len(order))) for order in seen)
@@ -89,19 +89,19 @@ def test_where_no_graph_fits_the_planted_one_stands_in() -> None:
         drawn = edges_of(graph, 1, 1)
         pair = int(graph.source[1, 1]), int(graph.target[1, 1])
         assert pair in pairs_at(drawn, wanted, 12)
-    assert drawn == list(planted_graph(12, 11, 10)) and pair == (0, 10)
+    assert drawn == list(make_planted_graph(12, 11, 10)) and pair == (0, 10)
 
 
 @pytest.mark.parametrize(("nodes", "edges", "farthest"), [(5, 3, 4), (5, 2, 3), (5, 99, 3)])
 def test_a_graph_that_cannot_be_is_refused(nodes: int, edges: int, farthest: int) -> None:
     with pytest.raises(ValueError, match="allowed: at least"):
-        planted_graph(nodes, edges, farthest)
+        make_planted_graph(nodes, edges, farthest)
 
 
 @pytest.mark.parametrize("farthest", [1, 2, 3, 4])
 def test_planted_graphs_have_every_distance(farthest: int) -> None:
     for edges in range(farthest, farthest + 15):
-        graph = list(planted_graph(7, edges, farthest))
+        graph = list(make_planted_graph(7, edges, farthest))
         assert len(set(graph)) == edges
         found = distances(graph, 0)
         assert all(found[step] == step for step in range(farthest + 1)) and 6 not in found

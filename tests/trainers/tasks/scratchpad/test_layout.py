@@ -12,10 +12,10 @@ from trainers.tasks.scratchpad.layout import (
     GIVEN,
     TokenRows,
     Widths,
-    full_rows,
     make_batch,
-    masked_rows,
-    transition_rows,
+    make_full_rows,
+    make_masked_rows,
+    make_transition_rows,
 )
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.supervised import IGNORED
@@ -28,7 +28,7 @@ class Token:
     token: int
     id: int
     group: int = 0
-    use: int = ANSWER
+    role: int = ANSWER
     state: int = -1
 
 
@@ -42,18 +42,18 @@ class Row:
     start: int | None = START
     tokens: list[Token] = field(default_factory=list)
 
-    def use(self, place: int) -> int:
+    def role(self, place: int) -> int:
         return GIVEN if place < (len(self.question) if self.given is None else self.given) else ANSWER
 
     def shared(self) -> list[Token]:
-        found = [Token(token, place, 0, self.use(place)) for place, token in enumerate(self.question)]
+        found = [Token(token, place, 0, self.role(place)) for place, token in enumerate(self.question)]
         return found + ([Token(self.start, len(found))] if self.start is not None else [])
 
     def said(self, state: int, first: int, group: int = 0, *, copy: bool = False) -> list[Token]:
         found = []
         for place, token in enumerate(self.states[state]):
-            use = self.use(place) if not self.question and state == 0 else ANSWER
-            found.append(Token(token, first + place, group, COPY if copy else use, state))
+            role = self.role(place) if not self.question and state == 0 else ANSWER
+            found.append(Token(token, first + place, group, COPY if copy else role, state))
         return found
 
     def full(self, shift: int = 0) -> list[Token]:
@@ -77,7 +77,7 @@ class Row:
         if state >= len(self.states):
             return []
         if state:
-            found = [Token(one.token, one.id, use=COPY) for one in found]
+            found = [Token(one.token, one.id, role=COPY) for one in found]
             found += self.said(state - 1, begin, copy=True)
         return found + self.said(state, len(found))
 
@@ -105,7 +105,7 @@ def text_of(rows: list[Row], spare: int = 0) -> Text:
 
 def read(rows: TokenRows, row: int, count: int) -> list[Token]:
     """The first tokens of a row; what follows is pads."""
-    names = ("token", "id", "group", "use", "state")
+    names = ("token", "id", "group", "role", "state")
     found = {name: rows.join_attribute(name, -7)[0, row].tolist() for name in names}
     assert all(set(values[count:]) <= {-7} for values in found.values())
     return [Token(*values) for values in zip(*(found[name][:count] for name in names), strict=True)]
@@ -134,11 +134,13 @@ def several(draw: st.DrawFn) -> list[Row]:
 def test_rows_are_what_a_slow_reading_makes_of_them(rows: list[Row], spare: int, fix: bool, shift: int) -> None:
     text, start, shifts = text_of(rows, spare), rows[0].start, torch.full((1, len(rows)), shift)
     for number, row in enumerate(rows):
-        assert read(full_rows(text, start, 40, shifts), number, len(row.full())) == _grouped(row.full(shift), row)
-        assert read(masked_rows(text, start, 60, fix_first_state=fix), number, len(row.masked(fix))) == row.masked(fix)
+        assert read(make_full_rows(text, start, 40, shifts), number, len(row.full())) == _grouped(row.full(shift), row)
+        assert read(make_masked_rows(text, start, 60, fix_first_state=fix), number, len(row.masked(fix))) == row.masked(
+            fix
+        )
         for state in range(text.states.shape[2]):
             wanted = row.transition(state)
-            found = read(transition_rows(text, start, 40, torch.full((1, len(rows)), state)), number, len(wanted))
+            found = read(make_transition_rows(text, start, 40, torch.full((1, len(rows)), state)), number, len(wanted))
             assert [_plain(one) for one in found] == [_plain(one) for one in wanted]
 
 
@@ -150,7 +152,7 @@ def _grouped(wanted: list[Token], row: Row) -> list[Token]:
 
 
 def _plain(one: Token) -> tuple[int, ...]:
-    return one.token, one.id, one.use
+    return one.token, one.id, one.role
 
 
 def test_the_worked_example_of_parity() -> None:
@@ -159,9 +161,9 @@ def test_the_worked_example_of_parity() -> None:
     text = text_of([Row([*map(symbols.index, "11_1__=")], [[*map(symbols.index, state)] for state in said])])
     widths, start = Widths(7, 1, (8,) * 4), symbols.index(":")
     assert (widths.full, widths.masked, widths.transition) == (40, 64, 24)
-    whole = "".join(symbols[token] for token in full_rows(text, start, 40).tokens()[0, 0])
+    whole = "".join(symbols[token] for token in make_full_rows(text, start, 40).tokens()[0, 0])
     assert whole == "11_1__=:[00]1,1#[01]1,0#[03]1,1#[06]_,1."
-    rows = masked_rows(text, start, 64)
+    rows = make_masked_rows(text, start, 64)
     row = "".join(symbols[token] for token in rows.tokens()[0, 0])
     assert row == "11_1__=:[00]1,1#[00]1,1#[01]1,0#[01]1,0#[03]1,1#[03]1,1#[06]_,1."
     eight, sixteen = [*range(8)], [*range(8, 16)]

@@ -16,7 +16,7 @@ from trainers.models.decoder import Decoder
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings.registry import build
-from trainers.tasks.scratchpad.layout import make_batch, masked_rows, transition_rows
+from trainers.tasks.scratchpad.layout import make_batch, make_masked_rows, make_transition_rows
 from trainers.tasks.scratchpad.lengths import split_batch
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
@@ -46,14 +46,14 @@ def logits_of(pack: Pack, batch: Batch) -> Tensor:
 
 
 def whole_row(task: Shrinking, text: Text) -> Batch:
-    rows = masked_rows(text, task.start_token, task.widths(4).masked, fix_first_state=task.fix_first_state)
+    rows = make_masked_rows(text, task.start_token, task.widths(4).masked, fix_first_state=task.fix_first_state)
     return make_batch(rows, loss_on_question=False, ids=True, groups=True)
 
 
 def each_transition(task: Shrinking, text: Text) -> Iterator[Batch]:
     for state in range(text.states.shape[2]):
         if int(text.state_length[0, 0, state]):
-            rows = transition_rows(text, task.start_token, task.widths(4).transition, torch.full((1, 1), state))
+            rows = make_transition_rows(text, task.start_token, task.widths(4).transition, torch.full((1, 1), state))
             yield make_batch(rows, loss_on_question=False)
 
 

@@ -174,7 +174,7 @@ def _all_of_a_filler(by: str) -> Any:
     """The first filler replaced wherever it stands."""
 
     def change(text: str, task: Sums) -> str:
-        sources = (*task.sources(3), *[NOWHERE] * len(text))
+        sources = (*task.list_sources(3), *[NOWHERE] * len(text))
         return "".join(by if source == 1 else token for token, source in zip(text, sources, strict=False))
 
     return change
