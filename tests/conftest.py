@@ -85,10 +85,10 @@ def fresh_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty MLflow store: making its schema takes seconds, so the tests copy this one."""
 
     def fill(folder: Path) -> None:
-        from orchestrator.tracking.address import default_uri
+        from orchestrator.tracking.address import make_default_uri
         from orchestrator.tracking.store import create_sqlite_store
 
-        create_sqlite_store(default_uri(folder))
+        create_sqlite_store(make_default_uri(folder))
 
     return fill_once(tmp_path_factory, "fresh", fill) / "mlflow.db"
 

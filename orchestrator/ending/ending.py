@@ -200,8 +200,8 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
         if publisher is None:
             publisher = Publisher()
             publisher.start(session.folder, spec.tracking)
-            publisher.begin_end()
-        publisher.send_files()
+            publisher.request_last()
+        publisher.announce_files()
         _record_attempt(session, spec, publisher.wait())
         publisher.kill()
     session.say(f"{status}: {message}" + (f", but {deaths}" if deaths else ""))

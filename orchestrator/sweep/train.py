@@ -103,5 +103,5 @@ def train_missing(
                     limits = () if is_finished(spec, state) else driver.stopped_by
                     record_end(session.ledger, state, session.interrupts, limits)
                 if publisher is not None:
-                    publisher.begin_end()  # while the scheduler ends and the report is written
+                    publisher.request_last()  # while the scheduler ends and the report is written
         return finish_sweep(session, spec, state, publisher)

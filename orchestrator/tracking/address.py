@@ -25,7 +25,7 @@ def read_uri_variable() -> str | None:
     if not uri:
         return None
 
-    # Other programs may set the variable to a store that lengthwise does not support.
+    # Other programs may have set the variable to a kind of store that lengthwise does not support.
     if problem := store_problem(uri):
         raise UserError(
             f"{URI_VARIABLE}={uri} {problem}; allowed: {STORES}, "
@@ -41,7 +41,7 @@ def choose_tracking_uri(state: SweepState, uri: str | None = None) -> str:
     "" is SQLite beside the sweep. The address in a sweep from another machine (by host name) is not trusted, because
     the user's token would be sent to it: raises UserError, unless the environment variable is set.
     """
-    # Without an option the recorded address counts if it is trusted, then the environment variable.
+    # A sweep from elsewhere could name a server that collects tokens.
     if uri is None:
         recorded = (state.spec.get("tracking") or {}).get("uri")
         is_trusted = recorded is not None and is_from_this_machine(state)
@@ -53,7 +53,7 @@ def choose_tracking_uri(state: SweepState, uri: str | None = None) -> str:
             )
 
     # The password is added again when the store is opened, so that no ledger contains it.
-    return make_store_absolute(strip_password(uri or default_uri(state.folder.resolve().parent)))
+    return make_store_absolute(strip_password(uri or make_default_uri(state.folder.resolve().parent)))
 
 
 def is_from_this_machine(state: SweepState) -> bool:
@@ -66,12 +66,12 @@ def _list_hosts(state: SweepState) -> list[str]:
     return list(dict.fromkeys(str(origin.get("hostname")) for origin in (state.provenance, *state.resumes)))
 
 
-def default_uri(storage: Path) -> str:
+def make_default_uri(storage: Path) -> str:
     """Return the URI of the SQLite store of a storage folder."""
     return f"sqlite:///{(storage / 'mlflow.db').resolve()}"
 
 
-def sqlite_file(uri: str) -> Path | None:
+def get_sqlite_path(uri: str) -> Path | None:
     """Return the absolute path of a `sqlite:///` URI; None for any other."""
     return Path(uri.removeprefix("sqlite:///")).resolve() if uri.startswith("sqlite:///") else None
 
@@ -86,19 +86,19 @@ def is_database(uri: str) -> bool:
     return uri.startswith(("sqlite", "postgresql", "mysql", "mssql"))
 
 
-def artifact_folder(storage: Path, uri: str = "") -> Path:
+def choose_artifact_folder(storage: Path, uri: str = "") -> Path:
     """Return the folder of artifacts: beside a SQLite file, or else in the storage folder."""
-    database = sqlite_file(uri)
+    database = get_sqlite_path(uri)
     return (storage if database is None else database.parent).resolve() / "mlartifacts"
 
 
-def server_command(uri: str, storage: Path) -> str:
+def make_server_command(uri: str, storage: Path) -> str:
     """Return the command that starts an MLflow server on a store."""
-    # `lengthwise ui` serves SQLite files and opens servers; other databases need MLflow's command.
-    if uri == default_uri(storage):
+    # `lengthwise ui` needs no options for the default store, and cannot serve databases other than SQLite.
+    if uri == make_default_uri(storage):
         is_default = storage.resolve() == find_default_storage().resolve() and not os.environ.get(URI_VARIABLE)
         return "lengthwise ui" if is_default else command("ui --storage", storage)
-    if sqlite_file(uri) or not is_database(uri):
+    if get_sqlite_path(uri) or not is_database(uri):
         return f"lengthwise ui --tracking-uri {shlex.quote(uri)}"
-    artifacts = str(artifact_folder(storage))
+    artifacts = str(choose_artifact_folder(storage))
     return shlex.join(["mlflow", "server", "--backend-store-uri", uri, "--default-artifact-root", artifacts])

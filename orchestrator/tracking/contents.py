@@ -22,7 +22,7 @@ from orchestrator.results.confirmed import match_search
 from orchestrator.results.scoring.objective import compute_judged_values
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import summarise_seeds
-from orchestrator.tracking.names import flatten, make_key_part, make_unique_names, run_name, sweep_id
+from orchestrator.tracking.names import compute_sweep_id, flatten, make_key_part, make_run_name, make_unique_names
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, write_note
 from search_spaces.grammar.problems import sections_of
 
@@ -52,7 +52,7 @@ class RunContents:
     points: Sequence[Point]
 
     @classmethod
-    def within_limits(cls, *, points: list[Point], params: dict[str, str], tags: dict[str, str], **more: Any) -> Self:
+    def cut_to_limits(cls, *, points: list[Point], params: dict[str, str], tags: dict[str, str], **more: Any) -> Self:
         """Return contents with long texts cut, and without infinite values, which MLflow would store as 1.8e308."""
         return cls(
             params={key[:MAX_KEY]: text[:MAX_PARAM] for key, text in params.items()},
@@ -61,10 +61,10 @@ class RunContents:
             **more,
         )
 
-    def digest(self, *others: str) -> str:
-        """Return a digest of these contents and `others`."""
+    def compute_digest(self, *other_digests: str) -> str:
+        """Return a digest of these contents and `other_digests`, without the times of points."""
         points = [(point.key, point.step, point.value) for point in self.points]
-        hashed = [self.status, self.end_ms, self.params, self.tags, points, others]
+        hashed = [self.status, self.end_ms, self.params, self.tags, points, other_digests]
         return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -73,11 +73,12 @@ class SweepRuns:
 
     def __init__(self, summary: Summary, records: Sequence[Record], curves: pd.DataFrame) -> None:
         self.summary, self.state, self.records = summary, summary.state, records
-        self.sweep_id = sweep_id(records)
+        self.sweep_id = compute_sweep_id(records)
         self._names = make_unique_names([*summary.headline, *summary.averages])
         self._search_scores = {config_id: recorded["score"][0] for recorded, config_id in match_search(summary.state)}
 
-        # Time of each evaluation's record by (pack_id, step); under step None that of the pack's last record.
+        # A point gets the time of its evaluation's record, by (pack_id, step); a final value that of the pack's last
+        # record, under step None. The first record of a step counts.
         self._times_ms: dict[tuple[str, int | None], int] = {}
         for record in records:
             if record.kind in ("evaluation", "pack_end"):
@@ -85,15 +86,15 @@ class SweepRuns:
                 self._times_ms.setdefault((pack_id, record.fields.get("step")), time_ms)
                 self._times_ms[pack_id, None] = time_ms
 
-        # The judged value of every seed, by configuration and training step.
+        # Judged values of seeds are looked up once for each training step of a configuration.
         self._judged: dict[tuple[str, int], list[float]] = defaultdict(list)
         judged = compute_judged_values(curves, summary.objective)
-        for config_id, step, value in zip(*(judged[name] for name in ("config_id", "step", "value")), strict=True):
+        for config_id, step, value in judged[["config_id", "step", "value"]].itertuples(index=False, name=None):
             self._judged[config_id, step].append(value)
 
-    def sweep_run(self) -> RunContents:
+    def make_sweep_run(self) -> RunContents:
         """Return the run of the sweep itself."""
-        # Tags name the sweep, its status and its code.
+        # Tags under mlflow. are shown by MLflow itself, which knows only one commit for a run.
         summary, state = self.summary, self.state
         tags = self._make_common_tags("sweep") | {
             "lengthwise.status": summary.status,
@@ -106,7 +107,7 @@ class SweepRuns:
             tags["mlflow.source.git.commit"] = commit
         sections = (*sections_of(state.spec), "space", "search", "objective")
 
-        # Points of a finished sweep: counts, and the score of the first configuration.
+        # Counts and the best score can still change until the sweep has finished.
         ends = [_to_milliseconds(record.time) for record in self.records if record.kind == "end"]
         end_ms, points = ends[-1] if state.ended else None, []
         if summary.finished and end_ms is not None:
@@ -120,7 +121,7 @@ class SweepRuns:
                 "first_test": first.test.median if first and first.test else None,
             }
             points = _make_points(values, end_ms)
-        return RunContents.within_limits(
+        return RunContents.cut_to_limits(
             name=summary.name,
             status=STATUSES.get(state.ended or "", "RUNNING"),
             start_ms=_to_milliseconds(self.records[0].time),
@@ -130,7 +131,7 @@ class SweepRuns:
             points=points,
         )
 
-    def configuration_runs(self, parent_run_id: str = "") -> Iterator[tuple[Row, RunContents]]:
+    def make_configuration_runs(self, parent_run_id: str = "") -> Iterator[tuple[Row, RunContents]]:
         """Yield the run of each configuration, by number, as a child of the run of the sweep."""
         configuration_records = [record for record in self.records if record.kind == "configuration"]
         start_times = {record.fields["config_id"]: record.time for record in reversed(configuration_records)}
@@ -139,7 +140,7 @@ class SweepRuns:
             packs = {member.pack_id for member in configuration.members.values()}
             end_ms = max((self._times_ms.get((pack_id, None), 0) for pack_id in packs), default=0)
 
-            # Choose the status, and compute the points that are final.
+            # Final values are sent once all seeds have ended; MLflow could not replace earlier ones.
             status = "FAILED" if row.failed else "FINISHED"
             if not row.complete:
                 status = "KILLED" if self.state.ended or row.pruned_at is not None else "RUNNING"
@@ -147,13 +148,13 @@ class SweepRuns:
             if row.complete:
                 points += [*self._make_curve_points(row, end_ms), *self._make_summary_points(row, end_ms)]
 
-            # The parameters are all resolved settings, and the searched values under their keys.
+            # Searched values come under their own keys, too, which MLflow's charts can put on an axis.
             values = {make_key_part(key): text for key, value in row.values.items() for _, text in flatten(value, key)}
             resolved = {key: value for key, value in configuration.resolved.items() if key != "seed"}
             yield (
                 row,
-                RunContents.within_limits(
-                    name=run_name(row)[:MAX_KEY],
+                RunContents.cut_to_limits(
+                    name=make_run_name(row)[:MAX_KEY],
                     status=status,
                     start_ms=_to_milliseconds(start_times[row.config_id]),
                     end_ms=end_ms if status != "RUNNING" else None,
@@ -165,16 +166,19 @@ class SweepRuns:
 
     def _make_configuration_tags(self, row: Row, configuration: ConfigurationState) -> dict[str, str]:
         """Return the tags of a configuration's run; the first ten of a finished sweep also get a colour."""
-        # List the failed seeds, with the step at which each diverged.
+        # A seed that diverged has a step, one whose pack died has none.
         failed = [member for _, member in sorted(configuration.members.items()) if member.status == "failed"]
-        steps = [f"{m.seed}" + (f" (at step {m.failed_at})" if m.failed_at is not None else "") for m in failed]
+        failures = [
+            f"{member.seed}" + (f" (at step {member.failed_at})" if member.failed_at is not None else "")
+            for member in failed
+        ]
 
-        # Identify the configuration; a colour also marks it in MLflow's charts.
+        # The config_id is how `publish` finds this run again.
         tags = self._make_common_tags("configuration") | {
             "lengthwise.config_id": row.config_id,
             "lengthwise.number": str(row.number),
             "lengthwise.seeds": f"{row.seeds_run} of {row.seeds_planned}",
-            "lengthwise.failed_seeds": ", ".join(steps),
+            "lengthwise.failed_seeds": ", ".join(failures),
         }
         if row.pruned_at is not None:
             tags["lengthwise.pruned_at"] = str(row.pruned_at)
@@ -200,7 +204,7 @@ class SweepRuns:
 
     def _make_summary_points(self, row: Row, time_ms: int) -> list[Point]:
         """Return the numbers of a complete configuration as points at step 0."""
-        # Values that do not apply are None, and no point is sent for them.
+        # The rank is final only in a finished sweep; values that do not apply are None, and get no point.
         values = {
             "score": row.score,
             "search_score": self._search_scores.get(row.config_id),
@@ -217,16 +221,16 @@ class SweepRuns:
 
     def _make_progress_points(self, configuration: ConfigurationState) -> Iterator[Point]:
         """Yield medians of loss and judged value against training step, at the steps that all seeds have reached."""
-        # Find the steps that every pack of the configuration has evaluated, up to the step at which it was pruned.
+        # A median over part of the seeds would jump when the others follow, so all packs must have evaluated a step.
         pack_ids = dict.fromkeys(member.pack_id for member in configuration.members.values())
         packs = [self.state.packs[pack_id] for pack_id in pack_ids]
         last_step = math.inf if configuration.pruned_at is None else configuration.pruned_at
-        shared = set.intersection(*(set(pack.evaluations) for pack in packs)) if packs else set()
+        common_steps = set.intersection(*(set(pack.evaluations) for pack in packs)) if packs else set()
 
-        # Summarise loss and judged value of the seeds at each of these steps.
+        # A pack may have members of other configurations, whose losses are left out.
         metric, average = self.summary.objective_curve
         objective, key = self.summary.objective, f"progress/{self._names[metric]}/{self._names[average]}"
-        for step in sorted(step for step in shared if step <= last_step):
+        for step in sorted(step for step in common_steps if step <= last_step):
             time_ms = max(self._times_ms[pack_id, step] for pack_id in pack_ids)
             losses = [
                 loss

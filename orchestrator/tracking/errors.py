@@ -57,14 +57,14 @@ def raising_tracking_error(uri: str, later: str = "", uri_option: str | None = N
 
 def _describe_refusal(error: Exception) -> str:
     """Return why a server refused a request, with a remedy; empty for any other error."""
-    # Read the HTTP status, which requests of uploads keep elsewhere.
+    # Uploads of files use requests directly, so their errors are not MLflow's.
     status = None
     if isinstance(error, MlflowException):
         status = error.get_http_status_code()
-    elif isinstance(error, requests.HTTPError) and error.response is not None:  # of an upload
+    elif isinstance(error, requests.HTTPError) and error.response is not None:
         status = error.response.status_code
 
-    # Name the setting that is missing.
+    # Both an unknown host name and a missing permission have status 403.
     if status == 401:
         return "user or password rejected; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
     if status == 403 and "Invalid Host header" in str(error):
@@ -76,7 +76,8 @@ def _describe_refusal(error: Exception) -> str:
 
 def _describe_failure(error: Exception) -> str:
     """Return the cause of an error with a remedy; for an unknown error the first line of its message."""
-    # The message of a connection error is that of urllib3, so its type is compared; of the others the words are.
+    # A connection error is recognised by its type, because its message is urllib3's and varies; others have no type of
+    # their own, so their words are compared.
     text = str(error).strip()
     if type(error.__context__ or error) in (requests.ConnectionError, requests.ConnectTimeout):
         return "no MLflow server answers at this address; correct it, or start a server: lengthwise ui"

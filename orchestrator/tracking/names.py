@@ -13,7 +13,7 @@ from orchestrator.text.wording import format_values, label
 MAX_LABEL = 80  # characters of a key part
 
 
-def sweep_id(records: Sequence[Record]) -> str:
+def compute_sweep_id(records: Sequence[Record]) -> str:
     """Return the identity of a sweep, a hash of its first record, which distinguishes sweeps of one name."""
     first = records[0]
     hashed = [first.time, first.fields["name"], first.fields["spec_hash"]]
@@ -34,29 +34,29 @@ def make_unique_names(texts: Iterable[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for text in dict.fromkeys(texts):
         # Names that differ only in case are equal for some databases.
-        candidate, count = make_key_part(text), 2
-        while candidate.casefold() in {other.casefold() for other in names.values()}:
-            candidate, count = f"{make_key_part(text)}_{count}", count + 1
+        candidate, suffix = make_key_part(text), 2
+        while candidate.casefold() in {name.casefold() for name in names.values()}:
+            candidate, suffix = f"{make_key_part(text)}_{suffix}", suffix + 1
         names[text] = candidate
     return names
 
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the leaves of nested mappings as (dotted key, text): flatten({"a": {"b": 1}}) -> ("a.b", "1")."""
-    # Descend into mappings; an empty one has no leaf.
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
+    # An empty mapping has no leaf.
+    if isinstance(value, Mapping):
+        for key, inner_value in value.items():
             part = make_key_part(str(key))
-            yield from flatten(inner, f"{prefix}.{part}" if prefix else part)
+            yield from flatten(inner_value, f"{prefix}.{part}" if prefix else part)
 
-    # Texts stay as they are, other values are JSON.
-    elif not isinstance(value, Mapping):
+    # JSON would put texts in quotes, which MLflow would show.
+    else:
         yield (
             make_key_part(prefix) if len(prefix) <= MAX_LABEL else prefix,
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False),
         )
 
 
-def run_name(row: Row) -> str:
+def make_run_name(row: Row) -> str:
     """Return the name of a configuration's run: `#3: lr 0.00316, dropout 0.3`."""
     return f"{label(row.number)}: {format_values(row.values) or row.config_id}"

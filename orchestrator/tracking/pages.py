@@ -26,7 +26,7 @@ def make_children_filter(parent_run_id: str) -> str:
 
 def make_sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[tuple[str, str], ...]:
     """Return (title, link) of each page of a sweep, its report first."""
-    # Without the workflow MLflow opens its GenAI page.
+    # The workflow type keeps MLflow from opening its GenAI page; the filter by parent unfolds the child runs.
     runs, training = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs", "workflowType=machine_learning"
     order = f"orderByKey={quote('metrics.`rank`')}&orderByAsc=true"
     table = f"{runs}?searchFilter={quote(make_children_filter(parent_id))}&{order}&{training}"
@@ -39,7 +39,7 @@ def make_sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[t
 
 def write_note(summary: Summary) -> str:
     """Return the Markdown note of the sweep's run: results in sentences, and how to read the pages of MLflow."""
-    # The state; race and confirmations only if the sweep has them.
+    # The note is all that many readers see, so it also says how the pages of MLflow are to be read.
     state = "finished" if summary.finished else f"**{summary.status}**"
     race = [f"{describe_race(summary.race)}."] if summary.race else []
     confirmed = read_confirmations(summary) if summary.finished else ()

@@ -20,10 +20,10 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import report_files, write_report
 from orchestrator.results.summarise import summarise
 from orchestrator.text.wording import command
-from orchestrator.tracking.address import choose_tracking_uri, is_from_this_machine, sqlite_file
+from orchestrator.tracking.address import choose_tracking_uri, get_sqlite_path, is_from_this_machine
 from orchestrator.tracking.contents import SweepRuns
 from orchestrator.tracking.errors import TrackingError, raising_tracking_error
-from orchestrator.tracking.names import sweep_id
+from orchestrator.tracking.names import compute_sweep_id
 from orchestrator.tracking.store import MlflowExperiment, open_client, search_runs_by_tag
 
 
@@ -56,14 +56,14 @@ def publish(
     process before `wait_for_files` returns. `on_progress` gets the numbers of sent and of all configurations. Raises
     TrackingError if MLflow cannot be reached or refuses, and what `choose_tracking_uri` and reading the sweep raise.
     """
-    # Choose the address; a command to repeat the call needs --tracking-uri only if the address is not the recorded one.
+    # Error messages show a command that repeats the call, with --tracking-uri only if the sweep has no such address.
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     recorded = (state.spec.get("tracking") or {}).get("uri")
     uri_option = uri if uri is not None and uri != (recorded or "") else None
     uri = choose_tracking_uri(state, uri)
 
-    # Read the sweep and the runs that MLflow has.
+    # The lock is held from the first read to the last write, so that two publishers do not create a run twice.
     with raising_tracking_error(uri, command("publish", folder), uri_option), _lock_publishing(folder):
         name = _choose_experiment(state, records) if experiment is None else experiment or state.study
         store = MlflowExperiment(uri, name, folder.resolve().parent)
@@ -72,15 +72,15 @@ def publish(
         runs = SweepRuns(result, records, curves)
 
         # Update the run of the sweep first, because its children refer to it.
-        existing, sweep_run, digests = store.read_runs(runs.sweep_id), runs.sweep_run(), list[str]()
-        parent = store.update_run(sweep_run, existing.get(None))
+        existing_runs, sweep_run, digests = store.read_runs(runs.sweep_id), runs.make_sweep_run(), list[str]()
+        parent = store.sync_run(sweep_run, existing_runs.get(None))
         parent_id = str(parent.info.run_id)
-        for row, contents in runs.configuration_runs(parent_id):
-            store.update_run(contents, existing.get(row.config_id))
-            digests.append(contents.digest())
+        for row, contents in runs.make_configuration_runs(parent_id):
+            store.sync_run(contents, existing_runs.get(row.config_id))
+            digests.append(contents.compute_digest())
             on_progress(len(digests), len(result.rows))
 
-        # Send the files last, and only if the runs have changed.
+        # Files are large, and change only if a run does; they come last, so that values appear early.
         def make_files() -> Sequence[Path]:
             if wait_for_files is not None:
                 wait_for_files()
@@ -90,14 +90,14 @@ def publish(
             return [folder / CURVES_FILE, *report_files(folder)]
 
         if sweep_files:
-            store.upload(parent, make_files, {"sweep.yaml": state.spec}, sweep_run.digest(*digests))
+            store.upload(parent, make_files, {"sweep.yaml": state.spec}, sweep_run.compute_digest(*digests))
         links, completed = store.make_links(parent_id), result.configurations_finished
         return Published(store.uri, parent_id, links, store.created, completed, store.points)
 
 
 def record_address(folder: Path, uri: str) -> None:
     """Record a new address of a sweep in its ledger, unless a driver runs it, which records its own."""
-    # The folder may belong to another user, or a driver may have the ledger.
+    # Recording is a convenience: a folder of another user, or a ledger that a driver has locked, is no failure.
     if uri not in SweepState.load(folder).published_at:
         with suppress(LengthwiseError), open_ledger(folder) as ledger:
             ledger.append("publish", uri=uri, ok=True, message="")
@@ -109,21 +109,21 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
     `uri` is the address; by default every address to which this machine has published the sweep. Raises
     TrackingError if MLflow cannot be reached or refuses, and what reading the ledger raises.
     """
-    # Collect the addresses; those of a sweep from another machine are not trusted.
+    # Addresses in a sweep from another machine are not trusted, because a request sends the user's token.
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     addresses = state.published_at if uri is None and is_from_this_machine(state) else []
     deleted, retry = dict[str, int](), f"{command('delete', folder)} --mlflow"
 
-    # Delete the runs at each address, except at a SQLite file that is gone.
+    # Opening a SQLite file that is gone would create it.
     for address in dict.fromkeys(choose_tracking_uri(state, address) for address in (uri, *addresses)):
-        deleted[address], database = 0, sqlite_file(address)
+        deleted[address], database = 0, get_sqlite_path(address)
         if database is None or database.exists():
             with raising_tracking_error(address, retry, uri):
                 client = open_client(address)
 
-                # In all experiments, because `resume` may have named another one.
-                for run in list(search_runs_by_tag(client, "sweep_id", sweep_id(records))):
+                # `resume` may have named another experiment, so all are searched.
+                for run in list(search_runs_by_tag(client, "sweep_id", compute_sweep_id(records))):
                     client.delete_run(run.info.run_id)
                     deleted[address] += 1
     return deleted

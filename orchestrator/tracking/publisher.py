@@ -56,17 +56,17 @@ class Publisher:
                 refusals.append(str(self._receive().problem))
         return refusals
 
-    def begin_end(self) -> None:
+    def request_last(self) -> None:
         """Ask the child for the last publication, after the end of the sweep."""
         self._send()
 
-    def send_files(self) -> None:
-        """Ask the child to send the files of the report, once they are written; call `begin_end` first."""
+    def announce_files(self) -> None:
+        """Tell the child that the files of the report are written and can be sent; call `request_last` first."""
         self._send()
 
     def wait(self, seconds: float = MAX_WAIT_SECONDS) -> Attempt:
         """Return the last attempt; if it takes more than `seconds`, an attempt with a problem."""
-        # Skip refusals and attempts from before the end of the sweep.
+        # Refusals from before the end of the sweep may still be in the pipe.
         deadline = time.monotonic() + seconds
         problem = f"publishing to MLflow did not end in {seconds:.0f} s"
         try:
@@ -76,7 +76,7 @@ class Publisher:
         except (EOFError, OSError):
             problem = "the process that publishes to MLflow has died"
 
-        # The command publishes the rest later.
+        # Nothing is lost: the ledger has all results, and the command publishes them later.
         return Attempt(problem=f"{problem}; complete it with: {command('publish', self._folder)}")
 
     def kill(self) -> None:
@@ -85,7 +85,7 @@ class Publisher:
         if self._connection.closed:
             return
 
-        # Kill the whole group; macOS refuses to signal a group of zombies.
+        # The group includes processes that MLflow started; macOS refuses to signal a group of zombies.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -21,7 +21,7 @@ from orchestrator.text.wording import command
 from orchestrator.tracking.publisher import Attempt
 
 POLL_SECONDS = 5.0  # between reads of the ledger; at least four times as long as the last publishing took
-_SCORE = b'"kind":"score"'  # as `records.encode_record` writes it
+_SCORE_FIELD = b'"kind":"score"'  # as `records.encode_record` writes it
 
 _log = logging.getLogger(__name__)
 
@@ -31,16 +31,16 @@ def serve(descriptor: int) -> None:
 
     Afterwards publish once more, with the files of the report when the driver has written them.
     """
-    # Receive requests in a thread, which also ends this process if the driver dies.
+    # A thread waits for requests, so that the driver's death ends this process even while MLflow blocks.
     mask_log_records()
     connection: Connection[bytes, bytes] = Connection(descriptor)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    receiver = threading.Thread(target=receive, args=[connection, requests], daemon=True)
+    receiver = threading.Thread(target=receive_requests, args=[connection, requests], daemon=True)
     receiver.start()  # a process with threads must not fork
     import_without_gc("orchestrator.tracking.publish")  # imports MLflow while the driver checks the sweep
     from orchestrator.tracking.publish import publish
 
-    # The first request names the sweep, every later one is a signal.
+    # The first request names the sweep, the second means that it has ended, the third that its files are written.
     request = json.loads(requests.get())
     folder = Path(request["folder"])
     publish_sweep = partial(publish, folder, request["uri"], experiment=request["experiment"])
@@ -54,12 +54,12 @@ def serve(descriptor: int) -> None:
     def send(attempt: Attempt) -> None:
         connection.send_bytes(json.dumps(asdict(attempt)).encode())
 
-    # Publish while the sweep runs, then with its files.
+    # While the sweep runs its files do not exist; the last publication waits for them.
     publish_changes(folder, partial(publish_sweep, sweep_files=False), has_ended, send)
     send(replace(try_to_publish(folder, partial(publish_sweep, wait_for_files=requests.get)), is_last=True))
 
 
-def receive(connection: "Connection[bytes, bytes]", requests: "queue.SimpleQueue[bytes]") -> None:
+def receive_requests(connection: "Connection[bytes, bytes]", requests: "queue.SimpleQueue[bytes]") -> None:
     """Put requests of the driver into a queue; end this process when the driver dies."""
     try:
         while True:
@@ -71,17 +71,20 @@ def receive(connection: "Connection[bytes, bytes]", requests: "queue.SimpleQueue
 def publish_changes(
     folder: Path, publish: Callable[[], Any], has_ended: Callable[[float], bool], send: Callable[[Attempt], None]
 ) -> None:
-    """Call `publish` now and after every new score; send each refusal once. `has_ended(seconds)` waits and ends it."""
+    """Call `publish` now and after every new score, and `send` each refusal once.
+
+    `has_ended(seconds)` waits up to this time and returns whether the sweep has ended, which ends this function.
+    """
     published_scores, pause, refusals = -1, 0.0, set[str]()
     while not has_ended(pause):
         began, pause = time.monotonic(), POLL_SECONDS
 
-        # The number of scores tells whether a published value can have changed.
-        scores = (folder / LEDGER_FILE).read_bytes().count(_SCORE)
+        # Published values change only with a new score, and counting is cheaper than reading the ledger.
+        scores = (folder / LEDGER_FILE).read_bytes().count(_SCORE_FIELD)
         if scores == published_scores:
             continue
 
-        # Publish; an attempt that failed is repeated after the pause.
+        # After a failure the number of scores stays old, so the attempt is repeated after the pause.
         attempt = try_to_publish(folder, publish)
         if attempt.problem is None:
             published_scores = scores

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.errors import UserError
-from orchestrator.tracking.address import sqlite_file
+from orchestrator.tracking.address import get_sqlite_path
 from orchestrator.tracking.errors import raising_tracking_error
 from orchestrator.tracking.store import iterate_pages, open_client
 from trainers.errors import find_nearest
@@ -26,19 +26,19 @@ def read_runs(uri: str, experiment: str, is_wanted: Callable[[str], bool]) -> It
 
     Raises UserError for an unknown store or experiment, TrackingError if the store cannot be reached.
     """
-    database = sqlite_file(uri)
+    database = get_sqlite_path(uri)
     if database is not None and not database.is_file():
         raise UserError(f"{uri}: there is no such file")  # MLflow would create it
     with raising_tracking_error(uri):
-        # Find the experiment by its name.
+        # A misspelt name gets a hint, which needs all names.
         client = open_client(uri)
-        experiment_ids = {logged.name: logged.experiment_id for logged in iterate_pages(client.search_experiments)}
+        experiment_ids = {item.name: item.experiment_id for item in iterate_pages(client.search_experiments)}
         if experiment not in experiment_ids:
-            hint = find_nearest(experiment, experiment_ids)
+            nearest = find_nearest(experiment, experiment_ids)
             text = f"--experiment {experiment}: not in {uri}; allowed: {', '.join(experiment_ids) or 'none'}"
-            raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
+            raise UserError(text + (f"; did you mean {nearest}?" if nearest else ""))
 
-        # Read its runs, oldest first; histories cost a request each, so only those of wanted metrics are read.
+        # Histories cost a request each, so only those of wanted metrics are read.
         search = partial(client.search_runs, [experiment_ids[experiment]], order_by=["attributes.start_time ASC"])
         for run in iterate_pages(search):
             names = set(run.data.metrics)

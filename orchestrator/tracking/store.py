@@ -20,8 +20,14 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from orchestrator.text.redaction import restore_password
-from orchestrator.tracking.address import artifact_folder, is_database, is_server, server_command, sqlite_file
-from orchestrator.tracking.contents import RunContents
+from orchestrator.tracking.address import (
+    choose_artifact_folder,
+    get_sqlite_path,
+    is_database,
+    is_server,
+    make_server_command,
+)
+from orchestrator.tracking.contents import Point, RunContents
 from orchestrator.tracking.errors import TIMEOUTS, TrackingError
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, make_sweep_links
 
@@ -35,7 +41,7 @@ TABLE_METRICS = {"score", "rank", "generalization_length", "area_beyond", "seeds
 
 def open_client(uri: str) -> MlflowClient:
     """Return a client of the store at `uri` with short timeouts."""
-    # MLflow reads its settings from the environment, and would print the address with its password.
+    # MLflow reads timeouts from the environment only, and would print the address with its password.
     for key, value in TIMEOUTS.items():
         os.environ.setdefault(key, value)
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
@@ -47,26 +53,26 @@ def create_sqlite_store(uri: str) -> None:
 
     Two simultaneous processes would crash in MLflow's migration. Raises TrackingError for a path with a question mark.
     """
-    database = sqlite_file(uri)
+    database = get_sqlite_path(uri)
     if database is None:
         return
 
-    # SQLAlchemy would read options after a question mark.
+    # SQLAlchemy would take what follows a question mark for options.
     if "?" in uri:
         raise TrackingError(f"{uri}: the path of a SQLite file must not contain '?'; choose another --tracking-uri")
 
-    # Make the tables in a temporary file; an interrupted migration would leave a store that MLflow refuses.
+    # An interrupted migration would leave a store that MLflow refuses, so the tables are made in a temporary file.
     database.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(database.with_name(f".{database.name}.lock"), timeout=120):
         if not database.exists():
             with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=database.parent) as folder:
-                new = Path(folder) / "new.db"
-                MlflowClient(f"sqlite:///{new}").search_experiments(max_results=1)
-                with closing(sqlite3.connect(new)) as connection, connection:
+                new_database = Path(folder) / "new.db"
+                MlflowClient(f"sqlite:///{new_database}").search_experiments(max_results=1)
+                with closing(sqlite3.connect(new_database)) as connection, connection:
                     # The default experiment contains the path of the current folder.
                     connection.execute("DELETE FROM experiments")
-                new.replace(database)
-        MlflowClient(uri).search_experiments(max_results=1)
+                new_database.replace(database)
+        MlflowClient(uri).search_experiments(max_results=1)  # creates a missing default experiment under the lock
 
 
 def search_runs_by_tag(
@@ -100,7 +106,7 @@ class MlflowExperiment:
     def __init__(self, uri: str, experiment: str, storage: Path) -> None:
         create_sqlite_store(uri)
         self.uri, self.storage, self.client = uri, storage, open_client(uri)
-        self.experiment_id = self._find_experiment(experiment)
+        self.experiment_id = self._find_or_create_experiment(experiment)
         self.created = self.points = 0
 
     def read_runs(self, sweep_id: str) -> dict[str | None, Run]:
@@ -110,54 +116,51 @@ class MlflowExperiment:
             runs[run.data.tags.get("lengthwise.config_id")].append(run)
 
         # The run with most metrics stays, and of equal ones the first by id, so that two publishers delete the same.
-        for twins in runs.values():
-            twins.sort(key=lambda run: (-len(run.data.metrics), run.info.run_id))
-            for twin in twins[1:]:
-                self.client.delete_run(twin.info.run_id)
-        return {config_id: twins[0] for config_id, twins in runs.items()}
+        for duplicates in runs.values():
+            duplicates.sort(key=lambda run: (-len(run.data.metrics), run.info.run_id))
+            for run in duplicates[1:]:
+                self.client.delete_run(run.info.run_id)
+        return {config_id: duplicates[0] for config_id, duplicates in runs.items()}
 
-    def update_run(self, contents: RunContents, run: Run | None) -> Run:
+    def sync_run(self, contents: RunContents, run: Run | None) -> Run:
         """Bring a run up to date, or create it if it is None; return it with the tags that it had before.
 
         Its name, other tags, and a note or colour of the user stay. Outdated values, such as medians of fewer seeds,
         are deleted from a database; a server, which has no request for this, keeps them beside the new values.
         """
-        # Create the run; the note and the colour follow with the other tags.
+        # A user may change note and colour, so they follow with the other tags, which respect that.
         if run is None:
             identity = {key: text for key, text in contents.tags.items() if key not in (NOTE_TAG, COLOR_TAG)}
             run = self.client.create_run(self.experiment_id, contents.start_ms, identity, contents.name)
             self.created += 1
 
-        # The digest says that MLflow has these contents already.
-        run_id, digest = str(run.info.run_id), contents.digest()
+        # An equal digest means that MLflow has these contents already: most runs need no further request.
+        run_id, digest = str(run.info.run_id), contents.compute_digest()
         if run.data.tags.get(DIGEST_TAG) == digest:
             return run
 
-        # In a database, delete values that the ledger contradicts.
-        keys = sorted({point.key for point in contents.points}.intersection(run.data.metrics))
-        history = [point for key in keys for point in self.client.get_metric_history(run_id, key)]
+        # MLflow keeps every value ever sent, so values that the ledger contradicts, such as ranks before an extension,
+        # must be deleted; only a database allows this.
+        resent_keys = sorted({point.key for point in contents.points}.intersection(run.data.metrics))
+        history = [point for key in resent_keys for point in self.client.get_metric_history(run_id, key)]
         params, expected = dict(run.data.params), {(point.key, point.step): point.value for point in contents.points}
-        outdated = {old.key for old in history if expected.get((old.key, old.step), old.value) != old.value}
-        outdated |= run.data.metrics.keys() & TABLE_METRICS - {point.key for point in contents.points}
-        changed = {key for key, text in contents.params.items() if params.get(key, text) != text}
-        if (outdated or changed) and is_database(self.uri):
-            _delete_values(self.client, run_id, outdated, changed)
-            history = [old for old in history if old.key not in outdated]
-            params, changed = {key: text for key, text in params.items() if key not in changed}, set()
+        outdated_metrics = {old.key for old in history if expected.get((old.key, old.step), old.value) != old.value}
+        outdated_metrics |= run.data.metrics.keys() & TABLE_METRICS - {point.key for point in contents.points}
+        changed_params = {key for key, text in contents.params.items() if params.get(key, text) != text}
+        if (outdated_metrics or changed_params) and is_database(self.uri):
+            _delete_values(self.client, run_id, outdated_metrics, changed_params)
+            history = [old for old in history if old.key not in outdated_metrics]
+            params, changed_params = {key: text for key, text in params.items() if key not in changed_params}, set()
 
-        # Send missing parts; MLflow shows the newest of several values at a step.
-        newest = {(old.key, old.step): old for old in sorted(history, key=lambda old: old.timestamp)}
-        metrics = []
-        for point in contents.points:
-            old = newest.get((point.key, point.step))
-            if old is None or old.value != point.value:
-                time_ms = point.time_ms if old is None else max(point.time_ms, old.timestamp + 1)
-                metrics.append(Metric(point.key, point.value, time_ms, point.step))
-        missing = [Param(key, text) for key, text in contents.params.items() if key not in params]
-        tags = _choose_tags(contents, run.data.tags) | {CHANGED_TAG + key: contents.params[key] for key in changed}
-        self._send(run_id, metrics, missing, [RunTag(*tag) for tag in tags.items() - run.data.tags.items()])
+        # A server keeps old values of parameters, so a tag has the current value of a changed one.
+        metrics = _select_new_points(contents.points, history)
+        missing_params = [Param(key, text) for key, text in contents.params.items() if key not in params]
+        tags = _choose_tags(contents, run.data.tags) | {
+            CHANGED_TAG + key: contents.params[key] for key in changed_params
+        }
+        self._send(run_id, metrics, missing_params, [RunTag(*tag) for tag in tags.items() - run.data.tags.items()])
 
-        # Send the status, and last the digest, which means that the run is complete.
+        # The digest comes last, because it means that the run is complete.
         if contents.end_ms is not None:
             self.client.set_terminated(run_id, contents.status, contents.end_ms)
         else:
@@ -179,7 +182,7 @@ class MlflowExperiment:
         """Return links to pages of the server, or the command that starts a server."""
         if is_server(self.uri):
             return make_sweep_links(self.uri, self.experiment_id, parent_id)
-        return (("MLflow", server_command(self.uri, self.storage)),)
+        return (("MLflow", make_server_command(self.uri, self.storage)),)
 
     def _send(self, run_id: str, metrics: Sequence[Metric], params: Sequence[Param], tags: Sequence[RunTag]) -> None:
         """Send values in as few requests as MLflow's limits allow."""
@@ -189,22 +192,22 @@ class MlflowExperiment:
             self.client.log_batch(run_id, *batch, synchronous=True)
             self.points += len(batch[0])
 
-    def _find_experiment(self, name: str) -> str:
+    def _find_or_create_experiment(self, name: str) -> str:
         """Return the id of the experiment, created if missing."""
-        # Create the experiment, unless it exists.
+        # Another sweep of the study may create the experiment between the look-up and the creation.
         experiment: Experiment | None = self.client.get_experiment_by_name(name)
         if experiment is None:
             try:
                 tags = {"mlflow.experimentKind": "custom_model_development"}
                 return str(
-                    self.client.create_experiment(name, artifact_location=self._artifact_location(name), tags=tags)
+                    self.client.create_experiment(name, artifact_location=self._make_artifact_location(name), tags=tags)
                 )
             except MlflowException as error:
-                experiment = self.client.get_experiment_by_name(name)  # another sweep of the study created it
+                experiment = self.client.get_experiment_by_name(name)
                 if experiment is None:
                     raise error
 
-        # Refuse an experiment that cannot be used from here.
+        # Runs could be created in these experiments, but nobody would see them or their artifacts.
         subject, location = f"{self.uri}: experiment {name!r}", experiment.artifact_location
         if experiment.lifecycle_stage == "deleted":
             raise TrackingError(
@@ -221,13 +224,27 @@ class MlflowExperiment:
             )
         return str(experiment.experiment_id)
 
-    def _artifact_location(self, name: str) -> str | None:
+    def _make_artifact_location(self, name: str) -> str | None:
         """Return the URI of the folder of artifacts for a database; None for a server, which has its own."""
         if not is_database(self.uri):
             return None
+        # Different names can have the same safe name, so a digest follows.
         safe_name = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:60]
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-        return (artifact_folder(self.storage, self.uri) / f"{safe_name}-{digest}").as_uri()
+        return (choose_artifact_folder(self.storage, self.uri) / f"{safe_name}-{digest}").as_uri()
+
+
+def _select_new_points(points: Iterable[Point], history: Iterable[Metric]) -> list[Metric]:
+    """Return the points that a run with this history of metrics lacks, or has with another value."""
+    # MLflow shows the newest of several values at a step, so a correction gets a later time than the old value.
+    newest = {(old.key, old.step): old for old in sorted(history, key=lambda old: old.timestamp)}
+    metrics = []
+    for point in points:
+        old = newest.get((point.key, point.step))
+        if old is None or old.value != point.value:
+            time_ms = point.time_ms if old is None else max(point.time_ms, old.timestamp + 1)
+            metrics.append(Metric(point.key, point.value, time_ms, point.step))
+    return metrics
 
 
 def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], params: Collection[str]) -> None:
@@ -243,18 +260,20 @@ def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], 
 
 def _choose_tags(contents: RunContents, present: Mapping[str, str]) -> dict[str, str]:
     """Return the tags to write to a run that has the tags `present`, except a note or colour chosen by the user."""
-    # The user may have chosen another colour, or edited the note.
+    # A colour that is not one of ours was chosen by the user.
     tags, note = dict(contents.tags), present.get(NOTE_TAG, "")
     if present.get(COLOR_TAG, COLORS[0]) not in COLORS:
         tags.pop(COLOR_TAG, None)
+
+    # A note that lacks the digest of ours was edited by the user.
     if NOTE_TAG in tags:
-        if note and present.get(WRITTEN_NOTE_TAG) != _digest(note):
+        if note and present.get(WRITTEN_NOTE_TAG) != _hash_text(note):
             del tags[NOTE_TAG]
         else:
-            tags[WRITTEN_NOTE_TAG] = _digest(tags[NOTE_TAG])
+            tags[WRITTEN_NOTE_TAG] = _hash_text(tags[NOTE_TAG])
     return tags
 
 
-def _digest(text: str) -> str:
+def _hash_text(text: str) -> str:
     """Return a short hash of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -16,7 +16,13 @@ from mlflow.tracking import MlflowClient
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.text.wording import counted
-from orchestrator.tracking.address import artifact_folder, default_uri, is_database, server_command, sqlite_file
+from orchestrator.tracking.address import (
+    choose_artifact_folder,
+    get_sqlite_path,
+    is_database,
+    make_default_uri,
+    make_server_command,
+)
 from orchestrator.tracking.errors import raising_tracking_error
 from orchestrator.tracking.pages import make_sweep_links
 from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
@@ -47,13 +53,13 @@ def serve(
     that is missing or not a store, and for a host or port that cannot be used, TrackingError for a store that MLflow
     refuses.
     """
-    # Check the store and the port.
-    given_uri, uri = uri, uri or default_uri(storage)
-    database = sqlite_file(uri)
+    # All problems are reported before the server starts, whose own errors would be in its log.
+    requested_uri, uri = uri, uri or make_default_uri(storage)
+    database = get_sqlite_path(uri)
     if database is None:
-        remedy = f"run: {server_command(uri, storage)}" if is_database(uri) else "open this address in a browser"
+        remedy = f"run: {make_server_command(uri, storage)}" if is_database(uri) else "open this address in a browser"
         raise UserError(f"{uri}: not a SQLite store; allowed: sqlite:///FILE; instead {remedy}")
-    if given_uri and not database.exists():
+    if requested_uri and not database.exists():
         raise UserError(f"{uri}: there is no such file; to create it, publish a sweep there")
     if problem := store_problem(uri):
         raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
@@ -61,7 +67,7 @@ def serve(
     with raising_tracking_error(uri):
         create_sqlite_store(uri)
 
-    # Run the server and print links.
+    # MLflow opens an experiment on an empty page, so links to the newest sweeps are printed.
     with suppress(KeyboardInterrupt), run_server(database, host, port, allowed_hosts) as (url, server):
         sweeps = list_sweep_links(uri, url)
         say(f"MLflow runs at {url} (Ctrl-C ends it){'; open a page below, not this address:' if sweeps else ''}")
@@ -70,7 +76,7 @@ def serve(
         if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
             say(f"and {counted(older, 'older sweep')}, among the experiments of MLflow")
         code = server.wait()
-        raise UiServerError(f"the MLflow server exited with code {code}; see {_log_file(database)}")
+        raise UiServerError(f"the MLflow server exited with code {code}; see {_get_log_path(database)}")
 
 
 @contextmanager
@@ -81,17 +87,17 @@ def run_server(
 
     A signal raises KeyboardInterrupt in the block. Raises UiServerError if the server does not answer in START_SECONDS.
     """
-    # Build the command.
+    # Every worker of the server imports MLflow, and one is enough for a user.
     port = choose_port(host, port)
-    url, log = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}", _log_file(database)
+    url, log = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}", _get_log_path(database)
     arguments = [
         *(sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"),
         *("--backend-store-uri", f"sqlite:///{database.resolve()}"),
-        *("--artifacts-destination", str(artifact_folder(database.parent))),
+        *("--artifacts-destination", str(choose_artifact_folder(database.parent))),
         *(("--allowed-hosts", allowed_hosts) if allowed_hosts else ()),
     ]
 
-    # Settings for the server and its child processes.
+    # Child processes of the server inherit these settings.
     environment = {
         **os.environ,
         "PYTHONSAFEPATH": "1",  # modules of the current folder must not hide others
@@ -99,7 +105,7 @@ def run_server(
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that are not needed
     }
 
-    # Run it until the block ends.
+    # A signal during the start is held back until the process is known, so that it can be killed.
     with Interrupts() as interrupts, log.open("ab") as sink:
         server = None
         try:
@@ -122,7 +128,7 @@ def run_server(
 
 def choose_port(host: str, port: int | None) -> int:
     """Return `port`, or the first free one of PORTS if it is None; raises UserError if it cannot be used."""
-    # Bind each candidate; the error of the last is reported.
+    # Only binding shows whether a port can be used; the error of the last one is reported.
     for candidate in PORTS if port is None else [port]:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
@@ -139,14 +145,14 @@ def choose_port(host: str, port: int | None) -> int:
 
 def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
     """Wait until a server answers; raise UiServerError if it exits or takes more than START_SECONDS."""
-    # A proxy would not reach this machine.
+    # A proxy from the environment could not reach this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + START_SECONDS
     while True:
         with suppress(OSError), opener.open(f"{url}/health", timeout=2):
             return
 
-        # Give up if the server has exited or takes too long; its log says why.
+        # The last lines of the log usually name the reason.
         if server.poll() is not None or time.monotonic() > deadline:
             last_lines = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
             raise UiServerError(f"the MLflow server did not start; last lines of {log}: {last_lines}")
@@ -163,14 +169,14 @@ def _end_group(server: "subprocess.Popen[bytes]") -> None:
             server.wait(5)
 
 
-def _log_file(database: Path) -> Path:
+def _get_log_path(database: Path) -> Path:
     """Return the log file of the server on a SQLite file."""
     return database.with_name("mlflow-server.log")
 
 
 def list_sweep_links(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """Return the sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server`)."""
-    # Find the sweeps of all experiments; an experiment is a study.
+    # An experiment of MLflow is a study.
     client = MlflowClient(uri)
     studies = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
     runs = search_runs_by_tag(client, "kind", "sweep", list(studies))

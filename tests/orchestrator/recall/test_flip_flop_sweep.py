@@ -56,7 +56,7 @@ def test_every_set_is_in_curves_score_report_and_mlflow(file: Path, run_inline: 
     said = io.StringIO()
     Console(file=said, width=300).print(Screen(result))
     assert "read_error.dense" in said.getvalue() and "read_error.sparse test" in said.getvalue()
-    runs = SweepRuns(result, read_records(folder), curves).configuration_runs()
+    runs = SweepRuns(result, read_records(folder), curves).make_configuration_runs()
     for _, run in runs:
         steps = {(point.key, point.step) for point in run.points}
         assert steps >= {(f"read_error{of}/raw/median", length) for of in SETS for length in (4, 8)}

@@ -48,7 +48,7 @@ def test_a_process_exits_with_its_driver_though_a_request_waits():
     child = os.fork()
     if child == 0:
         mine.close()
-        publisher_process.receive(theirs, queue.SimpleQueue())
+        publisher_process.receive_requests(theirs, queue.SimpleQueue())
     theirs.close()
     mine.send_bytes(b"a request")
     time.sleep(0.3)

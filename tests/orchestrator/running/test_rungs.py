@@ -378,7 +378,7 @@ def test_a_rung_is_decided_when_no_pack_runs(stage):
 def test_mlflow_shows_a_pruned_configuration_up_to_its_rung(played):
     state = played(*RATES, HALVING, pack=8)
     contents = SweepRuns(summarise(state), read_records(state.folder), read_curves(state))
-    for row, run in contents.configuration_runs():
+    for row, run in contents.make_configuration_runs():
         assert max(point.step for point in run.points if point.key == "progress/loss") == (row.pruned_at or 40)
 
 

@@ -135,7 +135,7 @@ def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_o
     write_report(folder)
     state = SweepState.load(folder)
     contents = SweepRuns(again, read_records(folder), read_curves(state))
-    points = [point.key for _, run in contents.configuration_runs() for point in run.points]
+    points = [point.key for _, run in contents.make_configuration_runs() for point in run.points]
     assert points and not any("steps_to" in key for key in points)
 
 

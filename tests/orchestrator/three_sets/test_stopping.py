@@ -74,12 +74,12 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
     assert pd.read_csv(table)["seeds_stopped"].sum() == count and (folder / "validation.csv").exists()
 
     contents = SweepRuns(result, read_records(folder), curves)
-    runs = {row.config_id: run for row, run in contents.configuration_runs()}
+    runs = {row.config_id: run for row, run in contents.make_configuration_runs()}
     for row in result.rows:
         points = {point.key: point.value for point in runs[row.config_id].points}
         assert points["seeds_stopped"] == len(row.stopped_at)
         assert ("stopped_at_median" in points) == bool(row.stopped_at)
-    assert {point.key for point in contents.sweep_run().points} >= {"seeds_stopped"}
+    assert {point.key for point in contents.make_sweep_run().points} >= {"seeds_stopped"}
 
 
 def test_a_sweep_without_stopping_says_nothing_of_it(ran, short_text):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.ui import list_sweep_links, run_server
 
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
@@ -29,7 +29,7 @@ def open_page(url: str, profile: Path) -> tuple[str, list[str]]:
 @pytest.mark.slow
 def test_the_pages_of_mlflow_show_the_sweep(sweep: Any, publish: Any, tmp_path: Path) -> None:
     publish(sweep.folder)
-    uri = default_uri(sweep.folder.parent)
+    uri = make_default_uri(sweep.folder.parent)
     with run_server(sweep.folder.parent / "mlflow.db") as (url, _):
         ((_, links),) = list_sweep_links(uri, url)
         for what, link in links:

@@ -14,7 +14,7 @@ from orchestrator.code.provenance import read_provenance
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
-from orchestrator.tracking.address import choose_tracking_uri, default_uri
+from orchestrator.tracking.address import choose_tracking_uri, make_default_uri
 from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.publish import delete_runs
 from orchestrator.tracking.publisher import Attempt, Publisher
@@ -29,7 +29,7 @@ FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 def test_every_point_is_there_once_and_again_changes_nothing(sweep, publish):
     first = publish(sweep.folder)
     client = MlflowClient(first.uri)
-    assert first.uri == default_uri(sweep.folder.parent)
+    assert first.uri == make_default_uri(sweep.folder.parent)
     assert (first.created, first.completed) == (4, 3)
     assert_complete(client, first.parent_run_id, sweep)
     rows = rows_of(first.uri)
@@ -185,7 +185,7 @@ def test_a_store_in_a_folder_with_a_question_mark_is_refused(tmp_path, build, pu
 
 
 def test_two_sweeps_of_one_name_are_two_parents(tmp_path, build, fresh_store, publish):
-    uri = default_uri(Path(shutil.copy(fresh_store, tmp_path)).parent)
+    uri = make_default_uri(Path(shutil.copy(fresh_store, tmp_path)).parent)
     folders = [tmp_path / part / "same" for part in ("a", "b")]
     for folder in folders:
         build(folder, 1, 1)
@@ -215,7 +215,7 @@ def test_hostile_labels_become_valid_and_distinct_keys(tmp_path, build, fresh_st
 def test_an_empty_address_is_the_store_beside_the_sweep_whatever_its_file_names(tmp_path, build, fresh_store, publish):
     sweep = build(tmp_path / "s", count=1, seeds=1, spec={"tracking.uri": f"sqlite:///{tmp_path / 'named.db'}"})
     shutil.copy(fresh_store, tmp_path)
-    assert publish(sweep.folder, "", sweep_files=False).uri == default_uri(tmp_path)
+    assert publish(sweep.folder, "", sweep_files=False).uri == make_default_uri(tmp_path)
     assert not (tmp_path / "named.db").exists()
 
 
@@ -290,7 +290,7 @@ def test_the_variable_of_mlflow_is_the_default_of_a_sweep_that_names_no_address(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///shell.db")
     state = build(tmp_path / "s", count=1, seeds=1)
     assert choose_tracking_uri(state) == f"sqlite:///{tmp_path / 'shell.db'}"
-    assert choose_tracking_uri(state, "") == default_uri(tmp_path)
+    assert choose_tracking_uri(state, "") == make_default_uri(tmp_path)
 
 
 @pytest.mark.slow
@@ -310,11 +310,11 @@ def test_the_variable_of_mlflow_counts_where_neither_file_nor_option_names_an_ad
     lengthwise.environment["MLFLOW_TRACKING_URI"] = "sqlite:///shell.db"
     done = lengthwise.succeeds(*run, cwd=tmp_path)
     assert shell in done.stdout.split("MLflow:")[1]
-    assert (runs_at(shell), runs_at(default_uri(storage))) == (4, 0)
+    assert (runs_at(shell), runs_at(make_default_uri(storage))) == (4, 0)
     folder = storage / "trained"
     assert f"{shell}: " in lengthwise.succeeds("publish", folder, cwd=storage).stdout
     lengthwise.succeeds(*run, "--name", "other", "--tracking-uri", "")
-    assert (runs_at(shell), runs_at(default_uri(storage))) == (4, 4)
+    assert (runs_at(shell), runs_at(make_default_uri(storage))) == (4, 4)
     assert f"{shell}: " in lengthwise.succeeds("publish", storage / "other", cwd=tmp_path).stdout
 
     # A sweep that has been published remembers its address; a wrong one is refused before anything is written.

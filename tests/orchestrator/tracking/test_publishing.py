@@ -18,7 +18,7 @@ from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.report.files import present_report
 from orchestrator.text.wording import command
-from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TIMEOUTS
 from orchestrator.tracking.publish import publish
 from orchestrator.tracking.publisher import MAX_WAIT_SECONDS, Attempt, Publisher
@@ -135,7 +135,7 @@ def test_a_publisher_publishes_the_running_sweep_and_completes_it(sweep):
     ledger.write_bytes(b"".join(lines[:first]))
     database.unlink()
     publisher = Publisher()
-    client = MlflowClient(default_uri(sweep.folder.parent))
+    client = MlflowClient(make_default_uri(sweep.folder.parent))
 
     def runs(kind):
         named = f"tags.`lengthwise.kind` = '{kind}'"
@@ -148,12 +148,12 @@ def test_a_publisher_publishes_the_running_sweep_and_completes_it(sweep):
             assert time.monotonic() < deadline
             time.sleep(0.2)
         ledger.write_bytes(b"".join(lines))
-        publisher.begin_end()
+        publisher.request_last()
         present_report(sweep.folder, Console(), quiet=True)  # as the driver does
         written = (sweep.folder / "report.html").stat().st_mtime_ns
-        publisher.send_files()
+        publisher.announce_files()
         result = publisher.wait(300)
-        assert result.problem is None and result.uri == default_uri(sweep.folder.parent)
+        assert result.problem is None and result.uri == make_default_uri(sweep.folder.parent)
         (parent,) = runs("sweep")
         assert_complete(client, parent.info.run_id, sweep)
         assert (sweep.folder / "report.html").stat().st_mtime_ns == written  # the publisher writes no second one

@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.tracking import ui
-from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.ui import serve
 from tests.mlflow_points import artifact
@@ -126,7 +126,7 @@ def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, fresh_stor
         store.execute("UPDATE alembic_version SET version_num = 'of another version'")
     with pytest.raises(TrackingError) as refused:
         serve(tmp_path)
-    assert default_uri(tmp_path) in str(refused.value) and "mlflow db upgrade" in str(refused.value)
+    assert make_default_uri(tmp_path) in str(refused.value) and "mlflow db upgrade" in str(refused.value)
 
 
 def test_more_sweeps_than_are_shown_are_counted(

@@ -13,7 +13,7 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.errors import UserError
 from orchestrator.tracking import ui
-from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.ui import PORTS, UiServerError, run_server, serve
 from tests.mlflow_points import artifact, assert_complete, rows_of
@@ -37,7 +37,7 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(sweep, tmp_
         with pytest.raises(TrackingError, match=f"127.0.0.1:{port}"):
             publish(sweep.folder, url)
         monkeypatch.undo()
-    before = rows_of(default_uri(storage))
+    before = rows_of(make_default_uri(storage))
     assert 0 < sum(before.values())
     with run_server(database, port=port) as (url, server):
         capfd.readouterr()
@@ -49,7 +49,7 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(sweep, tmp_
         assert_complete(client, done.parent_run_id, sweep)
         again = publish(sweep.folder)
         assert again.points == 0 and again.links == done.links and again.uri == url
-        assert before <= rows_of(default_uri(storage))
+        assert before <= rows_of(make_default_uri(storage))
         for _, link in done.links:
             assert link.startswith(url) and "workflowType=machine_learning" in link
         assert artifact(url, done.parent_run_id, "report.html") == (sweep.folder / "report.html").read_bytes()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.text.wording import command
-from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TIMEOUTS, TrackingError, TrackingRefused
 from orchestrator.tracking.publish import delete_runs
 from tests.ports import free_ports
@@ -100,7 +100,7 @@ def test_a_refused_user_is_told_what_to_do(sweep, publish, busy, quick, monkeypa
 
 
 def test_a_locked_database_is_named(sweep, publish, quick, capfd, monkeypatch) -> None:
-    uri = default_uri(sweep.folder.parent)
+    uri = make_default_uri(sweep.folder.parent)
     monkeypatch.setenv("MLFLOW_SQLALCHEMYSTORE_POOL_SIZE", "1")
     connection = sqlite3.connect(uri.removeprefix("sqlite:///"), isolation_level=None)
     original = sqlite3.connect

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import pytest
 
-from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.address import make_default_uri
 
 
 @pytest.mark.slow
 def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
     code = "import sys; from orchestrator.tracking.store import create_sqlite_store; create_sqlite_store(sys.argv[1])"
-    uri = default_uri(tmp_path)
+    uri = make_default_uri(tmp_path)
     processes = [
         subprocess.Popen([sys.executable, "-c", code, uri], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
@@ -33,7 +33,7 @@ def test_a_store_is_there_whole_or_not_at_all_when_its_making_is_killed(tmp_path
     (tmp_path / "store").mkdir()
     database = tmp_path / "store" / "mlflow.db"
     with subprocess.Popen(
-        [sys.executable, "-u", "-c", code, default_uri(database.parent)],
+        [sys.executable, "-u", "-c", code, make_default_uri(database.parent)],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
     ) as process:
