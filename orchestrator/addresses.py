@@ -22,10 +22,10 @@ def is_absolute(storage: str) -> bool:
     return storage.startswith("/") or is_address(storage)
 
 
-def local_copy(text: str | Path) -> Path:
+def find_local_copy(text: str | Path) -> Path:
     """Return the local copy of an address, or a given folder unchanged.
 
-    local_copy("s3://bucket/sweeps") -> ~/.cache/lengthwise/storage/s3/bucket/sweeps. Raises OSError without a home.
+    find_local_copy("s3://bucket/a") -> ~/.cache/lengthwise/storage/s3/bucket/a. Raises OSError without a home.
     """
     address = _ADDRESS.fullmatch(str(text))
     if address is None:
@@ -33,7 +33,7 @@ def local_copy(text: str | Path) -> Path:
     return _find_root().joinpath(address[1], *(part for part in address[2].split("/") if part not in ("", ".", "..")))
 
 
-def address_of(folder: Path) -> str | None:
+def find_address(folder: Path) -> str | None:
     """Return the address of a local copy; None for any other folder."""
     try:
         root = _find_root().resolve()
@@ -43,9 +43,9 @@ def address_of(folder: Path) -> str | None:
     return f"{scheme}://{'/' if scheme == 'file' else ''}{'/'.join(rest)}" if rest else None
 
 
-def address_or_path(folder: Path) -> str:
+def get_address_or_path(folder: Path) -> str:
     """Return the address of a folder if it is a local copy, otherwise its path."""
-    return address_of(folder) or str(folder)
+    return find_address(folder) or str(folder)
 
 
 def _find_root() -> Path:

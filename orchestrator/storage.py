@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Self, TypeVar
 
-from orchestrator.addresses import address_of
+from orchestrator.addresses import find_address
 from orchestrator.errors import StorageError, StorageRefused
 from trainers.files.atomic_file import write_atomic
 
@@ -39,7 +39,7 @@ class ObjectStore:
     @classmethod
     def for_copy(cls, folder: Path) -> "ObjectStore":
         """Return the object store whose local copy is `folder`."""
-        address = address_of(folder)
+        address = find_address(folder)
         assert address is not None
         return cls(address)
 
@@ -49,23 +49,23 @@ class ObjectStore:
         store.retry_seconds = seconds
         return store
 
-    def sizes(self, below: str = "") -> dict[str, int]:
+    def list_sizes(self, below: str = "") -> dict[str, int]:
         """Return the size in bytes of every object, or of those below a folder, sorted by name."""
         files = self._request(self._files.find, self._path(below), detail=True)
         names = {str(PurePosixPath(path).relative_to(self._root)): files[path]["size"] for path in sorted(files)}
         return {name: size for name, size in names.items() if ".." not in PurePosixPath(name).parts}
 
-    def folders(self) -> list[str]:
+    def list_folders(self) -> list[str]:
         """Return the names of the folders directly below the address; empty if the address does not exist yet."""
         try:
             entries = self._request(self._files.ls, self._root, detail=True)
         except StorageRefused:
-            if self.sizes():  # raises if the address cannot be used
+            if self.list_sizes():  # raises if the address cannot be used
                 raise
             return []
         return sorted(PurePosixPath(entry["name"]).name for entry in entries if entry["type"] == "directory")
 
-    def has(self, name: str) -> bool:
+    def exists(self, name: str) -> bool:
         """Return whether an object of this name exists."""
         return bool(self._request(self._files.exists, self._path(name)))
 
@@ -93,7 +93,7 @@ class ObjectStore:
             except FileExistsError:  # also if our own request was retried after a lost answer
                 return False
             except StorageError:  # servers differ in how they report an existing object
-                if not self.has(name):
+                if not self.exists(name):
                     raise
                 return False
             return True
@@ -160,14 +160,14 @@ class ObjectStore:
 
 def fetch_missing(folder: Path) -> None:
     """Download the files that a local copy lacks; does nothing for other folders."""
-    if address_of(folder) is not None:
+    if find_address(folder) is not None:
         store = ObjectStore.for_copy(folder)
-        store.fetch(folder, [name for name in store.sizes() if not (folder / name).exists()])
+        store.fetch(folder, [name for name in store.list_sizes() if not (folder / name).exists()])
 
 
 def fetch_file(path: Path) -> None:
     """Download a missing file if its address has it; otherwise reading the file reports the error."""
-    if not path.exists() and address_of(path) is not None:
+    if not path.exists() and find_address(path) is not None:
         with suppress(StorageRefused):
             ObjectStore.for_copy(path.parent).fetch(path.parent, [path.name])
 

@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
-from orchestrator.engine.shared_draws import shared_streams as engine_streams
+from orchestrator.engine.shared_draws import find_shared_streams as engine_streams
 from orchestrator.errors import UserError
 from orchestrator.interface.trainer import Trainer
-from orchestrator.program.shared_draws import shared_streams as program_streams
+from orchestrator.program.shared_draws import find_shared_streams as program_streams
 
 
-def trainer_of(sections: Collection[str]) -> Trainer:
+def get_trainer(sections: Collection[str]) -> Trainer:
     """Return the trainer of a specification or a recorded configuration from the names of its sections."""
     return _load_program_trainer() if "program" in sections else _load_engine()
 
@@ -26,7 +26,7 @@ def refuse_program(sections: Collection[str], feature: str) -> None:
         raise UserError(f"{feature}: only for models of lengthwise; this sweep trains a program")
 
 
-def shared_streams(
+def find_shared_streams(
     first: Mapping[str, Any], second: Mapping[str, Any], differing: Collection[str]
 ) -> dict[str, list[str]]:
     """Return the random streams of one seed, each with the keys that make it differ between two configurations.

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.addresses import address_or_path
+from orchestrator.addresses import get_address_or_path
 from orchestrator.cli import continuing, importing, options, results, upkeep
 from orchestrator.code.provenance import PACKAGES, read_version
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
@@ -183,7 +183,7 @@ def plan(
     plan = forecast(spec, workers, measured=measure)
     digest_claims(spec)  # raises for an invalid claims file
 
-    _say(f"{spec.name} would be stored in {address_or_path((storage or find_default_storage()) / spec.name)}")
+    _say(f"{spec.name} would be stored in {get_address_or_path((storage or find_default_storage()) / spec.name)}")
     _say(align_rows(plan.rows))
     for warning in plan.warnings:
         _say(f"warning: {warning}")

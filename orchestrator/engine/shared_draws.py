@@ -8,7 +8,7 @@ _FILE_PATHS = (f"{INITIAL}.file", f"{INITIAL}.source")  # keys that may name the
 DATA, INPUTS, WEIGHTS = "training data", "test inputs", "initial weights"
 
 
-def shared_streams(
+def find_shared_streams(
     first: Mapping[str, Any], second: Mapping[str, Any], differing: Collection[str]
 ) -> dict[str, list[str]]:
     """Return each kind of draw with the differing keys that change it.

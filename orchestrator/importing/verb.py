@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.addresses import address_or_path
+from orchestrator.addresses import get_address_or_path
 from orchestrator.code.provenance import read_provenance
 from orchestrator.ending.ending import Outcome, record_end
 from orchestrator.errors import UserError
@@ -30,7 +30,7 @@ from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.sweep.specification import write_spec
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import command, counted, spans
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings
 from search_spaces.grammar.validate import build_spec
@@ -144,10 +144,8 @@ def import_rows(
             raise
 
         counts = f"{counted(len(configurations), 'configuration')}, seeds {spans(members.seeds)}"
-        say(
-            console,
-            f"imported {len(results.rows):,} rows of {results.source} to {address_or_path(folder.resolve())}: {counts}",
-        )
+        location = get_address_or_path(folder.resolve())
+        say(console, f"imported {len(results.rows):,} rows of {results.source} to {location}: {counts}")
         untrained = () if options.trained else (UNTRAINED_NOTE,)
         for note in (*rows.notes, *members.notes, *untrained):
             say(console, f"note: {note}")
@@ -281,7 +279,7 @@ def _make_configuration_fields(
     for number in range(len(members.curves)):
         # The fields of a member without its seed are those of the configuration, so any seed will do.
         sections = _make_sections(results, members, options, number)
-        trainer = trainer_of(sections)
+        trainer = get_trainer(sections)
         member = trainer.build(sections, recorded=True)
         measured = make_measurement_fields(trainer.list_measurements(member), measured_ids)
         measured_ids.add(measured["measured"])

@@ -108,7 +108,7 @@ def describe_driver(store: ObjectStore) -> str:
 
 
 def _find_last_driver(store: ObjectStore) -> str:
-    return max(store.sizes(DRIVERS), default="")
+    return max(store.list_sizes(DRIVERS), default="")
 
 
 def _parse_number(name: str) -> int:

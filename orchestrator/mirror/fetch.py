@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from orchestrator.addresses import address_of, is_address
+from orchestrator.addresses import find_address, is_address
 from orchestrator.errors import DivergedLedger, NotASweep, StorageError
 from orchestrator.mirror.driver_lock import read_driver
 from orchestrator.record.ledger.folders import (
@@ -36,9 +36,9 @@ def find_sweep(sweep: str | Path) -> Path:
         fetch_sweep(find_default_storage() / folder)
     fetch_sweep(folder)
     if is_address(sweep) and not has_ledger(folder):
-        storage = shlex.quote(str(address_of(folder.parent)))
+        storage = shlex.quote(str(find_address(folder.parent)))
         raise NotASweep(
-            f"{address_of(folder)} is not a sweep: no ledger in it; to see its sweeps: lengthwise list "
+            f"{find_address(folder)} is not a sweep: no ledger in it; to see its sweeps: lengthwise list "
             f"sweeps --storage {storage}"
         )
     return find_in_storage(sweep)
@@ -50,7 +50,7 @@ def fetch_sweep(folder: Path) -> None:
     Checkpoints and weights are not included (see `fetch_missing`). Raises StorageRefused, StorageError, and
     DivergedLedger if neither ledger is the beginning of the other.
     """
-    if address_of(folder) is None:
+    if find_address(folder) is None:
         return
     store = ObjectStore.for_copy(folder)
     if not find_last_ledger(store):
@@ -62,7 +62,7 @@ def fetch_sweep(folder: Path) -> None:
         newer = read_newer_ledger(store, folder)
 
         # Fetch the files that the records name, then write the records.
-        sizes = store.sizes()
+        sizes = store.list_sizes()
         missing = [name for name in sizes if not (folder / name).exists()]
         names = [name for name in missing if name.startswith(("curves/", "code/"))]
         names += [name for name in (sizes if newer else missing) if "/" not in name and name.endswith(".yaml")]
@@ -87,7 +87,7 @@ def parse_ledger_size(name: str) -> int:
 
 def find_last_ledger(store: ObjectStore) -> str:
     """Return the name of the newest ledger that is complete, with the size in its name; "" if there is none."""
-    sizes = store.sizes(LEDGERS)
+    sizes = store.list_sizes(LEDGERS)
     return max((name for name, size in sizes.items() if f"-{size:012d}-" in name), default="")
 
 
@@ -116,7 +116,7 @@ def fetch_storage(storage: Path, *, strict: bool = True) -> list[str]:
     Unless `strict`, sweeps that cannot be fetched are skipped, and a line about each is returned.
     """
     problems = []
-    for name in ObjectStore.for_copy(storage).folders() if address_of(storage) is not None else ():
+    for name in ObjectStore.for_copy(storage).list_folders() if find_address(storage) is not None else ():
         try:
             fetch_sweep(storage / name)
         except (DivergedLedger, StorageError) as error:

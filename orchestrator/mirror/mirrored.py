@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from orchestrator.addresses import address_of
+from orchestrator.addresses import find_address
 from orchestrator.errors import LengthwiseError, StorageError, StorageRefused, SweepLocked, TakenLedger
 from orchestrator.mirror.driver_lock import DriverLock
 from orchestrator.mirror.fetch import (
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 def create_ledger(folder: Path, first_fields: Mapping[str, Any]) -> Ledger:
     """Begin a sweep as `Ledger.create` does, also at the address of its folder. Raises SweepLocked, too."""
-    if address_of(folder) is None:
+    if find_address(folder) is None:
         return Ledger.create(folder, first_fields)
     store = ObjectStore.for_copy(folder)
     lock = DriverLock(store, folder)
@@ -53,7 +53,7 @@ def open_ledger(folder: Path) -> Ledger:
 
     Raises what `fetch_sweep` and `Ledger.open` raise.
     """
-    if address_of(folder) is None:
+    if find_address(folder) is None:
         return Ledger.open(folder)
     fetch_sweep(folder)
     ledger, store = MirroredLedger.open(folder), ObjectStore.for_copy(folder)
@@ -62,7 +62,7 @@ def open_ledger(folder: Path) -> Ledger:
         lock.acquire()
         if read_newer_ledger(store, folder):
             raise SweepLocked(f"{store.address}: another driver was running until now; try again")
-        for name in store.sizes("checkpoints"):  # packs with checkpoints were begun, and are not cut again
+        for name in store.list_sizes("checkpoints"):  # packs with checkpoints were begun, and are not cut again
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
         return ledger.mirror_to(store, lock)
     except BaseException:
@@ -88,8 +88,8 @@ class MirroredLedger(Ledger):
         self.address, self._driver, self._store = store.address, driver, store
 
         # Find out what the address already has.
-        self._ledgers, self._copied = list(store.sizes(LEDGERS)), parse_ledger_size(find_last_ledger(store))
-        sizes = {name: size for name, size in store.sizes(CURVES_FOLDER).items() if (self.folder / name).exists()}
+        self._ledgers, self._copied = list(store.list_sizes(LEDGERS)), parse_ledger_size(find_last_ledger(store))
+        sizes = {name: size for name, size in store.list_sizes(CURVES_FOLDER).items() if (self.folder / name).exists()}
         self._curves = {name for name, size in sizes.items() if (self.folder / name).stat().st_size == size}
         self._sent = dict[str, tuple[int, int]]()  # modification time and size of copied files by name
         self._is_stopped: bool | None = None  # None: unknown, because a killed driver may have left the object

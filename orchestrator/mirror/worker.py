@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.addresses import local_copy
+from orchestrator.addresses import find_local_copy
 from orchestrator.errors import StorageError, StorageRefused
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
 from orchestrator.storage import ObjectStore, fetch_missing
@@ -23,7 +23,7 @@ MAX_WAIT_SECONDS = 0.5
 
 def move_folders(work: dict[str, Any]) -> dict[str, Any]:
     """Return decoded work of a sweep at an address, with the folders on this machine."""
-    driver_folder, worker_folder = Path(work["folder"]).parent, local_copy(work["address"]).parent
+    driver_folder, worker_folder = Path(work["folder"]).parent, find_local_copy(work["address"]).parent
 
     def move(path: str) -> str:
         return (
@@ -69,7 +69,7 @@ class StopPoll:
 
     def _check_stop_file(self) -> None:
         with suppress(StorageError, StorageRefused):
-            self._stopped = self._store.has(STOP_FILE)
+            self._stopped = self._store.exists(STOP_FILE)
 
 
 def send_weights(work: Mapping[str, Any], evaluation: Evaluation) -> None:
@@ -114,7 +114,7 @@ class MirroredCheckpoints(Checkpoints):
         try:
             store = ObjectStore.for_copy(self.folder)
             store.send(self.folder, [path.name])
-            store.delete(name for name in store.sizes() if name < path.name and not (self.folder / name).exists())
+            store.delete(name for name in store.list_sizes() if name < path.name and not (self.folder / name).exists())
         except (StorageError, StorageRefused) as error:
             return error
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.interface.trainer import Member, Trainer
 from orchestrator.text.wording import spans
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
 from search_spaces.grammar.problems import within
@@ -35,7 +35,7 @@ class Configuration:
         """Return the member of this configuration with a seed."""
         if self.built:
             return replace(self.built, seed=seed)
-        return trainer_of(self.resolved).rebuild(self.resolved, seed)
+        return get_trainer(self.resolved).rebuild(self.resolved, seed)
 
 
 def make_configurations(
@@ -48,7 +48,7 @@ def make_configurations(
     """
     if spec.folder is not None:
         search_first(spec.folder)
-    trainer, names = trainer_of(spec.sections), dict(known or {})
+    trainer, names = get_trainer(spec.sections), dict(known or {})
     configurations: list[Configuration] = []
     problems: dict[tuple[str, str], Problem] = {}
     fixed: dict[str, Any] = {}  # built sections without a drawn value, shared by all configurations
@@ -174,7 +174,7 @@ def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, A
 
     Recorded sweeps are checked when they are resumed.
     """
-    problems = [] if spec.is_recorded else trainer_of(spec.sections).find_start_problems(member, spec.seeds)
+    problems = [] if spec.is_recorded else get_trainer(spec.sections).find_start_problems(member, spec.seeds)
     return [
         _make_problem(spec, _find_drawn_item(spec, problem.key, values), problem.message, allowed=problem.allowed)
         for problem in problems
@@ -192,7 +192,7 @@ def _find_drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> st
 
 def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     """Return warnings about unusual settings of members, and of the objective for the first member."""
-    objective, trainer = spec.objective, trainer_of(spec.sections)
+    objective, trainer = spec.objective, get_trainer(spec.sections)
     warnings = list_trainer_warnings(spec, members)
     metric = trainer.list_measurements(members[0]).metrics[objective.metric]
 
@@ -217,5 +217,5 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
 
 def list_trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
     """Return the warnings of the trainer about these members, with their lines of the sweep file."""
-    warnings = trainer_of(spec.sections).find_warnings(members, spec.folder)
+    warnings = get_trainer(spec.sections).find_warnings(members, spec.folder)
     return list(dict.fromkeys(f"{spec.where(key)}: {message}" for key, message in warnings))

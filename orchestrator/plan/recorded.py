@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import assign_values
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import lookup
 from trainers.errors import ConfigError
@@ -52,7 +52,7 @@ def refuse_corrected(recorded: Iterable[RecordedConfiguration], subject: str) ->
         sentence
         for configuration in recorded
         for sentence in _call_builder(
-            configuration, partial(trainer_of(configuration.resolved).list_corrections, configuration.resolved)
+            configuration, partial(get_trainer(configuration.resolved).list_corrections, configuration.resolved)
         )
     ]
     if corrected:
@@ -66,7 +66,7 @@ def refuse_corrected(recorded: Iterable[RecordedConfiguration], subject: str) ->
 def refuse_without_data(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if training data of these configurations are missing or differ; `subject` begins the message."""
     recorded = list(recorded)
-    problems = trainer_of(recorded[0].resolved).find_local_problems(map(rebuild_member, recorded)) if recorded else ()
+    problems = get_trainer(recorded[0].resolved).find_local_problems(map(rebuild_member, recorded)) if recorded else ()
     if missing := list(dict.fromkeys(problem.message for problem in problems)):
         raise UserError(f"{subject}:\n  " + "\n  ".join(missing))
 
@@ -77,7 +77,7 @@ def refuse_without_start(recorded: Iterable[tuple[RecordedConfiguration, Collect
         f"{problem.key}: {problem.message}" + (f"; allowed: {problem.allowed}" if problem.allowed else "")
         for configuration, seeds in recorded
         if seeds
-        for problem in trainer_of(configuration.resolved).find_start_problems(rebuild_member(configuration), seeds)
+        for problem in get_trainer(configuration.resolved).find_start_problems(rebuild_member(configuration), seeds)
     }
     if problems:
         raise UserError(f"{subject}:\n  " + "\n  ".join(sorted(problems)))
@@ -86,7 +86,7 @@ def refuse_without_start(recorded: Iterable[tuple[RecordedConfiguration, Collect
 def refuse_too_large(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if a seed takes more memory than `run` allows; `subject` begins the message."""
     for configuration in recorded:
-        for problem in trainer_of(configuration.resolved).find_oversized_parts(rebuild_member(configuration)):
+        for problem in get_trainer(configuration.resolved).find_oversized_parts(rebuild_member(configuration)):
             raise UserError(f"{subject}: {problem.key}: {problem.message}; allowed: {problem.allowed}")
 
 
@@ -95,7 +95,7 @@ def find_changed_defaults(spec: SweepSpec, configuration: RecordedConfiguration)
 
     Raises UserError if the current code cannot build it.
     """
-    recorded, trainer = rebuild_member(configuration), trainer_of(configuration.resolved)
+    recorded, trainer = rebuild_member(configuration), get_trainer(configuration.resolved)
     rebuilt = _call_builder(
         configuration, lambda: trainer.build(assign_values(spec, configuration.values), recorded=True)
     )
@@ -158,7 +158,7 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[RecordedConfigurati
 
 def rebuild_member(configuration: RecordedConfiguration) -> Any:
     """Return the member of a recorded configuration. Raises UserError if the current code cannot build it."""
-    return _call_builder(configuration, partial(trainer_of(configuration.resolved).rebuild, configuration.resolved, 0))
+    return _call_builder(configuration, partial(get_trainer(configuration.resolved).rebuild, configuration.resolved, 0))
 
 
 def _call_builder(configuration: RecordedConfiguration, build: Callable[[], T]) -> T:

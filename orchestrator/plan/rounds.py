@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.search import count_configurations
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
 
 MAX_AUTO_WEIGHTS_BYTES = 64 * 2**20  # total bytes up to which resources.keep_weights: auto keeps weights
@@ -71,7 +71,7 @@ def count_weights_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
     `built` is the first generation; later configurations count as the mean of these.
     """
     members = [configuration.member(spec.seeds[0]) for configuration in built if configuration.duplicate_of is None]
-    sizes = [trainer_of(spec.sections).count_kept_bytes(member) for member in members]
+    sizes = [get_trainer(spec.sections).count_kept_bytes(member) for member in members]
     planned = sum(len(part.seeds) * sum(sizes[: part.configurations]) for part in plan_rounds(spec, len(sizes)))
     return round(count_configurations(spec) / len(built) * planned)
 

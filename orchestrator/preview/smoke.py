@@ -23,7 +23,7 @@ from orchestrator.running.driving.work import make_solo_work
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.text.wording import counted, format_duration, label
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress
@@ -136,7 +136,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
     The step is 0 without a report. The member runs in a temporary folder, from copies of its files as in a sweep.
     Raises SmokeFailed with the last lines of its log.
     """
-    trainer, member = trainer_of(spec.sections), configuration.member(spec.seeds[0])
+    trainer, member = get_trainer(spec.sections), configuration.member(spec.seeds[0])
     with TemporaryDirectory(prefix="lengthwise-") as temporary:
         folder = Path(temporary)
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 
-def shared_streams(
+def find_shared_streams(
     first: Mapping[str, Any], second: Mapping[str, Any], differing: Collection[str]
 ) -> dict[str, list[str]]:
     """Return the draws that both configurations declare under `program.seed_shares`; lengthwise cannot check them."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.addresses import address_of
+from orchestrator.addresses import find_address
 from orchestrator.errors import DamagedLedger, LedgerError, refuse_unwritable
 from orchestrator.record.kept.curves import make_damage_error
 from orchestrator.record.ledger.lock import SweepLock
@@ -51,7 +51,7 @@ def repair(folder: Path) -> list[str]:
         damaged = [
             record for record in records if record.kind in KINDS_WITH_CURVES and not _has_sound_curves(folder, record)
         ]
-        if damaged and address_of(folder):  # the ledger at the address is never rewritten
+        if damaged and find_address(folder):  # the ledger at the address is never rewritten
             raise make_damage_error(folder / damaged[0].fields["file"], "is missing or damaged")
         if damage is None and not damaged:
             return [f"{path} is sound ({counted(len(records), 'record')}), and so are the curves; nothing was changed"]

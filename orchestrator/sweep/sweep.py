@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.addresses import address_of
+from orchestrator.addresses import find_address
 from orchestrator.claims.registration import CLAIMS_COPY, digest_claims
 from orchestrator.code.code_record import CodeRecord, list_recorded_folders, record_code, start_repository_reader
 from orchestrator.code.own_code import import_spec_modules
@@ -55,7 +55,7 @@ from orchestrator.sweep.specification import (
 from orchestrator.sweep.train import train_missing
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import counted
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
 from trainers.files.atomic_file import write_atomic
 
@@ -93,7 +93,7 @@ def run_sweep(
         members = [configuration.member(spec.seeds[0]) for configuration in configurations]
         for warning in list_warnings(spec, members):
             say(console, f"warning: {warning}")
-        sources = (*sources, *trainer_of(spec.sections).find_sources(members, spec.folder))
+        sources = (*sources, *get_trainer(spec.sections).find_sources(members, spec.folder))
         code = record_code(reading.read(), sources)
 
     # Write the first record; from then on `resume` can continue the sweep.
@@ -108,7 +108,7 @@ def run_sweep(
     }
     if registered:
         first_fields["claims"] = registered[0]
-    if trainer_of(spec.sections).inline_curves:
+    if get_trainer(spec.sections).inline_curves:
         first_fields["schema"] = INLINE_SCHEMA
 
     with open_session(lambda: create_ledger(folder, first_fields), console, spec.notify) as session:
@@ -211,7 +211,7 @@ def import_code_to_resume(state: SweepState, console: Console, *, accept_change:
 
 def _find_untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationState, list[int]]]:
     """Yield every configuration with its seeds that will start from step 0; nothing for a sweep at an address."""
-    if address_of(state.folder) is not None:
+    if find_address(state.folder) is not None:
         return
     starts_anew = {name: not pack.has_ended and not has_checkpoint(state, pack) for name, pack in state.packs.items()}
     for configuration in state.configurations.values():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.addresses import address_of
+from orchestrator.addresses import find_address
 
 MAX_ERRORS = 3  # different errors in a sentence
 NOT_REACHED = "not reached"  # infinity, for a metric that counts steps to a threshold
@@ -143,7 +143,7 @@ def counted(number: int, noun: str) -> str:
 
 def command(verb: str, folder: Path) -> str:
     """Return a shell command on a sweep directory: "lengthwise resume sweeps/quickstart"."""
-    return f"lengthwise {verb} {shlex.quote(address_of(folder) or str(folder))}"
+    return f"lengthwise {verb} {shlex.quote(find_address(folder) or str(folder))}"
 
 
 def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subject]]:

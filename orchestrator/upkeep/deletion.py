@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from orchestrator.addresses import address_of
+from orchestrator.addresses import find_address
 from orchestrator.claims.registration import CLAIMS_COPY
 from orchestrator.code.code_record import CODE_FOLDER
 from orchestrator.errors import LengthwiseError, UserError
@@ -95,8 +95,8 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         raise make_no_sweep_error(folder)
 
     entries = {entry.relative_to(folder).as_posix(): entry for entry in sorted(_list_entries(folder))}
-    address = address_of(folder)
-    objects = ObjectStore(address).sizes() if address is not None else {}
+    address = find_address(folder)
+    objects = ObjectStore(address).list_sizes() if address is not None else {}
     names = dict.fromkeys([*entries, *objects])
     planned = Deletion(
         folder=folder,
@@ -183,14 +183,14 @@ def _delete_objects(store: ObjectStore, planned: Deletion, delete_runs: Callable
     lock.acquire()
     try:
         delete_runs()
-        names = [name for name in store.sizes() if _is_deleted(name, planned.checkpoints_only)]
+        names = [name for name in store.list_sizes() if _is_deleted(name, planned.checkpoints_only)]
         store.delete(name for name in names if not name.startswith((f"{DRIVERS}/", f"{LEDGERS}/")))
         lock.beat()
         store.delete(name for name in names if name.startswith(f"{LEDGERS}/"))
     finally:
         lock.release()
     if not planned.checkpoints_only:
-        store.delete(store.sizes(DRIVERS))
+        store.delete(store.list_sizes(DRIVERS))
 
 
 def _is_deleted(path: str, checkpoints_only: bool = False) -> bool:

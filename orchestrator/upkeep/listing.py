@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.addresses import address_of, address_or_path
+from orchestrator.addresses import find_address, get_address_or_path
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.record.ledger.folders import list_sweep_folders
@@ -25,11 +25,11 @@ def list_sweeps(storage: Path) -> list[str]:
     Raises UserError if the folder does not exist.
     """
     problems = fetch_storage(storage, strict=False)
-    if not storage.is_dir() and address_of(storage) is None:
+    if not storage.is_dir() and find_address(storage) is None:
         raise UserError(f"{storage} does not exist; --storage is the folder of the sweeps")
     folders = list_sweep_folders(storage)
     if not folders:
-        return [f"no sweeps in {address_or_path(storage)}"]
+        return [f"no sweeps in {get_address_or_path(storage)}"]
 
     # A sweep that cannot be read must not hide the others.
     rows: list[tuple[str, ...]] = [HEADER]

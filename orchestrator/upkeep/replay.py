@@ -20,7 +20,7 @@ from orchestrator.running.schedulers.choice import count_lacking
 from orchestrator.running.schedulers.inline import worker_settings
 from orchestrator.sweep.specification import read_recorded_spec
 from orchestrator.text.wording import label, list_differing_keys, spans
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from trainers.evaluation.results import Evaluation, Progress
 
 INDEX_COLUMNS = ["average", "metric", "length"]
@@ -108,7 +108,7 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
         raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {available}")
 
     # The folder is temporary, because a replay writes nothing into the sweep.
-    trainer, replay = trainer_of(chosen.resolved), Replay(member, recorded)
+    trainer, replay = get_trainer(chosen.resolved), Replay(member, recorded)
     with worker_settings(cpus), TemporaryDirectory(prefix="lengthwise-") as temporary:
         work = make_solo_work(read_recorded_spec(state).resources, Path(temporary), chosen, seed, state.modules)
         work["code"] = make_worker_modules(state.folder, state.modules)

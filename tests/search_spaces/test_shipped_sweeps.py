@@ -9,7 +9,7 @@ from orchestrator.code.own_code import import_spec_modules
 from orchestrator.plan.configurations import list_warnings, make_configurations
 from orchestrator.plan.search import draw_sample
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, find_order_statistic
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import load_sweep
 from search_spaces.grammar.shipped import shipped_sweeps
 
@@ -31,7 +31,7 @@ def test_a_shipped_sweep_is_good(file: Path, own_code_forgotten: None) -> None:
     import_spec_modules(spec)
     configurations = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
     member = configurations[0].member(spec.seeds[0])
-    judged = trainer_of(spec.sections).list_measurements(member).metrics[spec.objective.metric]
+    judged = get_trainer(spec.sections).list_measurements(member).metrics[spec.objective.metric]
     beyond = set(judged.lengths) - set(judged.trained_lengths) if judged.trained_lengths else set()
     spec = spec.with_direction(judged.direction) if spec.direction_is_assumed else spec
     # The decays of averages are those of the papers.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from orchestrator.plan.checks.bounds import find_misfits
 from orchestrator.plan.configurations import assign_values
 from orchestrator.plan.domains import find_range
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import ABSENT, SweepSpec, active_values
 from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, value_key
 from search_spaces.grammar.problems import Findings, ancestors, format_value, lookup, parent, within
@@ -44,7 +44,7 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     example = {key: _make_example(spec.space[key]) for key in drawn}
     class_keys = [key for key in spec.space if key.rpartition(".")[2] in CLASS_KEYS and not findings.is_doubtful(key)]
     unconditional = [key for key, domain in spec.space.items() if not domain.when]
-    problems = trainer_of(spec.sections).find_value_problems(fixed)
+    problems = get_trainer(spec.sections).find_value_problems(fixed)
     unused = [problem for problem in problems if problem.key in class_keys and problem.key in unconditional]
     problems = [
         *(
@@ -91,7 +91,7 @@ def _find_section_problems(
 ) -> Iterator[Problem]:
     """Yield the problems of a section for every combination of its drawn class names."""
     cases = list_cases(spec, [key for key in class_keys if within(key, section)])
-    trainer = trainer_of(spec.sections)
+    trainer = get_trainer(spec.sections)
     problems = [
         {(problem.key, problem.message, problem.allowed): problem for problem in trainer.find_value_problems(sections)}
         for sections in (assign_values(spec, {**example, **case}) for case in cases)
@@ -119,7 +119,7 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         if findings.is_doubtful(f"search.listed[{index}]") or any(map(findings.is_doubtful, values)):
             continue
         sections = assign_values(spec, values)
-        for problem in trainer_of(spec.sections).find_value_problems(sections):
+        for problem in get_trainer(spec.sections).find_value_problems(sections):
             if _is_doubtful_with_class(problem.key, findings):
                 continue
             listed_key = next((key for key in values if within(problem.key, key)), None)
@@ -148,7 +148,7 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
 
 def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
     """Return a problem for each value of a domain that the classes of this case reject; keys are relative to `key`."""
-    trainer = trainer_of(spec.sections)
+    trainer = get_trainer(spec.sections)
     slot = trainer.find_slot(assign_values(spec, {**case, key: _make_example(domain)}), key)
     if slot is not None:
         return list(find_misfits(domain, slot))

@@ -18,7 +18,7 @@ from orchestrator.plan.configurations import (
 )
 from orchestrator.plan.distributions import describe_evaluated, list_further_distributions
 from orchestrator.plan.search import draw_configurations, draw_sample, list_generations
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.load import AVERAGES, Reading
 from search_spaces.grammar.objective import ShareAbove
@@ -67,7 +67,7 @@ def complete_objective(spec: SweepSpec) -> SweepSpec:
 
 def _read_declarations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[DeclaredObjective]:
     """Yield the declared metrics, averages and lengths of each draw whose task can be built."""
-    trainer = trainer_of(spec.sections)
+    trainer = get_trainer(spec.sections)
     return filter(None, (trainer.read_declared_objective(assign_values(spec, values)) for _, values in draws))
 
 
@@ -119,7 +119,7 @@ def build_sample(spec: SweepSpec) -> Sample:
     """
     built = build_configurations(spec, _draw_values(spec))
     member = built[0].member(spec.seeds[0])
-    measured = trainer_of(spec.sections).list_measurements(member)
+    measured = get_trainer(spec.sections).list_measurements(member)
     evaluated = describe_evaluated(measured) if list_further_distributions(measured) else None
     warnings = list_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in built])
     return Sample(built=len(built), warnings=warnings, evaluated=evaluated)
@@ -168,7 +168,7 @@ def build_first_generation(spec: SweepSpec) -> list[Configuration]:
 def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     """Raise SweepFileError if data of these configurations' tasks cannot be used on this machine."""
     findings = spec.findings()
-    for problem in trainer_of(spec.sections).find_local_problems(
+    for problem in get_trainer(spec.sections).find_local_problems(
         configuration.member(spec.seeds[0]) for configuration in built
     ):
         findings.report(problem, problem.key, place=spec.place(problem.key))

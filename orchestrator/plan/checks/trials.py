@@ -8,7 +8,7 @@ from orchestrator.code.time_limit import TimeLimitExceeded, time_limit
 from orchestrator.interface.trainer import Member
 from orchestrator.plan.configurations import Configuration
 from orchestrator.text.consoles import make_console, say
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings
 from trainers.errors import locate_in_user_code
@@ -35,7 +35,7 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
     # Try them within the time limit; report problems of several structures once.
     problems: dict[tuple[str, str], None] = {}
     if members:
-        trial, trainer = f"trying code of {origin}", trainer_of(spec.sections)
+        trial, trainer = f"trying code of {origin}", get_trainer(spec.sections)
         try:
             with time_limit(trial, MAX_SECONDS):
                 for member in members.values():

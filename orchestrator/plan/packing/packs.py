@@ -10,7 +10,7 @@ from orchestrator.interface.trainer import Member, PackCost
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.cutting import Sizes, balance_sizes, cut_members, split_evenly
 from orchestrator.plan.packing.shortages import Shortage
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
 
 # Share of a worker's memory for the members of a pack. A step that is captured as a CUDA graph needs as much again,
@@ -67,7 +67,7 @@ class Packer:
 
     def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
         self._resources, self._cluster, self._shortages = spec.resources, cluster, list(shortages)
-        self._trainer, self._costs = trainer_of(spec.sections), dict[str, PackCost]()
+        self._trainer, self._costs = get_trainer(spec.sections), dict[str, PackCost]()
         self._even = spec.resources.pack == "auto"
 
     def __call__(self, waiting: Sequence[Waiting]) -> list[PlannedPack]:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.addresses import address_of
+from orchestrator.addresses import find_address
 from orchestrator.errors import DamagedCurves, LedgerError, refuse_unwritable
 from orchestrator.interface.measurements import find_partial_metric_lengths
 from orchestrator.record.kept.curve_tables import COLUMNS, make_schema, make_table, make_table_of_rows
@@ -253,7 +253,7 @@ def make_damage_error(path: Path, problem: str) -> DamagedCurves:
     """Return the error for a damaged part, with instructions to restore it."""
     folder = path.parent.parent
     advice = f"train again what it held: {command('repair', folder)}, then {command('resume', folder)}"
-    if address := address_of(folder):
+    if address := find_address(folder):
         advice = f"remove it, so that the next command fetches it from {address}"
     return DamagedCurves(f"{path}: {problem}\nput a copy of the file back, or {advice}")
 

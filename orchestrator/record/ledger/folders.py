@@ -9,10 +9,10 @@ from pathlib import Path
 from orchestrator.addresses import (
     IN_TEMPORARY_COPY,
     LASTING_STORAGES,
-    address_or_path,
+    find_local_copy,
+    get_address_or_path,
     is_absolute,
     is_address,
-    local_copy,
 )
 from orchestrator.errors import NotASweep, UnexpectedEntry, UserError
 from orchestrator.text.wording import command
@@ -53,8 +53,8 @@ def resolve_folder(named: str | Path) -> Path:
 
     Raises UserError for an address with a password, because the path of the copy would contain it.
     """
-    folder = local_copy(named)
-    if is_address(named) and has_password(address := address_or_path(folder)):
+    folder = find_local_copy(named)
+    if is_address(named) and has_password(address := get_address_or_path(folder)):
         variable = f"FSSPEC_{address.partition(':')[0].upper()}_PASSWORD"
         raise UserError(
             f"{address} has a password, which would appear in paths and messages; remove it and set {variable}, "
@@ -149,8 +149,8 @@ def check_storage(storage: Path) -> None:
             f"{storage} is itself a sweep; did you mean {command('ui --storage', storage.resolve().parent)}?"
         )
     if not storage.exists():
-        raise UserError(f"{address_or_path(storage)} does not exist; --storage is the folder of the sweeps")
-    raise UserError(f"{address_or_path(storage)} has no sweeps; --storage is the folder of the sweeps")
+        raise UserError(f"{get_address_or_path(storage)} does not exist; --storage is the folder of the sweeps")
+    raise UserError(f"{get_address_or_path(storage)} has no sweeps; --storage is the folder of the sweeps")
 
 
 def is_inside(path: str) -> bool:

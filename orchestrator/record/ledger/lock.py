@@ -20,7 +20,7 @@ from typing import Self
 
 from filelock import FileLock, Timeout
 
-from orchestrator.addresses import address_of
+from orchestrator.addresses import find_address
 from orchestrator.errors import LedgerError, SweepLocked
 from orchestrator.record.ledger.folders import LOCK_FILE, OWNER_FILE, refuse_odd_files
 
@@ -107,12 +107,12 @@ def describe_running_driver(folder: Path) -> str | None:
 
     # The lock was free: only a driver at the address can be running.
     probe.release()
-    return _describe_alive_owner(folder) if address_of(folder) else None
+    return _describe_alive_owner(folder) if find_address(folder) else None
 
 
 def refuse_running(folder: Path) -> None:
     """Raise SweepLocked if a driver on this machine or in a shared folder is running the sweep."""
-    if address_of(folder) is None and (owner := describe_running_driver(folder)) is not None:
+    if find_address(folder) is None and (owner := describe_running_driver(folder)) is not None:
         raise SweepLocked(f"{folder}: another driver is running: {owner}")
 
 

@@ -143,8 +143,8 @@ def _list_effects(result: Summary) -> Iterator[dict[str, Any]]:
 def _classify_pairs(result: Summary) -> dict[str, Any]:
     """Return the class of each configuration, and the pairs of classes with paired seeds.
 
-    Members of one structure and one code draw the same numbers (`shared_streams`), so classes are compared by their
-    first configurations.
+    Members of one structure and one code draw the same numbers (`find_shared_streams`), so classes are compared by
+    their first configurations.
     """
     # Group configurations by structure and code.
     classes: dict[Any, list[Row]] = {}

@@ -72,7 +72,7 @@ def compare_streams(
     differing = dict(find_differing_values(first.resolved, second.resolved))
     code = find_differing_code(first.code, second.code)
     changing = [key for key in differing if key not in first.technical or key not in second.technical]
-    keys_by_stream: dict[str, list[str]] = trainer.shared_streams(first.resolved, second.resolved, changing)
+    keys_by_stream: dict[str, list[str]] = trainer.find_shared_streams(first.resolved, second.resolved, changing)
     if first.structural_keys & second.structural_keys:  # in one pack every seed is drawn once for all members
         keys_by_stream = {
             stream: [key for key in keys if key.startswith(INITIAL)] for stream, keys in keys_by_stream.items()
@@ -165,6 +165,6 @@ def _have_same_parameters(
 def describe_parameters(resolved: Mapping[str, Any]) -> str | None:
     """Return the declared parameters of a model and their initial values as text; None if its classes are missing."""
     try:
-        return trainer.trainer_of(resolved).describe_parameters(resolved)  # brings torch, which most reports do without
+        return trainer.get_trainer(resolved).describe_parameters(resolved)  # imports torch; most reports need none
     except OwnCodeError:
         return None

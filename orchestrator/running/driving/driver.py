@@ -47,7 +47,7 @@ from orchestrator.running.driving.work import RunningPack, make_pack_work
 from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.train_pack import encode_work, read_timeout, stack_file
 from orchestrator.text.wording import counted, label
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
 
@@ -221,7 +221,7 @@ class SweepDriver:
         attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
         self._say(f"{self._describe(pack_id)}: {error}; failed after {attempts}")
         self._record_pack_end(pack_id, "failed", error)
-        refuse_equal_failures(self.state, trainer_of(self.spec.sections).equal_failures)
+        refuse_equal_failures(self.state, get_trainer(self.spec.sections).equal_failures)
 
     def _describe(self, pack_id: str) -> str:
         """Return a pack as messages name it, with its member if it has only one: "pack 0c1b66877d7e (#0 seed 1)"."""

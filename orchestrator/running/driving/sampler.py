@@ -13,7 +13,7 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_grid_points, map_draws
 from orchestrator.running.driving.racing import is_race_over
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
 
 
@@ -45,7 +45,7 @@ class ConfigurationSampler:
 
     def record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
         """Return the fields of the records of new configurations."""
-        trainer, grid = trainer_of(self._spec.sections), count_grid_points(self._state.specs[0])
+        trainer, grid = get_trainer(self._spec.sections), count_grid_points(self._state.specs[0])
 
         # A table of measurements is recorded in full only once.
         known, records = set(self._state.measured), list[dict[str, Any]]()

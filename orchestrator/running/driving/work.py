@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.addresses import address_of
+from orchestrator.addresses import find_address
 from orchestrator.plan.recorded import RecordedConfiguration
 from orchestrator.record.kept.code import make_worker_modules
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
@@ -71,7 +71,7 @@ def make_pack_work(resources: Resources, state: SweepState, pack_id: str) -> dic
         "ids": ids,
         "pack_id": pack_id,
         "folder": str(folder),
-        "address": address_of(folder),
+        "address": find_address(folder),
         "weights": str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
         "code": make_worker_modules(state.folder, state.modules),
         "checkpoint_steps": resources.checkpoint_steps,

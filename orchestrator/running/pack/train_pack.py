@@ -144,7 +144,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     If the sweep has an address, code and checkpoints come from there, and written files are copied there.
     """
     from orchestrator.record.kept.code import import_on_worker
-    from orchestrator.trainer import trainer_of
+    from orchestrator.trainer import get_trainer
     from trainers.files.checkpoint import Checkpoints
 
     # Code: fetch it, import it, report the environment it runs in.
@@ -153,7 +153,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
         import_mirror().fetch_files(work)
     import_on_worker(work["code"])
     keep_freed_memory()
-    trainer = trainer_of(work["members"][0])
+    trainer = get_trainer(work["members"][0])
     reporter.began(trainer.read_environment(work))
 
     # Rebuild the members and open their checkpoints.

@@ -19,7 +19,7 @@ from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Driver
 from orchestrator.running.schedulers import inline, local
 from orchestrator.text.wording import counted, format_duration
-from orchestrator.trainer import trainer_of
+from orchestrator.trainer import get_trainer
 from search_spaces import Resources, SweepSpec
 from search_spaces.grammar.problems import Findings
 
@@ -40,7 +40,7 @@ _LIMIT = f"{LOCAL_UP_TO_SECONDS / 60:g} min"
 def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, str]:
     """Return the name of the scheduler and the reason; time is estimated from the first EXAMPLES of `examples`."""
     # What the user or the environment has chosen, and what only one of them can do.
-    resources, trainer = spec.resources, trainer_of(spec.sections)
+    resources, trainer = spec.resources, get_trainer(spec.sections)
     if resources.scheduler != "auto":
         return resources.scheduler, "as resources.scheduler says"
     if address := os.environ.get("RAY_ADDRESS"):
@@ -72,7 +72,7 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
         return findings
 
     # GPUs that packs would share, then CPUs and GPUs that are missing.
-    if resources.scheduler == "local" and resources.gpus and not trainer_of(spec.sections).is_local:
+    if resources.scheduler == "local" and resources.gpus and not get_trainer(spec.sections).is_local:
         allowed = "0, or resources.scheduler: ray or inline"
         findings.add("resources.gpus", "local cannot share GPUs between packs", given=resources.gpus, allowed=allowed)
     for name, available in count_lacking(resources.cpus, resources.gpus).items():

@@ -89,7 +89,7 @@ def test_records_that_rest_on_damaged_curves_are_taken_out(folder: Path, damage:
 
 def test_curves_of_a_sweep_at_an_address_are_fetched_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("record.repair", "record.kept.curves"):
-        monkeypatch.setattr(f"orchestrator.{module}.address_of", lambda folder: "file:///sweeps/x")
+        monkeypatch.setattr(f"orchestrator.{module}.find_address", lambda folder: "file:///sweeps/x")
     next((folder / "curves").iterdir()).unlink()
     with pytest.raises(DamagedCurves, match="remove it, so that the next command fetches it from file:///sweeps/x"):
         repair(folder)

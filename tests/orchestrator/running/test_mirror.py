@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.addresses import address_of, is_address, local_copy
+from orchestrator.addresses import find_address, find_local_copy, is_address
 from orchestrator.errors import DivergedLedger, StorageRefused, SweepLocked, TakenLedger
 from orchestrator.mirror import driver_lock, mirrored
 from orchestrator.mirror.driver_lock import DriverLock
@@ -43,7 +43,7 @@ class Machine:
 
     def __enter__(self) -> Path:
         self._patch.setenv("XDG_CACHE_HOME", str(self._cache))
-        return local_copy(f"file://{self.bucket}")
+        return find_local_copy(f"file://{self.bucket}")
 
     def __exit__(self, *_: object) -> None:
         self._patch.undo()
@@ -75,15 +75,15 @@ def copied_bytes(bucket: Path) -> int:
 def test_an_address_and_its_local_copy_name_each_other(monkeypatch, tmp_path, address, copy):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = tmp_path / "lengthwise/storage" / copy
-    assert is_address(address) and local_copy(address) == folder
-    assert local_copy(address_of(folder) or "") == folder
-    assert address_of(folder / "x") == f"{address_of(folder)}/x"
+    assert is_address(address) and find_local_copy(address) == folder
+    assert find_local_copy(find_address(folder) or "") == folder
+    assert find_address(folder / "x") == f"{find_address(folder)}/x"
 
 
 def test_other_folders_have_no_address(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for folder in ("sweeps", "/srv/sweeps", str(tmp_path), "a:b/c"):
-        assert not is_address(folder) and local_copy(folder) == Path(folder) and address_of(Path(folder)) is None
+        assert not is_address(folder) and find_local_copy(folder) == Path(folder) and find_address(Path(folder)) is None
     assert type(create_ledger(tmp_path / "s", FIRST)) is Ledger
 
 
@@ -248,7 +248,7 @@ def test_a_driver_that_waits_for_a_heartbeat_continues_when_the_other_one_ends(m
 
 def test_an_unknown_kind_of_address_is_refused(machine):
     with machine("a"), pytest.raises(StorageRefused, match="nosuch://a/b cannot be used: "):
-        fetch_sweep(local_copy("nosuch://a/b"))
+        fetch_sweep(find_local_copy("nosuch://a/b"))
 
 
 def test_a_sweep_is_deleted_at_its_address_and_here(machine, monkeypatch):
@@ -321,7 +321,7 @@ def test_an_address_with_a_password_is_refused_and_named_without_it(tmp_path, le
 def test_an_address_may_have_characters_of_patterns(machine, tmp_path, lengthwise):
     address = f"file://{tmp_path}/bucket [1] of*?/s"
     with machine("a"):
-        open_ledger(shutil.copytree(FINISHED, local_copy(address))).close()
+        open_ledger(shutil.copytree(FINISHED, find_local_copy(address))).close()
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "b")
     assert "complete: 6 of 6 configurations succeeded" in lengthwise.succeeds("status", address).stdout
 
@@ -331,7 +331,7 @@ def test_configurations_of_sweeps_at_addresses_are_compared(machine, tmp_path, l
     one, two = (f"file://{tmp_path}/{name}" for name in ("one", "two"))
     with machine("a"):
         for address in (one, two):
-            open_ledger(shutil.copytree(FINISHED, local_copy(address))).close()
+            open_ledger(shutil.copytree(FINISHED, find_local_copy(address))).close()
     done = lengthwise.succeeds("compare", one, "0", f"{two}/1")
     assert "First: #0 of finished" in done.stdout and "Second: #1 of finished" in done.stdout
     assert "Second: #1 of finished" in lengthwise.succeeds("compare", one, f"{one}/0", f"{two}/1").stdout
@@ -409,7 +409,7 @@ def save_and_die(self, snapshot, members):
     if snapshot.step == 6:
         self.finish()
         there = ObjectStore.for_copy(self.folder.parents[1])
-        while b'"kind":"pack"' not in b"".join(there.read(list(there.sizes("ledger"))[-1:]).values()):
+        while b'"kind":"pack"' not in b"".join(there.read(list(there.list_sizes("ledger"))[-1:]).values()):
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
     return path

@@ -204,7 +204,7 @@ def test_the_first_records_are_there_before_the_first_pack_although_many_answers
 
     def train_pack(work, reporter):
         store = ObjectStore(work["address"])
-        copied.append(b"".join(store.read(store.sizes("ledger")).values()))
+        copied.append(b"".join(store.read(store.list_sizes("ledger")).values()))
         train(work, reporter)
 
     monkeypatch.setattr(inline, "train_pack", train_pack)
