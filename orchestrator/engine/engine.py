@@ -24,7 +24,7 @@ from trainers.config.recorded import build_recorded_member, describe_revisions
 from trainers.config.slots import Slot, check_single_values, find_slot
 from trainers.errors import ConfigError, Problem
 from trainers.evaluation.weights import averages_kept
-from trainers.metrics.recorded import recorded_metrics
+from trainers.metrics.recorded import list_recorded_metrics
 from trainers.optimization.averaging import LARGE_SHARE
 from trainers.settings import registry
 from trainers.settings.fields import Settings, list_technical_keys
@@ -97,7 +97,7 @@ class Engine:
             added = evaluation.added
 
         # Metrics depend on the task, the model, the added ones, and the lengths.
-        metrics = recorded_metrics(task, _read_model_metrics(sections["model"]), added, lengths or task.lengths)
+        metrics = list_recorded_metrics(task, _read_model_metrics(sections["model"]), added, lengths or task.lengths)
         first = task.distributions[0].name
         return DeclaredObjective(metrics=metrics, averages=averages, lengths=lengths, distribution=first)
 

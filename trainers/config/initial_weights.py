@@ -107,8 +107,8 @@ class InitialWeights(Settings):
 
         total = len(model.parameters(task))
         unused = f"; unused in the file: {_list_names(fit.unused)}" if fit.unused else ""
-        drawn = _list_names([*fit.missing, *fit.misshapen])
-        return f"{len(fit.names)} of {total} parameters start from {fit.path.name}; drawn: {drawn or 'none'}{unused}"
+        drawn = _list_names([*fit.missing, *fit.misshapen]) or "none"
+        return f"{len(fit.names)} of {total} parameters start from {fit.path.name}; drawn: {drawn}{unused}"
 
     def read(self, model: Model, task: Task, seed: int) -> dict[str, Tensor]:
         """Return the stored tensors of a member by the names of its parameters, on the CPU.
@@ -241,7 +241,7 @@ class _Fit:
         """Return the differences as a line of text, with the allowed and the nearest name."""
         parts = [f"has no tensor {_list_names(self.missing)}"] if self.missing else []
         parts += [f"has {_list_names(self.unused)}, unknown to the model"] if self.unused else []
-        shapes = [f"{name} of shape {stored}, not {wanted}" for name, (stored, wanted) in self.misshapen.items()]
+        shapes = [f"{name} of shape {stored}, not {expected}" for name, (stored, expected) in self.misshapen.items()]
         parts += [f"has {_list_names(shapes, _MAX_SHAPES)}"] if shapes else []
         pairs = ((name, find_nearest(name, self.unused)) for name in self.missing)
         hint = next((f"; did you mean rename: {{{nearest}: {name}}}?" for name, nearest in pairs if nearest), "")

@@ -16,7 +16,7 @@ from trainers.config.criterion_checks import (
 )
 from trainers.config.initial_weights import InitialWeights
 from trainers.errors import ConfigError, Problem, WeightsError
-from trainers.metrics.recorded import recorded_metrics
+from trainers.metrics.recorded import list_recorded_metrics
 from trainers.optimization.criterion import Criterion, Stop
 from trainers.settings.fields import Settings, setting, settings_fields
 from trainers.settings.identity import digest, identity, structure
@@ -225,6 +225,7 @@ class MemberConfig(Settings):
 
     def _metric_problems(self) -> Iterator[Problem]:
         """Yield problems of the metrics of task, model and evaluation: unknown directions and equal names."""
+        # Curves are recorded by the name of the metric alone, so a name may occur once.
         for name, direction in {**self.task.metrics, **self.model.metrics}.items():
             if direction not in DIRECTIONS:
                 message = f"the better direction of the metric {name} is {direction!r}"
@@ -239,6 +240,7 @@ class MemberConfig(Settings):
 
     def _length_problems(self) -> Iterator[Problem]:
         """Yield problems of the lengths of batches, criteria, stages and evaluations."""
+        # Criteria are judged at the trained lengths, so they and the stages depend on the lengths of the task.
         averages, curriculum = self.training.averages, self.training.curriculum
         if self.training.one_length_per_batch:
             yield from self._one_length_problems()
@@ -356,7 +358,7 @@ class MemberConfig(Settings):
     @cached_property
     def metrics(self) -> dict[str, RecordedMetric]:
         """Every recorded metric, by name."""
-        return recorded_metrics(self.task, self.model.metrics, self.evaluation.added, self.evaluated_lengths)
+        return list_recorded_metrics(self.task, self.model.metrics, self.evaluation.added, self.evaluated_lengths)
 
     @property
     def evaluated_lengths(self) -> tuple[int, ...]:

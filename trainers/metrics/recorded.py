@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trainers.tasks.task import Task
 
 
-def recorded_metrics(
+def list_recorded_metrics(
     task: Task, model_metrics: Mapping[str, str], added: Mapping[str, Metric], evaluated_lengths: Iterable[int]
 ) -> dict[str, RecordedMetric]:
     """Return every recorded metric by name: of the task, of the model, and `evaluation.metrics` by their labels.

@@ -209,18 +209,22 @@ def _name_kind(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
     """Return problems of unknown keys, missing keys and single wrong values; of nested fields only if `nested`."""
-    known = {item.name: item for item in settings_fields(cls)}
+    fields_by_name = {item.name: item for item in settings_fields(cls)}
     problems = [
         Problem(
-            key=str(key), given=value, message="unknown key", allowed=", ".join(known), nearest=find_nearest(key, known)
+            key=str(key),
+            given=value,
+            message="unknown key",
+            allowed=", ".join(fields_by_name),
+            nearest=find_nearest(key, fields_by_name),
         )
         for key, value in data.items()
-        if key not in known
+        if key not in fields_by_name
     ]
 
     # A misspelt key is one mistake: do not report the key that it is close to as missing, too.
     misspelt = {problem.nearest for problem in problems}
-    for name, item in known.items():
+    for name, item in fields_by_name.items():
         if name not in data:
             if item.default is MISSING and name not in misspelt:
                 problems.append(Problem(key=name, message="is required", allowed=describe_allowed(cls, item)))

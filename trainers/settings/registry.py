@@ -35,9 +35,10 @@ def register(kind: str, name: str) -> Callable[[S], S]:
     if kind not in _classes:
         raise ValueError(f"cannot register a class of kind {kind!r}; allowed: {', '.join(KINDS)}")
 
+    # Two classes of one name would make the id of a configuration ambiguous.
     def add(cls: S) -> S:
-        if (earlier := _classes[kind].get(name)) is not None:
-            raise ValueError(f"{kind} {name!r} is registered twice: {earlier.__module__} has registered it already")
+        if (other_class := _classes[kind].get(name)) is not None:
+            raise ValueError(f"{kind} {name!r} is registered twice: {other_class.__module__} has registered it already")
         _classes[kind][name] = cls
         cls.name = name
         return cls
@@ -48,11 +49,11 @@ def register(kind: str, name: str) -> Callable[[S], S]:
 @contextmanager
 def rollback_on_error() -> Iterator[None]:
     """Undo all registrations inside the context if it raises."""
-    previous = {kind: dict(classes(kind)) for kind in KINDS}
+    classes_before = {kind: dict(classes(kind)) for kind in KINDS}
     try:
         yield
     except BaseException:
-        for kind, registered in previous.items():
+        for kind, registered in classes_before.items():
             _classes[kind].clear()
             _classes[kind].update(registered)
         raise

@@ -31,20 +31,9 @@ def convert_value(hint: Any, value: Any) -> Any:
         return None
 
     if origin is tuple:
-        if not isinstance(value, (list, tuple)):
-            raise ValueError("is not a list")
-        if arguments[-1] is Ellipsis:
-            return tuple(convert_value(arguments[0], entry) for entry in value)
-        if len(value) != len(arguments):
-            raise ValueError(f"does not have {len(arguments)} entries")
-        return tuple(convert_value(kind, entry) for kind, entry in zip(arguments, value, strict=True))
-    if origin is Literal or _is_enum(hint):  # looked up with their type, because True == 1 == 1.0
-        by_value = {(type(plain), plain): plain for plain in arguments}
-        by_value |= {(type(member.value), member.value): member for member in (hint if _is_enum(hint) else ())}
-        plain = value.value if isinstance(value, Enum) else value
-        if isinstance(value, (list, dict)) or (type(plain), plain) not in by_value:
-            raise ValueError("is not one of the choices")
-        return by_value[type(plain), plain]
+        return _convert_list(arguments, value)
+    if origin is Literal or _is_enum(hint):
+        return _convert_choice(hint, value)
     if origin is dict:
         if not isinstance(value, Mapping):
             raise ValueError("is not a mapping of keys to values")
@@ -60,6 +49,28 @@ def convert_value(hint: Any, value: Any) -> Any:
     if type(value) is not hint:
         raise ValueError(f"is not {_describe_type(hint)}")
     return value
+
+
+def _convert_list(entry_types: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    """Return a list as a tuple with entries of these types; `(int, ...)` stands for any number of integers."""
+    if not isinstance(value, (list, tuple)):
+        raise ValueError("is not a list")
+    if entry_types[-1] is Ellipsis:
+        return tuple(convert_value(entry_types[0], entry) for entry in value)
+    if len(value) != len(entry_types):
+        raise ValueError(f"does not have {len(entry_types)} entries")
+    return tuple(convert_value(entry_type, entry) for entry_type, entry in zip(entry_types, value, strict=True))
+
+
+def _convert_choice(hint: Any, value: Any) -> Any:
+    """Return a value of a Literal unchanged, and a value of an Enum as its member."""
+    # Choices are looked up with their type, because True == 1 == 1.0.
+    choices = {(type(choice), choice): choice for choice in typing.get_args(hint)}
+    choices |= {(type(member.value), member.value): member for member in (hint if _is_enum(hint) else ())}
+    plain = value.value if isinstance(value, Enum) else value
+    if isinstance(value, (list, dict)) or (type(plain), plain) not in choices:
+        raise ValueError("is not one of the choices")
+    return choices[type(plain), plain]
 
 
 def list_type_choices(hint: Any) -> tuple[Any, ...] | None:
@@ -91,7 +102,7 @@ def _is_enum(hint: Any) -> bool:
 def check_bounds(metadata: Mapping[str, Any], value: Any) -> None:
     """Raise ValueError if a value, or an entry of a tuple, is outside the choices or bounds of its field."""
     for entry in value if isinstance(value, tuple) else (value,):
-        if entry is None:
+        if entry is None:  # the type says whether null is allowed
             continue
         if metadata["choices"] is not None and entry not in metadata["choices"]:
             raise ValueError("is not one of the choices")
@@ -164,6 +175,7 @@ def _describe_type(hint: Any) -> str:
     if (choices := list_type_choices(hint)) is not None and origin is not tuple:
         return ", ".join(map(str, choices))
 
+    # Types made of others are described by them.
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_describe_type(option) for option in arguments)
     if origin is dict:

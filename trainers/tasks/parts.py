@@ -12,7 +12,7 @@ from torch import Tensor
 from trainers.tasks.fixed_set import Draws
 
 PAD = 0
-Part = tuple[Tensor, Tensor]  # tokens (S, B, K), and the number of used tokens, (S, B)
+RowPart = tuple[Tensor, Tensor]  # tokens (S, B, K), and the number of used tokens, (S, B)
 
 
 def draw_below(draws: Draws, site: int, shape: tuple[int, ...], high: int | Tensor) -> Tensor:
@@ -20,12 +20,12 @@ def draw_below(draws: Draws, site: int, shape: tuple[int, ...], high: int | Tens
     return (draws.bits(site, shape) * high) >> 32
 
 
-def repeat_token(token: int, like_SB: Tensor) -> Part:
+def repeat_token(token: int, like_SB: Tensor) -> RowPart:
     """Return a part with the same single token in every row, in the shape of `like_SB`."""
     return torch.full_like(like_SB, token)[..., None], torch.ones_like(like_SB)
 
 
-def join_parts(parts: Sequence[Part], width: int) -> Tensor:
+def join_parts(parts: Sequence[RowPart], width: int) -> Tensor:
     """Return the used tokens of all parts, concatenated and padded to `width`, (S, B, width).
 
     >>> two = torch.tensor([[[7, 8, 9]]]), torch.tensor([[2]])

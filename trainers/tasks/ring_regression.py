@@ -90,9 +90,9 @@ class RingRegression(Task):
         if self.augmented:
             # The share of all shifts of the window that contain both positions.
             return (self.window - self._measure_distances(device)).clamp(min=0).to(dtype) / self.ring
-        inside = torch.zeros(self.ring, dtype=dtype, device=device)
-        inside[self.trained_lengths[0] - 1 : self.trained_lengths[-1]] = 1.0
-        return inside[:, None] * inside[None, :]
+        in_window = torch.zeros(self.ring, dtype=dtype, device=device)
+        in_window[self.trained_lengths[0] - 1 : self.trained_lengths[-1]] = 1.0
+        return in_window[:, None] * in_window[None, :]
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return inputs and targets as text; nothing is drawn."""
@@ -121,8 +121,9 @@ class RingRegression(Task):
         """Return the expected squared error at each position, (M, 1, L)."""
         errors = self._compute_errors(logits_MBTV)
         columns = constant(tuple(length - 1 for length in lengths), errors.device)
-        trained = errors * self.make_weights(errors.dtype, errors.device)
-        return {"test_loss": errors.sum(dim=2)[:, None, columns], "train_loss": trained.sum(dim=2)[:, None, columns]}
+        window_errors = errors * self.make_weights(errors.dtype, errors.device)
+        losses = {"test_loss": errors.sum(dim=2), "train_loss": window_errors.sum(dim=2)}
+        return {name: loss[:, None, columns] for name, loss in losses.items()}
 
     def _measure_distances(self, device: torch.device) -> Tensor:
         """Return the distance on the ring of every pair of positions, int64 (n, n)."""

@@ -147,6 +147,6 @@ class SetComplement(Task):
 def _list_inputs(vocabulary: int, length: int) -> tuple[tuple[int, ...], ...]:
     """Return every set of `length` tokens with every choice of its last token."""
     rows = list[tuple[int, ...]]()
-    for chosen in itertools.combinations(range(vocabulary), length):
-        rows += [chosen[:i] + chosen[i + 1 :] + (chosen[i],) for i in range(length)]
+    for tokens in itertools.combinations(range(vocabulary), length):
+        rows += [tokens[:i] + tokens[i + 1 :] + (tokens[i],) for i in range(length)]
     return tuple(rows)

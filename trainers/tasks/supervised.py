@@ -15,10 +15,10 @@ def loss_mask(batch: Batch) -> Tensor:
     """Return a mask of the counted targets, bool (M, B, T): targets that are not IGNORED and have a positive weight."""
     targets = batch.targets
     if targets.dim() == batch.tokens.dim():
-        scored = targets != IGNORED
+        is_scored = targets != IGNORED
     else:  # target distributions, of which none is masked
-        scored = torch.ones_like(batch.tokens, dtype=torch.bool)
-    return scored if batch.weight is None else scored & (batch.weight > 0)
+        is_scored = torch.ones_like(batch.tokens, dtype=torch.bool)
+    return is_scored if batch.weight is None else is_scored & (batch.weight > 0)
 
 
 def loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -75,10 +75,10 @@ def mistakes(logits_MBTV: Tensor, batch: Batch) -> Tensor:
     """
     likeliest = logits_MBTV.argmax(dim=-1)
     if batch.targets.dim() == logits_MBTV.dim():
-        wrong = batch.targets.gather(-1, likeliest[..., None])[..., 0] <= 0
+        is_wrong = batch.targets.gather(-1, likeliest[..., None])[..., 0] <= 0
     else:
-        wrong = likeliest != batch.targets
-    return wrong & loss_mask(batch)
+        is_wrong = likeliest != batch.targets
+    return is_wrong & loss_mask(batch)
 
 
 def score_accuracy(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:

@@ -218,18 +218,17 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
         return metric if distribution in ("", self.distributions[0].name) else f"{metric}.{distribution}"
 
     @final
-    def recorded_metrics(self, others: Mapping[str, str], evaluated: Iterable[int]) -> dict[str, RecordedMetric]:
-        """Return every recorded metric by name: metrics of the task, and `others`, given with their directions.
-
-        evaluated: the evaluated lengths.
-        """
-        evaluated_lengths, metrics = set(evaluated), dict[str, RecordedMetric]()
+    def recorded_metrics(
+        self, other_metrics: Mapping[str, str], evaluated_lengths: Iterable[int]
+    ) -> dict[str, RecordedMetric]:
+        """Return every recorded metric by name: of the task, and other metrics, given with their better directions."""
+        evaluated, metrics = set(evaluated_lengths), dict[str, RecordedMetric]()
         for distribution in self.distributions:
-            lengths = tuple(length for length in sorted(distribution.lengths) if length in evaluated_lengths)
-            trained = tuple(length for length in lengths if length in distribution.trained_lengths)
-            for base, direction in {**self.metrics, **others}.items():
+            lengths = tuple(length for length in sorted(distribution.lengths) if length in evaluated)
+            trained_lengths = tuple(length for length in lengths if length in distribution.trained_lengths)
+            for base, direction in {**self.metrics, **other_metrics}.items():
                 name = self.recorded_name(base, distribution.name)
-                metrics[name] = RecordedMetric(base, distribution.name, direction, lengths, trained)
+                metrics[name] = RecordedMetric(base, distribution.name, direction, lengths, trained_lengths)
         return metrics
 
     def _problem(self, key: str, message: str, allowed: str | None = None) -> Problem:

@@ -49,15 +49,15 @@ def score_uniformity(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[st
     tokens.
     """
     # Allowed and other tokens are handled apart: a tiny mass of the others would vanish beside the allowed ones.
-    other = 1.0 - allowed_MVLB
-    largest, differences = subtract_largest(logits_MVLB, other, dim=1)
+    other_MVLB = 1.0 - allowed_MVLB
+    largest, differences = subtract_largest(logits_MVLB, other_MVLB, dim=1)
     largest_other, differences_other = subtract_largest(logits_MVLB, allowed_MVLB, dim=1)
     differences.mul_(allowed_MVLB)
     count = allowed_MVLB.sum(dim=1, keepdim=True)
     mean, smallest = differences.sum(dim=1, keepdim=True) / count, differences.amin(dim=1, keepdim=True)
 
     # Masses on both sides, relative to the largest token of each.
-    exp, exp_other = weighted_exp_(differences, allowed_MVLB), weighted_exp_(differences_other, other)
+    exp, exp_other = weighted_exp_(differences, allowed_MVLB), weighted_exp_(differences_other, other_MVLB)
     mass = exp.sum(dim=1, keepdim=True)
     odds = largest - largest_other + torch.log(mass) - torch.log(exp_other.sum(dim=1, keepdim=True))
     log_valid, log_invalid = functional.logsigmoid(odds), functional.logsigmoid(-odds)

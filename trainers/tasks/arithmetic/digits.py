@@ -112,10 +112,10 @@ def multiply_in_parallel(multiplier: Tensor, digits: Tensor, width: int) -> tupl
         rounds = rounds + (columns >= 10).any(dim=-1)
 
         # Each column keeps its units and receives the higher digits of the columns below it.
-        next_columns, rest = columns % 10, columns // 10
+        next_columns, higher_digits = columns % 10, columns // 10
         for k in range(1, min(width, 3 if number else 18)):
-            next_columns = next_columns + torch.nn.functional.pad(rest % 10, (k, 0))[..., :width]
-            rest = rest // 10
+            next_columns = next_columns + torch.nn.functional.pad(higher_digits % 10, (k, 0))[..., :width]
+            higher_digits = higher_digits // 10
         columns = next_columns
     return columns, rounds
 

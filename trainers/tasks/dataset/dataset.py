@@ -80,7 +80,7 @@ class Dataset(Task):
         elif self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
             yield self._problem("sha256", "is not a SHA-256", "64 hexadecimal digits, or null")
         else:
-            try:
+            try:  # reading the files is the check
                 _ = self.data
             except ConfigError as error:
                 yield from error.problems
@@ -97,15 +97,19 @@ class Dataset(Task):
             folders = [*search_folders(), _SHIPPED]
         except CorpusError as error:
             raise ConfigError([self._problem("train", str(error))]) from error
-        complete = [folder for folder in folders if all((folder / path).exists() for path in self.files.values())]
-        if not complete:
+        complete_folders = [
+            folder for folder in folders if all((folder / path).exists() for path in self.files.values())
+        ]
+        if not complete_folders:
             raise ConfigError([self._make_missing_problem(folders)])
 
         # Other folders may have other versions of the files.
-        verified = next((folder for folder in complete if self.sha256 in (None, self._hash_files(folder))), None)
+        verified = next(
+            (folder for folder in complete_folders if self.sha256 in (None, self._hash_files(folder))), None
+        )
         if verified is None:
-            sha256 = self._hash_files(complete[0])
-            message = f"the files in {complete[0]} have the SHA-256 {sha256}, not the recorded one"
+            folder = complete_folders[0]
+            message = f"the files in {folder} have the SHA-256 {self._hash_files(folder)}, not the recorded one"
             raise ConfigError([self._problem("sha256", message, "the recorded files, or null")])
         return verified
 

@@ -138,6 +138,7 @@ def _convert_arrow(column: Any, name: str) -> Cells:
     if not (is_list and types.is_integer(kind.value_type)):
         return list(column.to_pylist())
 
+    # The lists of a column are stored as one array of values, which needs no Python object for each id.
     from pyarrow import compute
 
     values, counts = compute.list_flatten(column), compute.list_value_length(column).to_numpy()

@@ -68,24 +68,24 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
     """
     folders = (data_folder(), _SHIPPED)
     candidates = [folder / f"{name}.{ending}" for folder in folders for ending in ("tokens", "txt")]
-    present = [path for path in candidates if path.is_file()]
-    if not present:
-        prepared = sorted(
+    present_files = [path for path in candidates if path.is_file()]
+    if not present_files:
+        names = sorted(
             {path.stem for folder in folders for end in ("tokens", "txt") for path in folder.glob(f"*.{end}")}
         )
-        nearest = find_nearest(name, prepared)
+        nearest = find_nearest(name, names)
         raise CorpusError(
-            f"corpus {name!r}: there is no {folders[0] / name}.tokens; allowed: {', '.join(prepared)}"
+            f"corpus {name!r}: there is no {folders[0] / name}.tokens; allowed: {', '.join(names)}"
             + (f"; did you mean {nearest}?" if nearest else "")
             + f"; download it with `lengthwise data FILE --fetch`, or set {DATA_VARIABLE} to its folder"
         )
 
     # The data folder and this one may have different versions of a corpus.
     try:
-        hashes = {path: file_digest(path) for path in present}
+        hashes = {path: file_digest(path) for path in present_files}
     except OSError as error:
         raise CorpusError(f"{error.filename}: cannot be read: {error.strerror}") from error
-    path = next((path for path in present if hashes[path] == sha256), present[0])
+    path = next((path for path in present_files if hashes[path] == sha256), present_files[0])
     if sha256 not in (None, hashes[path]):
         raise CorpusError(
             f"{path}: is another version of the corpus {name!r}: its SHA-256 is {hashes[path]}, not {sha256}; "

@@ -107,15 +107,15 @@ class Othello(Task):
         """Return the cross-entropy summed over each member's moves, without pads, and their number, (M,)."""
         logs = torch.log_softmax(logits_MBTV, dim=-1)
         if self.target == "sampled":
-            counted = batch.targets > 0
+            is_counted = batch.targets > 0
             likelihoods = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
         else:  # the mean over the legal moves
             legal = self._mask_legal_tokens(batch.targets)
-            counted = legal.any(dim=-1)
+            is_counted = legal.any(dim=-1)
             likelihoods = (logs * uniform.make_uniform(legal)).sum(dim=-1)
 
         # A game that has ended has no next move.
-        weight = counted.to(logs.dtype)
+        weight = is_counted.to(logs.dtype)
         return -(likelihoods * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:

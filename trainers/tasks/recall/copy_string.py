@@ -4,7 +4,7 @@ from torch import Tensor
 
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import Part, repeat_token
+from trainers.tasks.parts import RowPart, repeat_token
 from trainers.tasks.recall.strings import BEGIN, END, SEPARATOR, Strings
 
 
@@ -25,11 +25,13 @@ class CopyString(Strings):
         """Return the positions of a row whose string has at most `longest` symbols."""
         return 2 * longest + 2
 
-    def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
+    def draw_answered(
+        self, draws: Draws, site: int, count_SB: Tensor, longest: int
+    ) -> tuple[list[RowPart], list[RowPart]]:
         """Draw the parts of prompts and answers."""
         return self.copy_parts(self.draw_strings(draws, site, count_SB, longest), count_SB)
 
-    def copy_parts(self, string_SBN: Tensor, count_SB: Tensor) -> tuple[list[Part], list[Part]]:
+    def copy_parts(self, string_SBN: Tensor, count_SB: Tensor) -> tuple[list[RowPart], list[RowPart]]:
         """Return the parts of prompts and answers for given strings, of which `count_SB` symbols are used."""
         string, end = (string_SBN, count_SB), repeat_token(END, count_SB)
         return [repeat_token(BEGIN, count_SB), string, repeat_token(SEPARATOR, count_SB)], [string, end]

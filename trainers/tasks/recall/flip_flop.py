@@ -105,8 +105,8 @@ class FlipFlop(Task):
 
     def batch_of(self, instructions_SBN: Tensor, bits_SBN: Tensor) -> Batch:
         """Return rows of given instructions and bits; a bit after a read is replaced by the last written bit."""
-        written = bits_SBN.gather(-1, find_last_writes(instructions_SBN))
-        bits = ZERO + torch.where(instructions_SBN == READ, written, bits_SBN)
+        written_bits = bits_SBN.gather(-1, find_last_writes(instructions_SBN))
+        bits = ZERO + torch.where(instructions_SBN == READ, written_bits, bits_SBN)
         targets = torch.where(instructions_SBN == READ, bits, IGNORED)
         tokens = torch.stack([instructions_SBN, bits], dim=-1).flatten(-2)
         return Batch(tokens, torch.stack([targets, torch.full_like(targets, IGNORED)], dim=-1).flatten(-2))
@@ -131,7 +131,8 @@ class FlipFlop(Task):
         if not self.measured_distances:
             return counts
 
-        distance = self._measure_distances(batch.tokens).repeat_interleave(2, dim=-1)  # of both tokens of a pair
+        # Both tokens of a pair have its distance, so that it has the shape of the targets.
+        distance = self._measure_distances(batch.tokens).repeat_interleave(2, dim=-1)
         for low, high in pairwise((*self.measured_distances, self.positions)):
             in_range = (distance >= low) & (distance < high)
             counts[f"wrong_{low}"] = _count_true(is_wrong & in_range)

@@ -6,7 +6,7 @@ from torch import Tensor
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import Part, draw_below, repeat_token
+from trainers.tasks.parts import RowPart, draw_below, repeat_token
 from trainers.tasks.recall.strings import BEGIN, FIRST_SYMBOL, SEPARATOR, Strings
 
 
@@ -32,7 +32,9 @@ class Induction(Strings):
         """Return the positions of a row whose string has at most `longest` symbols."""
         return longest + 3
 
-    def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
+    def draw_answered(
+        self, draws: Draws, site: int, count_SB: Tensor, longest: int
+    ) -> tuple[list[RowPart], list[RowPart]]:
         """Draw the parts of prompts and answers."""
         string = self.draw_strings(draws, site, count_SB, longest)
         queried_position = draw_below(draws, site + 1, (count_SB.shape[1],), count_SB - 1)
@@ -48,7 +50,7 @@ class Induction(Strings):
 
     def question_parts(
         self, string_SBN: Tensor, count_SB: Tensor, position_SB: Tensor
-    ) -> tuple[list[Part], list[Part]]:
+    ) -> tuple[list[RowPart], list[RowPart]]:
         """Return the parts of prompts and answers that ask for the symbol at `position_SB`, before the last symbol."""
         # The last symbol of a string has no successor, so its occurrence does not count.
         queried = string_SBN.gather(-1, position_SB[..., None])

@@ -13,7 +13,7 @@ from torch import Tensor
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import Part, draw_below, repeat_token
+from trainers.tasks.parts import RowPart, draw_below, repeat_token
 from trainers.tasks.recall.strings import BEGIN, END, FIRST_SYMBOL, SEPARATOR, Strings
 from trainers.tasks.task import Batch
 
@@ -68,7 +68,9 @@ class MultiInstruction(Strings):
         """Return the positions of a row whose string has at most `longest` symbols."""
         return 2 * longest + 3
 
-    def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
+    def draw_answered(
+        self, draws: Draws, site: int, count_SB: Tensor, longest: int
+    ) -> tuple[list[RowPart], list[RowPart]]:
         """Draw the parts of prompts and answers."""
         # One symbol more than k is marked: otherwise the k-th mark would always be the last one.
         rows = count_SB.shape[1]
@@ -89,7 +91,7 @@ class MultiInstruction(Strings):
 
     def instruction_parts(
         self, instruction_SB: Tensor, string_SBN: Tensor, count_SB: Tensor, marked_SBK: Tensor
-    ) -> tuple[list[Part], list[Part]]:
+    ) -> tuple[list[RowPart], list[RowPart]]:
         """Return the parts of prompts and answers of the given instructions.
 
         marked_SBK: the positions of the marked symbols, N for unused entries.

@@ -17,7 +17,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.tasks import supervised
 from trainers.tasks.fixed_set import Draws, make_training_draws
-from trainers.tasks.parts import PAD, Part, draw_below, join_parts
+from trainers.tasks.parts import PAD, RowPart, draw_below, join_parts
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
@@ -54,7 +54,9 @@ class Strings(Task):
             yield self._problem("test_lengths", "must ascend, beyond train_length", allowed)
 
     @abstractmethod
-    def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
+    def draw_answered(
+        self, draws: Draws, site: int, count_SB: Tensor, longest: int
+    ) -> tuple[list[RowPart], list[RowPart]]:
         """Draw the parts of prompts and of answers; strings use `count_SB` of `longest` symbols.
 
         Random words come from `draws` at the SITES sites from `site` on.
@@ -125,7 +127,7 @@ class Strings(Task):
         number = token - FIRST_SYMBOL
         return specials.get(token) or (_LETTERS[number] if number < len(_LETTERS) else f"s{number}")
 
-    def batch_of(self, prompt: Sequence[Part], answer: Sequence[Part], longest: int) -> Batch:
+    def batch_of(self, prompt: Sequence[RowPart], answer: Sequence[RowPart], longest: int) -> Batch:
         """Return rows (S, B, width) of the parts of prompts and answers; the last token of an answer is no input."""
         width = self.width(longest)
         text = join_parts([*prompt, *answer], width + 1)

@@ -154,13 +154,16 @@ def make_masked_rows(text: Text, start: int | None, width: int, *, fix_first_sta
         first = replace(first, group=torch.full_like(first.group, 2))
 
     # A copy is in the group of the state after it, which alone sees it, and comes before it in position ids.
-    copy, following = states.map_all(lambda tensor: tensor[:, :, :-1]), states.map_all(lambda tensor: tensor[:, :, 1:])
-    is_copied = following.used.any(dim=-1, keepdim=True) & copy.used
+    copies, next_states = (
+        states.map_all(lambda tensor: tensor[:, :, :-1]),
+        states.map_all(lambda tensor: tensor[:, :, 1:]),
+    )
+    is_copied = next_states.used.any(dim=-1, keepdim=True) & copies.used
     if is_question_a_state:
-        is_copied = is_copied & (following.state > 1)
-    copy = replace(copy, used=is_copied, role=torch.full_like(copy.role, COPY), group=following.group)
-    following = replace(following, id=following.id + length[..., :-1, None])
-    pairs = Tokens(*(torch.stack([getattr(copy, name), getattr(following, name)], dim=3) for name in vars(copy)))
+        is_copied = is_copied & (next_states.state > 1)
+    copies = replace(copies, used=is_copied, role=torch.full_like(copies.role, COPY), group=next_states.group)
+    next_states = replace(next_states, id=next_states.id + length[..., :-1, None])
+    pairs = Tokens(*(torch.stack([getattr(copies, name), getattr(next_states, name)], dim=3) for name in vars(copies)))
     return TokenRows([*_make_shared_tokens(text, start), first, pairs], width)
 
 

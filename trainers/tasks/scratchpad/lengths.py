@@ -94,8 +94,8 @@ class Slice:
         fewest = min(map(transitions, self.lengths))
         first_S1 = self.draw_lengths(draws, site, 1)
         most_examples = (self.rows - 1) // fewest + 1
-        rest = self.draw_lengths(draws, site + 1, most_examples, lambda length: Fraction(1, transitions(length)))
-        length_SE = torch.cat([first_S1, rest], dim=-1)
+        others_SE = self.draw_lengths(draws, site + 1, most_examples, lambda length: Fraction(1, transitions(length)))
+        length_SE = torch.cat([first_S1, others_SE], dim=-1)
 
         # Rows count transitions from a random one of the first example on.
         counts = self.look_up(length_SE, transitions)

@@ -21,17 +21,17 @@ from trainers.tensors.device_constants import constant
 TRIES = 8  # graphs drawn for each row
 
 
-def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edges: int, farthest: int) -> Graph:
-    """Return drawn graphs with a pair of nodes at distance `wanted_SB`, 0 for no path; takes one site.
+def draw_at_distance(draws: Draws, site: int, distance_SB: Tensor, nodes: int, edges: int, farthest: int) -> Graph:
+    """Return drawn graphs with a pair of nodes at distance `distance_SB`, 0 for no path; takes one site.
 
     farthest: the largest distance. Raises ValueError if no such graph exists.
     """
     # A number below N (N - 1) is an edge: its tail, and its head among the other nodes.
-    rows = wanted_SB.shape[1]
+    rows = distance_SB.shape[1]
     number = draw_distinct(draws, site, (rows, TRIES, edges), nodes * (nodes - 1))
     tails, heads = number // (nodes - 1), number % (nodes - 1)
     heads = heads + (heads >= tails)
-    pair = find_first_pair(tails, heads, wanted_SB[..., None], nodes, farthest)
+    pair = find_first_pair(tails, heads, distance_SB[..., None], nodes, farthest)
 
     # The first graph with such a pair is as good as any; a row without one gets the planted graph.
     no_pair = nodes * nodes
@@ -44,38 +44,38 @@ def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edg
         torch.where(has_match, drawn.gather(-2, edge_index)[..., 0, :], constant(fallback, pair.device))
         for drawn, fallback in zip((tails, heads), zip(*planted, strict=True), strict=True)
     )
-    planted_pair = torch.where(wanted_SB > 0, wanted_SB, nodes - 1)  # from node 0
+    planted_pair = torch.where(distance_SB > 0, distance_SB, nodes - 1)  # from node 0
     asked_pair = torch.where(has_match[..., 0], pair.gather(-1, graph)[..., 0], planted_pair)
-    return Graph(tails, heads, torch.full_like(wanted_SB, edges), asked_pair // nodes, asked_pair % nodes)
+    return Graph(tails, heads, torch.full_like(distance_SB, edges), asked_pair // nodes, asked_pair % nodes)
 
 
-def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, farthest: int) -> Tensor:
-    """Return N a + b for the first pair of nodes (a, b) at distance `wanted` (...), 0 for no path; N^2 without a pair.
+def find_first_pair(tails: Tensor, heads: Tensor, distance: Tensor, nodes: int, farthest: int) -> Tensor:
+    """Return N a + b for the first pair of nodes (a, b) at `distance` (...), 0 for no path; N^2 without a pair.
 
     tails, heads: nodes of the edges, (..., E). Distances follow from powers of the adjacency matrix.
 
     >>> line = torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3])
-    >>> [int(find_first_pair(*line, torch.tensor(wanted), 4, 3)) for wanted in (0, 1, 2, 3)]
+    >>> [int(find_first_pair(*line, torch.tensor(distance), 4, 3)) for distance in (0, 1, 2, 3)]
     [4, 1, 2, 3]
     """
     # A pair is at distance d > 0 if it is reached in d steps and not in d - 1; a step may also stay at its node.
     shape = (*tails.shape[:-1], nodes * nodes)
     step = torch.zeros(shape, device=tails.device).scatter_(-1, tails * nodes + heads, 1.0)
     step = step.reshape(*shape[:-1], nodes, nodes) + torch.eye(nodes, device=tails.device)
-    wanted = wanted[..., None, None]
-    reached = step > 0.0
-    is_match = reached & (step < 0.0)
-    reached_earlier = torch.eye(nodes, device=tails.device) > 0.0
-    for distance in range(1, farthest + 1):
-        is_match = torch.where(wanted == distance, reached & ~reached_earlier, is_match)
-        if distance < farthest:
-            reached_earlier, reached = reached, torch.matmul(reached.float(), step) > 0.0
+    distance = distance[..., None, None]
+    is_reached = step > 0.0
+    is_match = is_reached & (step < 0.0)  # no pair yet, in the shape of all pairs
+    is_reached_before = torch.eye(nodes, device=tails.device) > 0.0
+    for steps in range(1, farthest + 1):
+        is_match = torch.where(distance == steps, is_reached & ~is_reached_before, is_match)
+        if steps < farthest:
+            is_reached_before, is_reached = is_reached, torch.matmul(is_reached.float(), step) > 0.0
 
     # Squaring doubles the number of steps; a path never needs more than N - 1.
     steps = farthest
     while steps < nodes - 1:
-        reached, steps = torch.matmul(reached.float(), reached.float()) > 0.0, 2 * steps
-    is_match = torch.where(wanted == 0, ~reached, is_match).flatten(-2)
+        is_reached, steps = torch.matmul(is_reached.float(), is_reached.float()) > 0.0, 2 * steps
+    is_match = torch.where(distance == 0, ~is_reached, is_match).flatten(-2)
     return torch.where(is_match, torch.arange(nodes * nodes, device=tails.device), nodes * nodes).amin(dim=-1)
 
 

@@ -89,16 +89,17 @@ class RandomSpaceAddition(Sums):
     def write_text(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
         """Return the text of given numbers, at random places and with random filler."""
         # All sets of cells are equally likely; characters keep their order, so the cells ascend.
-        rows, cells = numbers.count.shape[1], 2 * self.canvas + 1
-        order = draws.bits(site, (rows, cells)).argsort(dim=-1, stable=True).argsort(dim=-1)
+        rows, cell_count = numbers.count.shape[1], 2 * self.canvas + 1
+        order = draws.bits(site, (rows, cell_count)).argsort(dim=-1, stable=True).argsort(dim=-1)
         is_used = order < 2 * numbers.count[..., None] + 1
-        places = torch.where(is_used, torch.arange(cells, device=is_used.device), cells).sort(dim=-1).values
+        cell = torch.arange(cell_count, device=is_used.device)
+        cells_SBC = torch.where(is_used, cell, cell_count).sort(dim=-1).values
 
         if self.scratchpad == NONE:
-            question = make_question(numbers, places)
+            question = make_question(numbers, cells_SBC)
             return write_sum(question, numbers, numbers.count + numbers.longer, longest)
         filler = draw_filler(draws, site + 1, rows, self.canvas + 1)
-        return make_states(numbers, places, torch.cat([repeat_text(STOP, filler), filler], dim=-1), longest)
+        return make_states(numbers, cells_SBC, torch.cat([repeat_text(STOP, filler), filler], dim=-1), longest)
 
     def list_sources(self, longest: int) -> tuple[int, ...]:
         """Return, for each token of the answer to `longest` digits, the index of the token it repeats, or NOWHERE."""
@@ -110,31 +111,31 @@ class RandomSpaceAddition(Sums):
         return tuple(sources)
 
 
-def make_question(numbers: Operands, place_SBC: Tensor) -> Tensor:
+def make_question(numbers: Operands, cells_SBC: Tensor) -> Tensor:
     """Return the canvas with the characters of `a+b` at the first 2 count + 1 of the given places, and `=`.
 
-    place_SBC: the cells of the characters, ascending, then 2 canvas + 1 for unused entries, (S, B, 2 canvas + 1).
+    cells_SBC: the cells of the characters, ascending, then 2 canvas + 1 for unused entries, (S, B, 2 canvas + 1).
     """
     canvas = numbers.canvas
-    count, column = numbers.count[..., None], torch.arange(2 * canvas + 1, device=place_SBC.device)
+    count, column = numbers.count[..., None], torch.arange(2 * canvas + 1, device=cells_SBC.device)
     first, second = (
-        torch.gather(digits, -1, (end - column).clamp(0, canvas - 1).expand_as(place_SBC))
+        torch.gather(digits, -1, (end - column).clamp(0, canvas - 1).expand_as(cells_SBC))
         for digits, end in ((numbers.first, count - 1), (numbers.second, 2 * count))
     )
     characters = torch.where(column == count, TOKEN["+"], TOKEN["0"] + torch.where(column < count, first, second))
 
     # A cell more than the canvas takes the unused characters and is cut off.
-    blank = torch.full((*place_SBC.shape[:-1], 2 * canvas + 2), TOKEN["_"], device=place_SBC.device)
-    cells = blank.scatter(-1, place_SBC, characters)[..., :-1]
-    return torch.cat([cells, repeat_text("=", cells)], dim=-1)
+    blank = torch.full((*cells_SBC.shape[:-1], 2 * canvas + 2), TOKEN["_"], device=cells_SBC.device)
+    canvas_text = blank.scatter(-1, cells_SBC, characters)[..., :-1]
+    return torch.cat([canvas_text, repeat_text("=", canvas_text)], dim=-1)
 
 
-def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longest: int) -> Text:
+def make_states(numbers: Operands, cells_SBC: Tensor, initial_SBA: Tensor, longest: int) -> Text:
     """Return the question with the initial window, and the states of numbers of at most `longest` digits.
 
     A state is `[place of a]digit[place of b]digit c carry r window` and a mark, (S, B, longest + 1, W).
     """
-    question = make_question(numbers, place_SBC)
+    question = make_question(numbers, cells_SBC)
     shared = torch.cat([question, initial_SBA], dim=-1)
 
     # The state of the last carry has no digits: `[-1]_[place of +]_`.
@@ -146,7 +147,7 @@ def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longe
         for digits in (numbers.first, numbers.second)
     )
     first, second = first[..., None], second[..., None]
-    places = (torch.gather(place_SBC, -1, (end - state).clamp(min=0)) for end in (count - 1, 2 * count))
+    places = (torch.gather(cells_SBC, -1, (end - state).clamp(min=0)) for end in (count - 1, 2 * count))
     place_a, place_b = (TOKEN["0"] + torch.stack([place // 10, place % 10], dim=-1) for place in places)
     place_a = torch.where(is_carry[..., None], repeat_text("-1", place_a), place_a)
     carry = TOKEN["0"] + numbers.carry[..., :state_count, None]

@@ -61,7 +61,7 @@ def _count_accuracy(name: str, is_scored: Tensor, is_wrong: Tensor) -> dict[str,
     return {name: count, _TOTAL_PREFIX + name: count - mistakes}
 
 
-def _sum_losses(name: str, counted: Tensor, losses_MBT: Tensor) -> dict[str, Tensor]:
+def _sum_losses(name: str, is_counted: Tensor, losses_MBT: Tensor) -> dict[str, Tensor]:
     """Return how many tokens of each row are counted, and the sum of their losses, (M, B, 1) each."""
-    total = torch.where(counted, losses_MBT, 0.0).sum(dim=-1, keepdim=True)
-    return {name: counted.sum(dim=-1, keepdim=True).to(total.dtype), _TOTAL_PREFIX + name: total}
+    total = torch.where(is_counted, losses_MBT, 0.0).sum(dim=-1, keepdim=True)
+    return {name: is_counted.sum(dim=-1, keepdim=True).to(total.dtype), _TOTAL_PREFIX + name: total}

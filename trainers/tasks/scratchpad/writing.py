@@ -29,5 +29,5 @@ def count_passes(tests: Iterable[Widths], *, by_state: bool, cached: bool, cost:
         elif cached:  # each token but the last passes once
             generated += row * cost(row)
         else:  # each token passes together with all tokens before it
-            generated += sum(before * cost(before) for before in range(max(widths.question, 1), widths.full))
+            generated += sum(context * cost(context) for context in range(max(widths.question, 1), widths.full))
     return 1.0 + generated / read
