@@ -6,6 +6,7 @@ ProgramEnded    the program ended before its last report, or reported nonsense
 import errno
 import os
 from pathlib import Path
+from typing import Literal
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.program.reports import MergedReports
@@ -18,12 +19,15 @@ _MAX_LINE_CHARACTERS = 300  # characters of the line that says why a program fai
 _PROBE_BYTES = 2**20  # a disk with less space is full
 
 
-class ProgramEnded(Exception):  # noqa: N818 - named by what happened
-    """A program ended before its last report. `again`: whether another attempt may get further; `once`: only one."""
+RetryRule = Literal["never", "once", "always"]  # always: as often as `resources.retries` allows
 
-    def __init__(self, message: str, trace: str | None, again: bool, once: bool = False) -> None:
-        super().__init__(message, trace, again, once)
-        self.message, self.trace, self.again, self.once = message, trace, again, once
+
+class ProgramEnded(Exception):  # noqa: N818 - named by what happened
+    """A program ended before its last report. `retry`: whether another attempt may get further."""
+
+    def __init__(self, message: str, trace: str | None, retry: RetryRule) -> None:
+        super().__init__(message, trace, retry)
+        self.message, self.trace, self.retry = message, trace, retry
 
     def __str__(self) -> str:
         return self.message
@@ -38,7 +42,6 @@ def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, 
     """
     completed, steps = reports.completed, reports.declared.steps
     where = f"after step {last} of {steps}" if (last := reports.last_step) else "before its first report"
-    advanced = completed > start_step
     if reason is None and code == AGAIN:
         return True
 
@@ -49,17 +52,18 @@ def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, 
 
     # Explain the end, and decide whether another attempt may get further.
     if reason is not None:
-        raise ProgramEnded(
-            f"{reason}, {where}", trace, again="hours" not in reason or not _has_used_up_hours(log.parent, completed)
-        )
+        has_stalled = "hours" in reason and _has_used_up_hours(log.parent, completed)
+        raise ProgramEnded(f"{reason}, {where}", trace, "never" if has_stalled else "always")
     if code == 0:
-        raise ProgramEnded(f"it ended {where}, without {reports.describe_missing()}", trace, again=False)
+        raise ProgramEnded(f"it ended {where}, without {reports.describe_missing()}", trace, "never")
     if code < 0:
-        raise ProgramEnded(f"killed by signal {-code}, {where}", trace, again=True)
+        raise ProgramEnded(f"killed by signal {-code}, {where}", trace, "always")
+
     # Before its first report it may have met other members, such as at a file that all of them create; but a command
     # line that it does not understand stays the same (exit code 2, as of argparse).
-    message, is_new = f"exit code {code}, {where}: {line}", completed == 0 and code != USAGE_ERROR
-    raise ProgramEnded(message, trace, again=advanced or is_new, once=is_new)
+    is_new = completed == 0 and code != USAGE_ERROR
+    retry: RetryRule = "always" if completed > start_step else "once" if is_new else "never"
+    raise ProgramEnded(f"exit code {code}, {where}: {line}", trace, retry)
 
 
 def _refuse_full_disk(log: Path, line: str) -> None:

@@ -55,7 +55,7 @@ def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporte
             return
         unchanged = 0 if run.reports.completed > completed else unchanged + 1
         if unchanged > _MAX_UNCHANGED_STARTS:
-            raise ProgramEnded(f"asked {unchanged} times to be started again without a new step", None, again=False)
+            raise ProgramEnded(f"asked {unchanged} times to be started again without a new step", None, "never")
 
 
 class _MemberRun:
@@ -134,7 +134,7 @@ class _MemberRun:
             with suppress(FileNotFoundError):  # removed by the program
                 self.checkpoints.rename(self.checkpoints.with_name(f"{self.checkpoints.name}.attempt-{number}"))
             if log.exists():
-                raise ProgramEnded(str(problem), read_log(log), again=False) from None
+                raise ProgramEnded(str(problem), read_log(log), "never") from None
             raise  # through the function, whose line is named
         if code == 0 and reason is None:  # otherwise the next attempt repeats a step that lacks averages
             self._record_steps(self.reports.finish())

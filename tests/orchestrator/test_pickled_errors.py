@@ -25,9 +25,9 @@ MADE_OF: dict[type[BaseException], tuple[Any, ...]] = {
     SweepFileError: ([Problem("a.yaml:3", "seeds", "is missing"), Problem("a.yaml:4", "lr", "no", 2.0)], "the rest"),
     errors.SpecChanged: (Path("sweeps/a"), [("training.steps", 100, 200)]),
     errors.DamagedLedger: (Path("sweeps/a/events.jsonl"), 7, "the line is torn"),
-    PackRaised: ("ValueError: no (mine.py:3)", "Traceback ...", False),
+    PackRaised: ("ValueError: no (mine.py:3)", "Traceback ...", "once"),
     ChildImportError: ("ImportError: no (mine.py:3)", "Traceback ..."),
-    ProgramEnded: ("exit code 7", "the log", True),
+    ProgramEnded: ("exit code 7", "the log", "always"),
     ReportProblem: ("attempt-1.jsonl:3: not JSON", []),
 }
 """What those exceptions are made of that are not made of a sentence alone."""

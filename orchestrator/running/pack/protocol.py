@@ -7,25 +7,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from orchestrator.program.ends import ProgramEnded
+from orchestrator.program.ends import ProgramEnded, RetryRule
 
+WORKER_DIED = "the worker process died: it was killed, or memory ran out"
 MAX_TRACE = 20_000  # characters, from the end of a traceback
 _HERE = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Death:
-    """Why a pack died: one line, the traceback of an exception, and whether a retry may succeed (`again`).
+    """Why a pack died: one line, the traceback of an exception, and whether a retry may succeed.
 
-    `out_of_memory`: whether a smaller pack may succeed. `killed`: whether all retries are allowed; after an
-    exception there is only one.
+    `retry` is "once" after most exceptions, because the same exception is likely, and "always" if the pack was killed.
+    `out_of_memory`: whether a smaller pack may succeed.
     """
 
     message: str
     trace: str | None = None
-    again: bool = True
+    retry: RetryRule = "once"
     out_of_memory: bool = False
-    killed: bool = False
 
 
 class ChildImportError(Exception):
@@ -117,16 +117,17 @@ def make_death(error: BaseException, user_files: Collection[str] = ()) -> Death:
     Exceptions from these files are not retried, except OSError and exceptions for lack of memory.
     """
     if isinstance(error, ProgramEnded):
-        return Death(message=error.message, trace=error.trace, again=error.again, killed=not error.once)
+        return Death(message=error.message, trace=error.trace, retry=error.retry)
 
     # The frames of the user's own modules among those of the traceback.
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if frame.filename in user_files]
+    may_pass = not users or isinstance(error, OSError)
     is_out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return Death(
         message=describe_exception(error, [(frame.filename, frame.lineno) for frame in users or frames]),
         trace="".join(traceback.format_exception(type(error), error, _cut_traceback(error)))[-MAX_TRACE:],
-        again=is_out_of_memory or isinstance(error, OSError) or not users,
+        retry="once" if is_out_of_memory or may_pass else "never",
         out_of_memory=is_out_of_memory,
     )
 

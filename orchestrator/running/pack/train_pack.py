@@ -19,6 +19,7 @@ from typing import Any
 
 from orchestrator.engine.heap import keep_freed_memory
 from orchestrator.machine.shortages import find_out_of_space, raise_out_of_space
+from orchestrator.program.ends import RetryRule
 from orchestrator.record.kept.code import list_imported_files
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.pack.protocol import MAX_TRACE, make_death
@@ -37,31 +38,41 @@ class PackReporter:
     """
 
     def __init__(
-        self, send: Callable[[str, Any], None], watchdog: Watchdog | LocalWatchdog, seconds: float = HEARTBEAT_SECONDS
+        self,
+        work: Mapping[str, Any],
+        send: Callable[[str, Any], None],
+        watchdog: Watchdog | LocalWatchdog,
+        seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
-        self._send, self._watchdog, self._seconds = send, watchdog, seconds
-        self._last = float("-inf")
+        self._work, self._send, self._watchdog, self._seconds = work, send, watchdog, seconds
+        self._last_progress = float("-inf")
+        self._poll = import_mirror().StopPoll(work["address"]) if work.get("address") else None
 
     def began(self, environment: dict[str, Any]) -> None:
         """Report the worker's environment, once in every attempt."""
-        self._tell("began", environment)
+        self._send_awake("began", environment)
 
-    def report(self, evaluation: Evaluation) -> None:
-        """Report an evaluation."""
-        self._tell("evaluated", evaluation.to_bytes())
+    def report(self, evaluation: Evaluation) -> bool:
+        """Report an evaluation, and return whether the pack is to stop: at `pause_at`, or with the sweep."""
+        if self._poll is not None and evaluation.weights:
+            import_mirror().send_weights(self._work, evaluation)
+        self._send_awake("evaluated", evaluation.to_bytes())
+        if evaluation.step == self._work.get("pause_at") or (Path(self._work["folder"]) / STOP_FILE).exists():
+            return True
+        return self._poll is not None and bool(self._poll.is_stopped())
 
     def progress(self, progress: Progress) -> None:
         """Restart the timeout of the watchdog, and report the progress if the last report is old enough."""
         self._watchdog.beat()
-        if time.monotonic() - self._last >= self._seconds:
-            self._tell("progressed", asdict(progress))
-            self._last = time.monotonic()
+        if time.monotonic() - self._last_progress >= self._seconds:
+            self._send_awake("progressed", asdict(progress))
+            self._last_progress = time.monotonic()
 
     def notice(self, text: str) -> None:
         """Report a sentence for the user."""
-        self._tell("noticed", text)
+        self._send_awake("noticed", text)
 
-    def _tell(self, name: str, content: Any) -> None:
+    def _send_awake(self, name: str, content: Any) -> None:
         """Send a message; the watchdog sleeps while the driver records it."""
         self._watchdog.beat()
         with self._watchdog.asleep():
@@ -113,7 +124,7 @@ def run_pack(config: Mapping[str, Any]) -> None:
     folder = Path(work["folder"])
     with raise_out_of_space(folder), Watchdog(work["watchdog_seconds"], prepare_stack_file(work)) as watchdog:
         try:
-            train_pack(work, PackReporter(send, watchdog))
+            train_pack(work, PackReporter(work, send, watchdog))
             if messages:
                 with watchdog.asleep():
                     send_waiting()
@@ -123,19 +134,19 @@ def run_pack(config: Mapping[str, Any]) -> None:
             death = make_death(error, list_imported_files(work.get("code", ())))
             if find_out_of_space(error, folder) is not None:
                 raise
-            if death.out_of_memory or not death.again:
+            if death.out_of_memory or death.retry == "never":
                 with watchdog.asleep():
                     tune.report({"messages": messages, "death": asdict(death)})
-            if death.again:
-                raise PackRaised(death.message, death.trace, death.killed) from None
+            if death.retry != "never":
+                raise PackRaised(death.message, death.trace, death.retry) from None
 
 
 class PackRaised(Exception):  # noqa: N818 - named by what happened to the pack
     """An exception of a pack as text: text reaches the driver, whatever the class of the exception."""
 
-    def __init__(self, message: str, trace: str | None, killed: bool) -> None:
-        self.message, self.trace, self.killed = message, trace, killed
-        super().__init__(message, trace, killed)
+    def __init__(self, message: str, trace: str | None, retry: RetryRule) -> None:
+        self.message, self.trace, self.retry = message, trace, retry
+        super().__init__(message, trace, retry)
 
 
 def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
@@ -167,7 +178,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     )
 
     # Train; the reporter sends every evaluation.
-    trainer.run(work, members, _Stoppable(reporter, work), checkpoints)
+    trainer.run(work, members, reporter, checkpoints)
     if address and (problem := checkpoints.finish()):
         reporter.notice(problem)
 
@@ -185,23 +196,6 @@ def use_inductor_cache() -> None:
 def checkpoint_folder(folder: Path, pack_id: str) -> Path:
     """Return the folder of a pack's checkpoints, which its first checkpoint makes."""
     return folder / "checkpoints" / pack_id
-
-
-class _Stoppable:
-    """Forwards reports, and stops the pack after the evaluation at `pause_at`, or once the stop file exists."""
-
-    def __init__(self, reporter: PackReporter, work: Mapping[str, Any]) -> None:
-        self.progress, self.notice = reporter.progress, reporter.notice
-        self._report, self._work, self._file = reporter.report, work, Path(work["folder"]) / STOP_FILE
-        self._poll = import_mirror().StopPoll(work["address"]) if work.get("address") else None
-
-    def report(self, evaluation: Evaluation) -> bool:
-        """Report an evaluation, and return whether the pack is to stop."""
-        if self._poll is not None and evaluation.weights:
-            import_mirror().send_weights(self._work, evaluation)
-        self._report(evaluation)
-        is_paused = evaluation.step == self._work.get("pause_at") or self._file.exists()
-        return is_paused or (self._poll is not None and bool(self._poll.is_stopped()))
 
 
 def stack_file(folder: Path, pack_id: str) -> Path:

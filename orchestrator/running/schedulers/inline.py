@@ -41,7 +41,7 @@ def describe_process(gpus: float = 0.0) -> Cluster:
 
 def run_packs(driver: Driver, *, retries: int) -> None:
     """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
-    rule, retried = Retries(retries), None
+    policy, retried = Retries(retries), None
     try:
         while (pack := retried or call_driver(driver.next_pack)) is not None:
             # Train a pack.
@@ -54,13 +54,13 @@ def run_packs(driver: Driver, *, retries: int) -> None:
                     worker_settings(work["cpus"]),
                 ):
                     watchdog.beat()
-                    train_pack(work, PackReporter(partial(_send, driver, pack_id), watchdog, seconds=0.0))
+                    train_pack(work, PackReporter(work, partial(_send, driver, pack_id), watchdog, seconds=0.0))
             except (KeyboardInterrupt, DriverStopped, OutOfSpace):
                 raise
             except BaseException as error:
                 death = make_death(error, list_imported_files(work.get("code", ())))
                 if isinstance(error, HeartbeatTimeout):  # the watchdog of a worker process kills it
-                    death = replace(death, killed=True)
+                    death = replace(death, retry="always")
             else:
                 call_driver(driver.completed, pack_id)
                 continue
@@ -69,7 +69,7 @@ def run_packs(driver: Driver, *, retries: int) -> None:
             if death.out_of_memory:
                 free_memory()
             call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
-            if call_driver(rule.report_death, driver, pack_id, death):
+            if call_driver(policy.report_death, driver, pack_id, death):
                 retried = pack
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__

@@ -19,6 +19,7 @@ from orchestrator.machine.cpus import count_cores
 from orchestrator.machine.gpus import count_gpu_packs, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import (
+    WORKER_DIED,
     ChildImportError,
     Death,
     Driver,
@@ -28,7 +29,6 @@ from orchestrator.running.pack.retries import Retries
 from orchestrator.running.schedulers.local_worker import decode_message
 from orchestrator.text.wording import counted
 
-DIED = "the worker process died: it was killed, or memory ran out"
 _TICK_SECONDS = 0.1
 _MAX_LOST, _LOST_SECONDS = 3, 0.1  # workers that die before they begin a pack, and the pause after each
 
@@ -118,7 +118,7 @@ class _LocalRun:
                 idle = self.idle_worker()
             except ChildImportError as error:
                 self.driver.handed_out(pack[0])
-                self.handle_death(pack[0], pack[1], Death(message=error.message, trace=error.trace, again=False))
+                self.handle_death(pack[0], pack[1], Death(message=error.message, trace=error.trace, retry="never"))
                 continue
 
             # Send the work.
@@ -161,7 +161,7 @@ class _LocalRun:
                 time.sleep(_LOST_SECONDS)
                 self.retry_queue.append((pack_id, worker.work))
             else:
-                self.handle_death(pack_id, worker.work, Death(message=DIED, killed=True))
+                self.handle_death(pack_id, worker.work, Death(message=WORKER_DIED, retry="always"))
             return
 
         # A message; an evaluation is answered once it is recorded.

@@ -55,7 +55,7 @@ def serve(descriptor: int) -> None:
                     raise_out_of_space(Path(work["folder"])),
                     Watchdog(work["watchdog_seconds"], prepare_stack_file(work)) as watchdog,
                 ):
-                    train_pack(work, PackReporter(send, watchdog))
+                    train_pack(work, PackReporter(work, send, watchdog))
             except OutOfSpace as error:
                 send("out of space", str(error))
             except (KeyboardInterrupt, DriverGone):

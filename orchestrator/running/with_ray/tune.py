@@ -20,6 +20,7 @@ from ray.tune.search import Searcher
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.running.pack.protocol import (
+    WORKER_DIED,
     Death,
     Driver,
     DriverStopped,
@@ -225,13 +226,13 @@ def make_ray_death(error: BaseException | None) -> Death:
     """Return the death by an error that Ray reports, with the line of code that raised it and the traceback."""
     # The worker process ended.
     if is_lost_node(error):
-        return Death(message="the worker was lost with its node, or cannot be reached", killed=True)
+        return Death(message="the worker was lost with its node, or cannot be reached", retry="always")
     if isinstance(error, RayActorError):
         if failed := _FAILED_IMPORT.search(str(error)):
             trace = failed[1]
             file, line = _LINE.findall(trace)[-1]
-            return Death(message=f"{trace.splitlines()[-1]} ({file}:{line})", trace=trace, killed=True)
-        return Death(message="the worker process died: it was killed, or memory ran out", killed=True)
+            return Death(message=f"{trace.splitlines()[-1]} ({file}:{line})", trace=trace, retry="always")
+        return Death(message=WORKER_DIED, retry="always")
 
     # An exception in the worker: unpack the innermost cause.
     was_killed = not isinstance(error, RayTaskError)
@@ -243,7 +244,7 @@ def make_ray_death(error: BaseException | None) -> Death:
 
     # An exception of the pack, no exception at all, or an error of Ray.
     if isinstance(error, PackRaised):
-        return Death(message=error.message, trace=error.trace, killed=error.killed)
+        return Death(message=error.message, trace=error.trace, retry=error.retry)
     if error is None:
-        return Death(message="the worker died without an error message", killed=True)
-    return Death(message=describe_exception(error, places), trace=trace, killed=was_killed)
+        return Death(message="the worker died without an error message", retry="always")
+    return Death(message=describe_exception(error, places), trace=trace, retry="always" if was_killed else "once")

@@ -46,27 +46,27 @@ def raised_in_mine(error: BaseException) -> BaseException:
 
 
 @pytest.mark.parametrize(
-    ("error", "again"),
+    ("error", "retry"),
     [
-        (ValueError("no"), False),
-        (KeyError("loss"), False),
-        (RuntimeError("shapes differ"), False),
-        (OSError("the file system is away"), True),
-        (MemoryError(), True),
+        (ValueError("no"), "never"),
+        (KeyError("loss"), "never"),
+        (RuntimeError("shapes differ"), "never"),
+        (OSError("the file system is away"), "once"),
+        (MemoryError(), "once"),
     ],
 )
-def test_what_code_of_ones_own_raises_comes_again_unless_the_machine_did_it(error: Exception, again: bool) -> None:
-    found = make_death(raised_in_mine(error), user_files={MINE})
-    assert found.again is again
-    assert f"{type(error).__name__}" in found.message and f"({MINE}:2)" in found.message
-    assert found.trace is not None and "raise error" in found.trace
-    assert make_death(raised_in_mine(error), user_files={"/home/me/study/others.py"}).again
+def test_exceptions_of_user_code_are_not_retried_unless_the_machine_raised_them(error: Exception, retry: str) -> None:
+    death = make_death(raised_in_mine(error), user_files={MINE})
+    assert death.retry == retry
+    assert f"{type(error).__name__}" in death.message and f"({MINE}:2)" in death.message
+    assert death.trace is not None and "raise error" in death.trace
+    assert make_death(raised_in_mine(error), user_files={"/home/me/study/others.py"}).retry == "once"
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")])
 def test_a_smaller_pack_may_succeed_where_memory_ran_out(error: Exception) -> None:
-    found = make_death(raised_in_mine(error))
-    assert found.again and found.out_of_memory
+    death = make_death(raised_in_mine(error))
+    assert death.retry == "once" and death.out_of_memory
     assert not make_death(raised_in_mine(ValueError("no room"))).out_of_memory
 
 
@@ -118,8 +118,8 @@ def test_under_ray_a_sentence_after_the_last_report_of_a_pack_reaches_the_driver
     assert sent == [("progressed", {"step": 7}), ("noticed", "its newest checkpoint was not copied")]
 
 
-KILLED, ERROR = Death(message="killed", killed=True), Death(message="ValueError: no")
-OWN_ERROR, GONE = Death(message="ValueError: mine", again=False), Death(message="lost", killed=True, again=False)
+KILLED, ERROR = Death(message="killed", retry="always"), Death(message="ValueError: no")
+OWN_ERROR = Death(message="ValueError: mine", retry="never")
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ OWN_ERROR, GONE = Death(message="ValueError: mine", again=False), Death(message=
         ([KILLED, ERROR, ERROR], [True, True, False]),
         ([ERROR, KILLED], [True, False]),
         ([KILLED, OWN_ERROR], [True, False]),
-        ([GONE], [False]),
+        ([OWN_ERROR], [False]),
     ],
 )
 def test_a_killed_pack_is_tried_as_often_as_allowed_and_one_that_raises_once_more(deaths, again) -> None:
-    rule = Retries(3)
-    assert [rule.count("p1", death) for death in deaths] == again
-    assert rule.count("p2", ERROR) and not Retries(0).count("p1", KILLED)
+    policy = Retries(3)
+    assert [policy.count("p1", death) for death in deaths] == again
+    assert policy.count("p2", ERROR) and not Retries(0).count("p1", KILLED)
 
 
 NODE = "The actor died because its node has died. Node Id: 1"
