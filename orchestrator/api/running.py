@@ -56,6 +56,7 @@ def _load_spec(
     storage: Path,
 ) -> SweepSpec:
     """Return the checked specification of a sweep file or dictionary."""
+    # JSON turns numpy values, tuples and paths into the plain values that a YAML file has.
     if isinstance(file, Mapping):
         reading = read_sections(json.loads(to_json(DICTIONARY, file)), DICTIONARY, overrides, name, imports)
     else:

@@ -44,6 +44,7 @@ ARMS_HEADER = ("claim", "arm", "values", "configuration", "average", "seeds", "m
 
 def write_details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     """Return the folded part as Markdown: the rules of verdicts, every claim by sweep, and every arm."""
+    # Claims about one sweep stand together, below its size and cost.
     parts = [VERDICT_RULES, describe_bounds(file), list_removed(file)]
     tests_by_id = {judgement.claim.id: tests for tests in group_tests(judgements) for judgement in tests}
     by_sweep: dict[str, list[Judgement]] = {}
@@ -123,7 +124,6 @@ def describe_judgement(judgement: Judgement, file: ClaimsFile, tests: Sequence[J
         if judgement.other_statistic_answer is not None:
             name = "Median" if claim.statistic == "mean" else "Mean"
             sentences.append(f"{name} over all seeds: {describe_effect(claim, judgement.other_statistic_answer)}.")
-
     sentences += [" ".join(claim.note.split()), describe_remedy(judgement)]
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -138,7 +138,6 @@ def _describe_stopped(sweep: SweepCurves) -> str:
     ]
     if not shares:
         return ""
-
     first, last = (format_number(statistic(shares)) for statistic in (min, max))
     count = f"{len(shares)} of {len(sweep.state.members)}"
     span = first if first == last else f"{first} to {last}"
@@ -219,7 +218,6 @@ def describe_remedy(judgement: Judgement) -> str:
     """Return a sentence on what would decide an undecided claim; empty for a decided one."""
     if judgement.is_decided or judgement.answer is None:
         return ""
-
     if judgement.claim.control and judgement.reason.startswith("its control"):
         return f"It can be tested once {judgement.claim.control} is **{HELD}**."
     if judgement.reason.startswith("not learned"):

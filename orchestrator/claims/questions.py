@@ -383,6 +383,7 @@ def answer_mean(seeds: Values) -> Answer:
 
 def _snap_to_bounds(seeds: Values, *bounds: float) -> Values:
     """Return the values with those equal to a bound up to the rounding of float32 replaced by the bound."""
+    # A curve is stored as float32, in which a value such as 0.1 is not exactly the bound of the claim.
     for bound in bounds:
         seeds = np.where(np.abs(seeds - bound) <= ROUNDING * abs(bound), bound, seeds)
     return seeds
@@ -392,6 +393,7 @@ def _compute_sign_p(seeds: Values, null: float) -> float:
     """Return the two-sided p-value of the sign test without ties."""
     if not len(seeds):
         return math.nan
+    # Seeds at the null value say nothing about the direction.
     above, below = int((seeds > null).sum()), int((seeds < null).sum())
     return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
 

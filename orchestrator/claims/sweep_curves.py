@@ -264,6 +264,7 @@ class SweepCurves:
 
 def _matches(recorded: Any, wanted: Any) -> bool:
     """Return whether a recorded value matches the wanted one; named parts match by name or by the given values."""
+    # `where` may give a part by its name alone, whatever its settings are.
     if isinstance(recorded, Mapping):
         if isinstance(wanted, Mapping):
             return all(key in recorded and _matches(recorded[key], value) for key, value in wanted.items())

@@ -186,6 +186,7 @@ def _combine_masks(first: "pd.Series[bool]", second: "pd.Series[bool]", operator
 
 def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = math.nan) -> Rows:
     """Return the rows of another arm at `index`, only by seed if the other arm has a single configuration."""
+    # A single configuration, such as a common baseline, is compared with every context.
     if len(other.contexts) > 1:
         return rows.reindex(index, fill_value=fill)
     aligned = rows.droplevel("context").reindex(index.get_level_values("seed"), fill_value=fill)
@@ -211,6 +212,7 @@ def reaches_threshold(rule: SeedThreshold, values: "pd.Series[float]") -> "pd.Se
 
 def _reduce_lengths(table: pd.DataFrame, statistic: str) -> "pd.Series[float]":
     """Return the mean, min or max over lengths of each row; NaN if a length is missing, because the member failed."""
+    # pandas would skip NaN, and so favour a member that failed early.
     reduced = {"mean": table.mean, "min": table.min, "max": table.max}[statistic](axis=1)
     return reduced.where(~table.isna().any(axis=1), np.nan)
 

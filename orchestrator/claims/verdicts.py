@@ -93,6 +93,7 @@ def decide_verdicts(groups: Sequence[Sequence[Judgement]], file: ClaimsFile) -> 
 def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, int]:
     """Return how many claims of a source have each verdict; the tests of a claim count once, by the last."""
     last_tests = [tests[-1] for tests in group_tests(judgements) if tests[-1].claim.source == source]
+    # A verdict of no effect is followed by its bound.
     counts = {verdict: sum(test.verdict.startswith(verdict) for test in last_tests) for verdict in VERDICTS}
     return {verdict: count for verdict, count in counts.items() if count}
 
@@ -191,6 +192,7 @@ def _answer_as_measured(claim: Claim, sweep: SweepCurves, arms: list[ArmValues],
     """
     if claim.question != "difference" or not claim.learned:
         return None
+    # Only values of unlearned seeds are replaced by the worst, so call all measured seeds learned.
     measured_arms = [replace(arm, learned=arm.learned | arm.values.notna()) for arm in arms]
     measured = answer_question(claim, sweep, measured_arms, learned_only=False)
     return measured if (measured.effect, measured.low) != (answer.effect, answer.low) else None

@@ -278,6 +278,7 @@ app.add_typer(upkeep.app)
 
 def main() -> None:
     """Run the command line; expected errors are printed as one message on stderr, without a traceback."""
+    # A character that the terminal lacks must not end a run, and logs of libraries may contain passwords.
     make_streams_lenient()
     mask_log_records()
     code = 0
@@ -325,7 +326,7 @@ def _load_spec(
 def _check_reading(reading: Reading, storage: Path | None = None) -> Any:
     """Return the checked specification and print its notes. Raises SweepFileError with every problem of the file."""
     if reading.spec is None:
-        reading.checked_spec()
+        reading.checked_spec()  # raises
 
     # The registries know the names and bounds that the grammar does not.
     from orchestrator.plan.checks.soundness import check_reading

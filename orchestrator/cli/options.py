@@ -32,6 +32,7 @@ BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = PANELS = ("begin", "look", "continu
 
 def _choose_storage(ctx: typer.Context, storage: str | None) -> str | None:
     """Use a storage folder for the rest of the command, and return it."""
+    # The option is eager, so that DIR, which is parsed later, is found in this folder.
     if storage is not None:
         ctx.with_resource(use_storage(storage))
     return storage

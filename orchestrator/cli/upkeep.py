@@ -138,6 +138,7 @@ def delete(
     deleted = dict[str, int]()
 
     def delete_mlflow_runs() -> None:
+        # Copies of the sweep have the same runs, which then stay.
         if not mlflow or planned.copies:
             return
         from orchestrator.tracking.publish import delete_runs

@@ -37,6 +37,7 @@ class CodeRecord:
 
     def write_copies(self, folder: Path) -> None:
         """Write the files that the sweep folder lacks. Raises LedgerError if a file cannot be written."""
+        # The path has the digest of the content, so an existing file is the same.
         for name, content in self.copies.items():
             target = folder / name
             with refuse_unwritable(target, LedgerError):
@@ -177,7 +178,7 @@ def _read_imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dic
     """Return the imported files below each root, except lengthwise, installed packages, tests and the main script."""
     files: dict[Path, dict[str, bytes]] = {root: {} for root in roots}
     skipped = {*recorded, Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").absolute()}
-    for module, loaded in list(sys.modules.items()):
+    for module, loaded in list(sys.modules.items()):  # a list, because threads may import meanwhile
         file = getattr(loaded, "__file__", None)
         if module.partition(".")[0] in LENGTHWISE_PACKAGES or not isinstance(file, str) or not file.endswith(".py"):
             continue

@@ -143,6 +143,7 @@ def _find_source(module: str, folders: list[Path]) -> CodeSource:
 
 def find_module(module: str, folders: Iterable[Path]) -> CodeSource:
     """Return the source of a module in the first of `folders` with it, else on Python's path. Raises OwnCodeError."""
+    # Python would import its own module of such a name, or lengthwise would break.
     top = module.partition(".")[0]
     if top in LENGTHWISE_PACKAGES or top in sys.stdlib_module_names or top == "__main__":
         owner = "lengthwise" if top in LENGTHWISE_PACKAGES else "Python"
@@ -241,6 +242,7 @@ def _read_source(module: str, root: Path, *, installed: bool) -> CodeSource:
 
 def _list_module_files(module: str, root: Path, *, beside: bool) -> list[Path]:
     """Return the files of a module and, with `beside`, of modules beside it that it imports, directly or indirectly."""
+    # A module beside it can change results as well, so its files count for the digest.
     waiting, tops, files = [module.partition(".")[0]], set[str](), list[Path]()
     while waiting:
         top = waiting.pop()
@@ -313,6 +315,7 @@ def _list_installed_folders() -> tuple[str, ...]:
 
 def is_installed(path: Path | str) -> bool:
     """Return whether a path is in a folder of installed packages, of this or another environment."""
+    # Folders of another environment are not in sysconfig, but have the usual names.
     text = f"{path}{os.sep}"
     is_in_packages = any(f"{os.sep}{name}{os.sep}" in text for name in ("site-packages", "dist-packages"))
     return is_in_packages or text.startswith(_list_installed_folders())

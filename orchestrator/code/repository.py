@@ -93,6 +93,7 @@ class RepositoryReader:
 
     def __exit__(self, *_: object) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+        # Once `_closed` is set under the lock, no thread starts another process.
         with self._lock:
             self._closed = True
             for process in self._processes:
@@ -128,6 +129,7 @@ class RepositoryReader:
 
     def _run_git(self, folder: Path, command: tuple[str, ...]) -> "_Output":
         """Run git in `folder`; GIT_DIR and other variables of a hook that started this process are ignored."""
+        # Without optional locks git does not write to the user's repository.
         environment: dict[str, Any] = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
         excluded = [f":(exclude,icase,glob)**/{pattern}" for pattern in CREDENTIALS] if command is DIFF else []

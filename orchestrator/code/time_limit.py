@@ -36,6 +36,7 @@ def time_limit(action: str, limit: float = math.inf) -> Iterator[None]:
             say(make_console(stderr=True), f"after {NOTICE_SECONDS:g} s still {action}")
         has_noticed = True
 
+    # The timer rings by the clock; the handler compares CPU time.
     previous_handler = signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, NOTICE_SECONDS, NOTICE_SECONDS)
     try:

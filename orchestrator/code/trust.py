@@ -39,6 +39,7 @@ def is_trusted(state: IdentifiedSweep) -> bool:
     """Return whether this user has begun the sweep, or has trusted it before."""
     if state.checksum in _trusted_here:
         return True
+    # The path behind the checksum is only for readers of the file.
     with suppress(OSError, RuntimeError):
         return any(
             line.partition(" ")[0] == state.checksum

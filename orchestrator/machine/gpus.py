@@ -46,6 +46,7 @@ def compute_smallest_share(memories: list[float], gpus: float) -> float:
 
 def count_gpu_packs(available: float, gpus: float) -> int:
     """Return the number of packs with `gpus` GPUs each that fit on `available` GPUs; a share is always on one GPU."""
+    # 1e-9 allows for the rounding of shares such as 1/3.
     return int(available + 1e-9) * int(1 / gpus + 1e-9) if gpus < 1 else int(available / gpus + 1e-9)
 
 
@@ -72,6 +73,7 @@ def free_memory() -> None:
     """Free the memory that a failed pack has left in this process."""
     import torch
 
+    # The exception of the failed pack may hold tensors in reference cycles.
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

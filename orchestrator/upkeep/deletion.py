@@ -182,6 +182,7 @@ def _delete_objects(store: ObjectStore, planned: Deletion, delete_runs: Callable
     lock = DriverLock(store, planned.folder)
     lock.acquire()
     try:
+        # The ledger makes the address a sweep, and the driver's file is the lock, so both go last.
         delete_runs()
         names = [name for name in store.list_sizes() if _is_deleted(name, planned.checkpoints_only)]
         store.delete(name for name in names if not name.startswith((f"{DRIVERS}/", f"{LEDGERS}/")))
@@ -198,6 +199,7 @@ def _is_deleted(path: str, checkpoints_only: bool = False) -> bool:
     name = path.partition("/")[0]
     if checkpoints_only:
         return name == CHECKPOINTS_FOLDER
+    # `match` compares from the right, so a pattern would also match files in deeper folders.
     patterns = [pattern for pattern in _DELETED_PATTERNS if pattern.count("/") == path.count("/")]
     return name in _DELETED_NAMES or path in FOLDERS or any(PurePosixPath(path).match(pattern) for pattern in patterns)
 

@@ -190,6 +190,7 @@ def _build_member(
 
 def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, Any]:
     """Replace settings of the task in place; return the changed values by dotted key."""
+    # `sections` shares the task with `resolved`, which overrides therefore change.
     original, findings = copy.deepcopy(resolved), Findings("--task")
     sections = {"task": resolved["task"]}
     keys = [apply_override(f"task.{text.strip()}", sections, findings) for text in task]
@@ -237,6 +238,7 @@ def _make_error(configuration: ConfigurationState, error: ConfigError, hint: str
 
 def _suggest_setting(task: "Task", lengths: Sequence[int]) -> str | None:
     """Return a hint with the setting that gives a task these lengths and the same tokens; None if there is none."""
+    # Tasks name the setting of their largest length differently, so try to raise each number.
     for item in settings_fields(type(task)):
         value = getattr(task, item.name)
         if isinstance(value, tuple) and value and all(type(entry) is int for entry in value):

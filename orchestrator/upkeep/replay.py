@@ -134,6 +134,7 @@ def _describe_difference(evaluation: Evaluation, recorded: pd.DataFrame) -> str 
     )
     replayed = pd.Series(evaluation.values_MAKL[0].reshape(-1), index)
     keys = list(recorded[INDEX_COLUMNS].astype({"average": "str", "metric": "str"}).itertuples(index=False, name=None))
+    # Bytes also tell 0.0 from -0.0; a NaN has several patterns of bytes, which all count as equal.
     for key, expected in zip(keys, recorded["value"].to_numpy(np.float32), strict=True):
         value = np.float32(replayed.get(key, np.nan))
         if value.tobytes() != expected.tobytes() and not (np.isnan(value) and np.isnan(expected)):

@@ -19,6 +19,7 @@ def write_start(folder: Path, *, program: bool) -> list[str]:
     """
     sources = sorted(path for path in (START_FOLDER / ("program" if program else "own")).iterdir() if path.is_file())
     check_targets([folder / source.name for source in sources], force=False, new_folders=(folder, *folder.parents))
+    # A folder whose name is not valid for a sweep keeps the name in the file.
     name = folder.resolve().name
     for source in sources:
         text = source.read_text(encoding="utf-8")
