@@ -105,6 +105,7 @@ class Settings:
     revision: ClassVar[int] = 1
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Make the subclass a frozen dataclass. Raises TypeError for a reserved field name or an invalid revision."""
         super().__init_subclass__(**kwargs)
         dataclass(frozen=True, kw_only=True)(cls)
         if reserved := {"name", "revision"} & {item.name for item in settings_fields(cls)}:
@@ -113,6 +114,7 @@ class Settings:
             raise TypeError(f"{cls.__name__}.revision is {cls.revision!r}; allowed: a whole number from 1")
 
     def __post_init__(self) -> None:
+        """Convert and check each value, then combinations of values. Raises ConfigError with all problems."""
         problems: list[Problem] = []
         for item in settings_fields(type(self)):
             value, value_problems = check_value(type(self), item, getattr(self, item.name))
