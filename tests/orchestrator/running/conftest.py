@@ -183,8 +183,13 @@ def reporting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., None]]
 
     def put(report: Callable[..., None]) -> None:
         def train_pack(work: Any, reporter: Any) -> None:
-            as_before = {name: getattr(reporter, name) for name in ("began", "progress", "notice")}
-            original(work, SimpleNamespace(**as_before, report=lambda one: report(work, one, reporter.report)))
+            def report_instead(evaluation: Any) -> bool:
+                stops = list[bool]()
+                report(work, evaluation, lambda recorded: stops.append(reporter.report(recorded)))
+                return any(stops)
+
+            unchanged = {name: getattr(reporter, name) for name in ("began", "progress", "notice")}
+            original(work, SimpleNamespace(**unchanged, report=report_instead))
 
         monkeypatch.setattr(inline, "train_pack", train_pack)
 

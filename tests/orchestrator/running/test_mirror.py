@@ -347,7 +347,7 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     def elsewhere(work, reporter):
         attempts.append(work["pack_id"])
         with machine(f"worker{len(attempts)}"):
-            mine = move_folders(dict(work))
+            mine = reporter._work = move_folders(dict(work))
             folder = Path(mine["folder"])
             assert not folder.exists()
             first = attempts.count(work["pack_id"]) == 1

@@ -170,7 +170,7 @@ def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:
     recorder = Recorder(Driver(), None, Retries(2))  # type: ignore[arg-type]
     large, single = trial("large"), trial("single")
     for one in (large, single):
-        death = {"message": "no room", "trace": None, "again": True, "out_of_memory": True}
+        death = {"message": "no room", "trace": None, "retry": "once", "out_of_memory": True}
         recorder.on_trial_result(0, [], one, {"messages": [], "death": death})
         recorder.on_trial_error(0, [], one)
     assert (large.max_failures, single.max_failures) == (0, 2)
