@@ -35,8 +35,8 @@ def read_labels(path: Path, result: Summary) -> dict[str, str]:
                 allowed = f'{", ".join([*result.searched, *RENAMED_WORDS])}, a metric, or a configuration such as "#0"'
                 findings.add(key, "is not in this sweep", allowed=allowed, nearest=nearest_name(key, labelled))
             elif not isinstance(text, str):
-                given = {} if text is ABSENT else {"given": text}
-                findings.add(key, "is not a text; write it in quotes", **given)
+                details = {} if text is ABSENT else {"given": text}
+                findings.add(key, "is not a text; write it in quotes", **details)
     findings.raise_any()
     return dict(labels)
 

@@ -42,8 +42,8 @@ def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
     Existing texts are unchanged. Raises UserError for an unknown text, LengthwiseError if the hub cannot be reached.
     """
     # Only a built task knows which texts it reads.
-    drawn = [(configuration.number, configuration.values) for configuration in draw_sample(spec, SAMPLES)]
-    members = [configuration.member(spec.seeds[0]) for configuration in build_configurations(spec, drawn)]
+    draws = [(configuration.number, configuration.values) for configuration in draw_sample(spec, SAMPLES)]
+    members = [configuration.member(spec.seeds[0]) for configuration in build_configurations(spec, draws)]
     names = list(dict.fromkeys(name for member in members for name in member.task.corpora))
     if not names:
         yield f"{spec.name}: its task reads no text"

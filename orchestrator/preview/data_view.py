@@ -33,10 +33,10 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
     first = search.draw_sample(spec, 1)[0]
     built = build_configurations(spec, [(first.number, first.values)])
     check_data(spec, built)
-    member, total = built[0].member(spec.seeds[0]), search.count_configurations(spec)
+    member, configuration_count = built[0].member(spec.seeds[0]), search.count_configurations(spec)
 
     # Another configuration may train on other inputs, so the title names this one.
-    title = f"configuration 0 of {total}" if total > 1 else "its only configuration"
+    title = f"configuration 0 of {configuration_count}" if configuration_count > 1 else "its only configuration"
     if first.values:
         title += f" ({', '.join(f'{key} {compact_value(value)}' for key, value in first.values.items())})"
     return [

@@ -38,8 +38,9 @@ def _find_categories(spec: SweepSpec) -> dict[str, tuple[Any, ...]]:
     categories = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Choice | Grid)}
 
     # A listed configuration that leaves a key out has its fixed value.
-    listed, fixed = spec.search.listed or (), {section: getattr(spec, section) for section in spec.sections}
-    for key in dict.fromkeys(key for configuration in listed for key in configuration):
-        key_values = (configuration.get(key, lookup(fixed, key)) for configuration in listed)
+    listed_configurations = spec.search.listed or ()
+    fixed = {section: getattr(spec, section) for section in spec.sections}
+    for key in dict.fromkeys(key for configuration in listed_configurations for key in configuration):
+        key_values = (configuration.get(key, lookup(fixed, key)) for configuration in listed_configurations)
         categories[key] = tuple({value_key(value): value for value in key_values if value is not ABSENT}.values())
     return {key: values for key, values in categories.items() if len(values) > 1 and not is_numeric(values)}

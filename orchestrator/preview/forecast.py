@@ -56,30 +56,32 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
     """
     # Only the first generation is known; later draws of an adaptive search depend on scores.
     configurations = build_first_generation(spec)
-    distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
-    rounds = plan_rounds(spec, len(distinct))
+    unique_configurations = [configuration for configuration in configurations if configuration.duplicate_of is None]
+    rounds = plan_rounds(spec, len(unique_configurations))
     later_draws = search.count_configurations(spec) - len(configurations)
     scheduler, reason = choose_scheduler(
         spec, (configuration.member(spec.seeds[0]) for configuration in configurations)
     )
     later_text = f" (and {later_draws} more, drawn when scores are known)" if later_draws else ""
     rows = [
-        ("configurations", f"{len(distinct)}{later_text}"),
+        ("configurations", f"{len(unique_configurations)}{later_text}"),
         ("seeds", str(len(spec.seeds))),
         *_describe_rounds(spec, rounds),
     ]
 
     warnings = []
-    if repeated := len(configurations) - len(distinct):
+    if repeated := len(configurations) - len(unique_configurations):
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
-    warnings += list_trainer_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in distinct])
+    warnings += list_trainer_warnings(
+        spec, [configuration.member(spec.seeds[0]) for configuration in unique_configurations]
+    )
     warnings += warn_of_few_seeds(spec)
 
     # The engine's members can be measured, a program must be run.
     if spec.program:
-        cost_rows, uses = _forecast_program(spec, distinct, rounds, workers, scheduler, measured=measured)
+        cost_rows, uses = _forecast_program(spec, unique_configurations, rounds, workers, scheduler, measured=measured)
     else:
-        cost_rows, uses = _forecast_engine(spec, configurations, distinct, rounds, workers, scheduler)
+        cost_rows, uses = _forecast_engine(spec, configurations, unique_configurations, rounds, workers, scheduler)
 
     # A limit that the plan exceeds would end the sweep early.
     for name, limit in spec.budget.model_dump().items():
@@ -93,7 +95,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
 def _forecast_engine(
     spec: SweepSpec,
     configurations: Sequence[Configuration],
-    distinct: Sequence[Configuration],
+    unique_configurations: Sequence[Configuration],
     rounds: Sequence[PlannedRound],
     workers: int | None,
     scheduler: str,
@@ -103,7 +105,7 @@ def _forecast_engine(
     cluster = find_cluster(spec, workers)
     packer = Packer(spec, cluster)
     packs_by_round = [
-        packer([(configuration, planned.seeds) for configuration in distinct[: planned.configurations]])
+        packer([(configuration, planned.seeds) for configuration in unique_configurations[: planned.configurations]])
         for planned in rounds
     ]
     packs = [pack for round_packs in packs_by_round for pack in round_packs]
@@ -126,21 +128,43 @@ def _forecast_engine(
     gpus, time = spec.resources.gpus, "not measured: a step is too large for this machine"
     if step_seconds:
         seconds = [[step_seconds[key] * steps for key, steps in round_steps] for round_steps in member_steps]
-        total = START_SECONDS[scheduler] + growth * sum(
+        total_seconds = START_SECONDS[scheduler] + growth * sum(
             compute_makespan(round_seconds, cluster.workers) for round_seconds in seconds
         )
-        uses |= {"hours": total / 3600, "gpu_hours": growth * sum(map(sum, seconds)) * gpus / 3600}
+        uses |= {"hours": total_seconds / 3600, "gpu_hours": growth * sum(map(sum, seconds)) * gpus / 3600}
         note = ", measured on a CPU core of this machine; the GPU is not measured" if gpus else ""
-        time = f"{qualifier}about {format_duration(total)} with {counted(cluster.workers, 'pack')} at once{note}"
+        time = (
+            f"{qualifier}about {format_duration(total_seconds)} with {counted(cluster.workers, 'pack')} at once{note}"
+        )
 
-    # Write the rows.
+    rows = [
+        *_describe_packs(spec, configurations, packs, examples, costs),
+        ("member-steps", f"{qualifier}{total_steps:,.0f}"),
+        *([("one step", _describe_steps(step_seconds))] if step_seconds else []),
+        ("time", time),
+    ]
+    return rows, uses
+
+
+def _describe_packs(
+    spec: SweepSpec,
+    configurations: Sequence[Configuration],
+    packs: Sequence[PlannedPack],
+    examples: Mapping[str, MemberConfig],
+    costs: Mapping[str, Cost],
+) -> list[Row]:
+    """Return rows on the sizes of packs, their steps and evaluations, parameters, memory and kept weights.
+
+    `examples` and `costs` are a member of each structure and its cost, by structural key.
+    """
+    # Packs of different structures may need different memory, so the largest is looked for among all.
     sizes = sorted(Counter(len(pack.members) for pack in packs).items(), reverse=True)
     pack_sizes = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
     parameters = ", ".join(f"{number:,}" for number in sorted({cost.parameters for cost in costs.values()}))
     memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
     weights, keep = count_weights_bytes(spec, configurations), spec.resources.keep_weights
     is_kept = keep is True or (keep == "auto" and weights <= MAX_AUTO_WEIGHTS_BYTES)
-    rows = [
+    return [
         ("packs", f"{pack_sizes} ({counted(len(examples), 'structure')})"),
         ("steps", spans(sorted({pack.steps for pack in packs}))),
         (
@@ -153,16 +177,12 @@ def _forecast_engine(
             "weights",
             f"{_format_mebibytes(weights)} will be kept" if is_kept else f"{_format_mebibytes(weights)}, not kept",
         ),
-        ("member-steps", f"{qualifier}{total_steps:,.0f}"),
-        *([("one step", _describe_steps(step_seconds))] if step_seconds else []),
-        ("time", time),
     ]
-    return rows, uses
 
 
 def _forecast_program(
     spec: SweepSpec,
-    distinct: Sequence[Configuration],
+    unique_configurations: Sequence[Configuration],
     rounds: Sequence[PlannedRound],
     workers: int | None,
     scheduler: str,
@@ -172,17 +192,17 @@ def _forecast_program(
     """Return rows on steps, reports and time of a sweep of a program, and the use of its budget."""
     # A member of a program is a process of its own, so workers run one member each.
     resources = spec.resources
-    example = distinct[0].member(spec.seeds[0])
+    example = unique_configurations[0].member(spec.seeds[0])
     parallel_members = (
         workers or local.describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus).workers
     )
-    members = search.count_configurations(spec) / len(distinct)
+    members = search.count_configurations(spec) / len(unique_configurations)
     members *= sum(planned.members * planned.share for planned in rounds)
 
     # A measurement is better than the user's estimate.
     minutes, source = example.program.member_minutes, "by program.member_minutes"
     if measured:
-        step, seconds = run_to_first_report(spec, distinct[0])
+        step, seconds = run_to_first_report(spec, unique_configurations[0])
         minutes, source = seconds / 60 * example.steps / step, f"measured on a member up to step {step}, start included"
     time = "unknown; give program.member_minutes, or --measure"
     uses: dict[str, float | None] = {"member_steps": round(members * example.steps)}
@@ -193,7 +213,10 @@ def _forecast_program(
         time = f"about {text} with {counted(parallel_members, 'member')} at once ({source})"
     rows = [
         ("program", example.program.description),
-        ("steps", spans(sorted({configuration.member(spec.seeds[0]).steps for configuration in distinct}))),
+        (
+            "steps",
+            spans(sorted({configuration.member(spec.seeds[0]).steps for configuration in unique_configurations})),
+        ),
         ("reports", f"every {example.every} steps" if example.every else "at the end"),
         ("GPUs", describe_hidden_gpus(spec, scheduler)),
         ("time", time),

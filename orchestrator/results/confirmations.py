@@ -67,16 +67,16 @@ def _list_changed_code(result: Summary, search: SweepState) -> tuple[str, ...]:
 
 def _make_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmationRow:
     """Return a confirmed configuration from its row in the confirmation (None if missing) and the search's record."""
-    finished = row if row is not None and row.complete else None
+    finished_row = row if row is not None and row.complete else None
     return ConfirmationRow(
         config_id=recorded["config_id"],
         number=recorded.get("number"),
         values=recorded["values"],
         search_rank=recorded["rank"],
         search=_parse_quartiles(recorded["score"]),
-        confirmed=finished.scored if finished else None,
+        confirmed=finished_row.scored if finished_row else None,
         search_test=_parse_quartiles(recorded["test"]) if recorded["test"] else None,
-        confirmed_test=finished.test if finished else None,
+        confirmed_test=finished_row.test if finished_row else None,
         seeds_run=row.seeds_run if row is not None else 0,
         seeds_failed=row.seeds_failed if row is not None else 0,
     )

@@ -85,8 +85,10 @@ def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[Lat
 def _read_evaluation(state: SweepState, fields: Mapping[str, Any], objective: Objective) -> LaterEvaluation:
     """Return the later evaluation that a record describes, with the bands of its curves."""
     # A later evaluation may use another task, but which lengths were trained is a fact of the training run.
-    trained = Measurements.from_recorded(state.measured[state.configurations[fields["config_id"]].measured])
-    measured = Measurements.from_recorded(fields["measured"]).replace_trained_lengths(trained)
+    trained_measurements = Measurements.from_recorded(
+        state.measured[state.configurations[fields["config_id"]].measured]
+    )
+    measured = Measurements.from_recorded(fields["measured"]).replace_trained_lengths(trained_measurements)
 
     # The table has every metric at all lengths; a metric counts only at the lengths that its record names.
     curves = read_part(state.folder, fields["file"], fields["sha256"]).to_pandas()

@@ -82,8 +82,8 @@ class PackEnvironments:
         warnings = []
 
         # Either may change results, by a changed line or by the rounding of another machine or library version.
-        if changed := self.changed_code:
-            warnings.append(f"packs were trained with different code ({join_first_few(changed)})")
+        if changed_parts := self.changed_code:
+            warnings.append(f"packs were trained with different code ({join_first_few(changed_parts)})")
         if keys := self.differing:
             count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
             warnings.append(
@@ -205,10 +205,10 @@ def _describe_folder(folder: Mapping[str, Any]) -> str:
     """Return the code of one folder as text: commit, root, diff, imported files, files that were not copied."""
     # The commit alone does not identify code with uncommitted changes.
     if folder["commit"]:
-        changed = ", with uncommitted changes" if folder["diff"] or folder["problem"] else ", with untracked files"
-        dirty = {True: changed, False: ", clean", None: ""}[folder["dirty"]]
-        sent = ", as sent with the job" if folder["source"] == "job" else ""
-        sentence = f"commit {folder['commit'][:12]}{dirty}{sent}"
+        changes = ", with uncommitted changes" if folder["diff"] or folder["problem"] else ", with untracked files"
+        dirty = {True: changes, False: ", clean", None: ""}[folder["dirty"]]
+        job_note = ", as sent with the job" if folder["source"] == "job" else ""
+        sentence = f"commit {folder['commit'][:12]}{dirty}{job_note}"
     else:
         sentence = f"no commit ({folder['problem']})" if folder["problem"] else "no commit"
     sentence += f" in {folder['root']}"

@@ -46,11 +46,11 @@ def _describe_pruned(race: Race) -> str:
         return ""
 
     # A configuration that the guard kept at several rungs counts once.
-    pruned = [f"{len(rung.pruned)} at step {rung.step:,}" for rung in race.rungs]
+    pruned_texts = [f"{len(rung.pruned)} at step {rung.step:,}" for rung in race.rungs]
     guarded = len({name for rung in race.rungs for name in rung.guarded})
-    saved, total = race.member_steps_saved, race.member_steps_of_first_round
+    saved_steps, total_steps = race.member_steps_saved, race.member_steps_of_first_round
     return (
-        f"Configurations pruned during training: {', '.join(pruned)}; kept by the guard at least once: "
-        f"{guarded}. That saved {saved:,} of {total:,} member-steps of the first round. They have no rank, no effect "
-        "and no comparison. "
+        f"Configurations pruned during training: {', '.join(pruned_texts)}; kept by the guard at least once: "
+        f"{guarded}. That saved {saved_steps:,} of {total_steps:,} member-steps of the first round. They have no rank, "
+        "no effect and no comparison. "
     )

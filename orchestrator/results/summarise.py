@@ -51,7 +51,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     digests = {config_id: configuration.measured for config_id, configuration in state.configurations.items()}
     objective, measured = read_objective(state.spec), read_measurements(state.measured, digests)
     _check_objective_measured(state, objective, measured)
-    metrics = [item for described in measured.values() for item in described.metrics.items()]
+    metrics = [item for quantities in measured.values() for item in quantities.metrics.items()]
     directions = {name: metric.direction for name, metric in metrics}
 
     # Medians over the seeds that happen to have finished would change later, so bands need all seeds.
@@ -97,13 +97,13 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     )
 
 
-def _describe_identical_curves(judged: pd.DataFrame) -> list[str]:
+def _describe_identical_curves(judged_curves: pd.DataFrame) -> list[str]:
     """Return a warning if curves do not depend on the seed or on the configuration; curves of zeros and ones may.
 
     Seeds are compared within a configuration, configurations within a seed; each needs at least two of them.
     """
     # Accuracies of 0 and 1 may well be equal.
-    if judged["value"].isin([0.0, 1.0]).all():
+    if judged_curves["value"].isin([0.0, 1.0]).all():
         return []
 
     # Identical curves usually mean that own code ignores its seed or its settings.
@@ -113,7 +113,7 @@ def _describe_identical_curves(judged: pd.DataFrame) -> list[str]:
         ("config_id", "in all configurations", "the searched values"),
     ):
         others = [key for key in ("config_id", "seed", "step", "length") if key != column]
-        values = judged.groupby(others, observed=True)["value"]
+        values = judged_curves.groupby(others, observed=True)["value"]
         if values.count().min() > 1 and values.nunique().max() == 1:
             warnings.append(f"Curves are identical {scope}; check that training uses {source}")
     return warnings
@@ -187,8 +187,8 @@ def _make_row(
     """Return the row of a configuration, without score and rank, and not yet complete."""
     members = configuration.members.values()
     groups = make_length_groups(measured, objective)
-    ended = [member for member in members if member.status in ("complete", "failed")]
-    failed = [member for member in ended if member.status == "failed"]
+    ended_members = [member for member in members if member.status in ("complete", "failed")]
+    failed_members = [member for member in ended_members if member.status == "failed"]
     row = Row(
         config_id=configuration.config_id,
         number=configuration.number,
@@ -196,13 +196,13 @@ def _make_row(
         groups=groups,
         complete=False,
         seeds=tuple(sorted(configuration.members)),
-        seeds_run=len(ended),
-        seeds_failed=len(failed),
-        seeds_crashed=sum(member.has_crashed for member in ended),
+        seeds_run=len(ended_members),
+        seeds_failed=len(failed_members),
+        seeds_crashed=sum(member.has_crashed for member in ended_members),
         stopped_at=list_early_stops(configuration),
         pruned_at=configuration.pruned_at,
         form=", ".join(sorted({member.form for member in members if member.form})),
-        failures=tuple((member.seed, _describe_failure(member)) for member in failed),
+        failures=tuple((member.seed, _describe_failure(member)) for member in failed_members),
     )
 
     # An unfinished configuration has no band.
@@ -255,20 +255,20 @@ def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, obj
     A configuration that left a race is ranked behind all that stayed longer, also behind incomplete ones.
     """
     # Python's sort is stable, so equal rounds of a race stay in the order of their scores.
-    complete = {row.config_id: row for row in rows if row.complete}
-    seeds = {config_id: seeds for config_id, seeds in state.seeds().items() if config_id in complete}
+    complete_rows = {row.config_id: row for row in rows if row.complete}
+    seeds = {config_id: seeds for config_id, seeds in state.seeds().items() if config_id in complete_rows}
     scores = score_configurations(score_members(curves, objective, seeds), objective)
     best_first = rank_configurations(scores, objective.direction)
-    best_first.sort(key=lambda config_id: (scores[config_id].is_failed, -complete[config_id].rounds))
+    best_first.sort(key=lambda config_id: (scores[config_id].is_failed, -complete_rows[config_id].rounds))
 
     # An unfinished configuration in a later round has outlived this one, so a rank is left free for it.
-    pruned = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
-    unfinished = [row for row in rows if not row.complete and row.pruned_at is None]
-    ranked, open_rounds = [], [row.rounds for row in unfinished]
+    pruned_rows = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
+    unfinished_rows = [row for row in rows if not row.complete and row.pruned_at is None]
+    ranked_rows, open_rounds = [], [row.rounds for row in unfinished_rows]
     for position, config_id in enumerate(best_first, start=1):
         score = scores[config_id]
         (q25, _, q75), failed = score.quartiles, score.is_failed
-        row = replace(complete[config_id], score=score.score, score_q25=q25, score_q75=q75, failed=failed)
+        row = replace(complete_rows[config_id], score=score.score, score_q25=q25, score_q75=q75, failed=failed)
         position += sum(rounds > row.rounds for rounds in open_rounds)
-        ranked.append(replace(row, rank=None if failed else position))
-    return [*ranked, *unfinished, *pruned]
+        ranked_rows.append(replace(row, rank=None if failed else position))
+    return [*ranked_rows, *unfinished_rows, *pruned_rows]

@@ -127,8 +127,8 @@ class Summary:
     @property
     def planned(self) -> int:
         """The number of configurations when all are drawn."""
-        drawn = len(self.state.configurations)
-        return drawn if self.finished else max(count_planned(self.state), drawn)
+        drawn_count = len(self.state.configurations)
+        return drawn_count if self.finished else max(count_planned(self.state), drawn_count)
 
     @cached_property
     def race(self) -> Race | None:
@@ -182,8 +182,10 @@ class Summary:
     @cached_property
     def distributions(self) -> tuple[str, ...]:
         """The names of the judged metric on every distribution, in the order of the task."""
-        judged = self.metrics.get(self.objective.metric)
-        return tuple(name for name, metric in self.metrics.items() if judged and metric.base == judged.base)
+        judged_metric = self.metrics.get(self.objective.metric)
+        return tuple(
+            name for name, metric in self.metrics.items() if judged_metric and metric.base == judged_metric.base
+        )
 
     @cached_property
     def unreached_metrics(self) -> frozenset[str]:
@@ -241,8 +243,8 @@ class Summary:
         """The number of seeds of complete configurations as text: "4 seeds", or "2 to 16 seeds" if they differ."""
         # Before any configuration is complete, the plan is all that is known.
         counts = [*map(len, self._seeds_of_complete)] or [max((row.seeds_planned for row in self.rows), default=0)]
-        fewest, most = min(counts), max(counts)
-        return counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
+        min_count, max_count = min(counts), max(counts)
+        return counted(max_count, "seed") if min_count == max_count else f"{min_count} to {max_count} seeds"
 
     @cached_property
     def shared_seeds(self) -> frozenset[int]:

@@ -20,12 +20,12 @@ def spans_decades(values: np.ndarray[Any, Any]) -> bool:
 
 def is_geometric(values: np.ndarray[Any, Any]) -> bool:
     """Return whether there are three or more values, all positive, with nearly equal ratios: 0.001, 0.003, 0.01."""
-    distinct = np.unique(values[np.isfinite(values)])
-    if len(distinct) < 3 or distinct[0] <= 0:
+    distinct_values = np.unique(values[np.isfinite(values)])
+    if len(distinct_values) < 3 or distinct_values[0] <= 0:
         return False
 
     # A factor of 2 tolerates rounded grids, such as 0.001, 0.003, 0.01; equal differences are a linear grid.
-    gaps, ratios = np.diff(distinct), np.diff(np.log(distinct))
+    gaps, ratios = np.diff(distinct_values), np.diff(np.log(distinct_values))
     return bool(ratios.max() / ratios.min() < 2 and gaps.max() / gaps.min() > 2)
 
 

@@ -47,15 +47,17 @@ def summarise_seeds(
     """Return quartiles and a statistic (None: median) of one value per seed, NaN for a failed seed."""
     # A penalty of NaN means that failed seeds are left out.
     seed_values = np.array(list(values), dtype=np.float64)
-    alive = seed_values[~np.isnan(seed_values)]
-    failed, penalty = len(seed_values) - len(alive), get_failed_seed_value(policy, direction)
-    counted = alive if math.isnan(penalty) else np.append(alive, np.full(failed, penalty))
+    alive_values = seed_values[~np.isnan(seed_values)]
+    failed, penalty = len(seed_values) - len(alive_values), get_failed_seed_value(policy, direction)
+    counted_values = alive_values if math.isnan(penalty) else np.append(alive_values, np.full(failed, penalty))
 
     # If every seed failed, a penalty alone says nothing about the configuration: the statistics are NaN.
     undefined = Quartiles(math.nan, math.nan, math.nan)
-    computed = compute_quartiles(counted, get_worst_value(direction)) if len(alive) else undefined
-    score = statistic(counted) if statistic and len(alive) else computed.median
-    return SeedStatistics(quartiles=computed, score=score, seeds=len(seed_values), failed=failed, counted=len(counted))
+    computed = compute_quartiles(counted_values, get_worst_value(direction)) if len(alive_values) else undefined
+    score = statistic(counted_values) if statistic and len(alive_values) else computed.median
+    return SeedStatistics(
+        quartiles=computed, score=score, seeds=len(seed_values), failed=failed, counted=len(counted_values)
+    )
 
 
 def score_seeds(
@@ -90,12 +92,12 @@ def compute_group_quartiles(
     values_GS[group, np.arange(len(values)) - starts[group]] = values
 
     # Padding is NaN again after failed seeds got their penalty, because NaN is sorted last and not counted.
-    alive = (~np.isnan(values_GS)).sum(axis=1)
+    alive_counts = (~np.isnan(values_GS)).sum(axis=1)
     values_GS = np.where(np.isnan(values_GS), penalty[:, None], values_GS)
     values_GS[np.arange(values_GS.shape[1]) >= seeds[:, None]] = np.nan
     values_GS.sort(axis=1)
-    table = compute_row_quartiles(values_GS, np.where(np.isnan(penalty), alive, seeds), worst)
-    q25, median, q75 = (np.where(alive == 0, np.nan, column) for column in table)
+    table = compute_row_quartiles(values_GS, np.where(np.isnan(penalty), alive_counts, seeds), worst)
+    q25, median, q75 = (np.where(alive_counts == 0, np.nan, column) for column in table)
     return q25, median, q75
 
 

@@ -102,8 +102,9 @@ def compute_correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
     r_R = np.where(np.abs(r_R) > 1 - 1e-9, np.nan, r_R)  # infinite on Fisher's scale
 
     # The jackknife assumes no distribution but is noisy for few pairs, the formula is the reverse: average both.
-    nearest = 1 - 12 / ((n - 1) * ((n - 1) ** 2 - 1))  # largest correlation of n - 1 values below 1; arctanh(1) is inf
-    z_RN = np.arctanh(np.clip(np.nan_to_num(_leave_one_out(samples_RN2)), -nearest, nearest))
+    # A correlation of 1 without a pair would be infinite; the largest one below 1 of n - 1 values takes its place.
+    nearest_to_one = 1 - 12 / ((n - 1) * ((n - 1) ** 2 - 1))
+    z_RN = np.arctanh(np.clip(np.nan_to_num(_leave_one_out(samples_RN2)), -nearest_to_one, nearest_to_one))
     jackknife_R = (n - 1) * z_RN.var(axis=1)
     formula_R = (1 + r_R**2 / 2) / (n - 3)
     error_R = np.sqrt((formula_R + np.maximum(jackknife_R, MIN_ERROR_RATIO**2 * formula_R)) / 2)
@@ -191,9 +192,9 @@ def estimate_median(values: Iterable[float] | Floats, units: str = "values", *, 
         return Estimate(n=n, reason="the median is between opposite infinities")
 
     # Two sorted values are the ends, so the interval needs no assumption about the distribution.
-    order, fewest = find_order_statistic(n, level), max(FEWEST_FOR_MEDIAN, count_needed_values(level))
-    if order is None or n < fewest:
-        return Estimate(n=n, value=value, reason=explain_too_few(n, fewest, units))
+    order, needed = find_order_statistic(n, level), max(FEWEST_FOR_MEDIAN, count_needed_values(level))
+    if order is None or n < needed:
+        return Estimate(n=n, value=value, reason=explain_too_few(n, needed, units))
     return Estimate(n=n, value=value, low=float(sample[order]), high=float(sample[n - 1 - order]))
 
 
@@ -247,12 +248,14 @@ def compute_coverage(n: int, order: int) -> float:
     return float(1 - 2 * stats.binom.cdf(order, n, 0.5))
 
 
-def explain_too_few(n: int, fewest: int, units: str) -> str:
+def explain_too_few(n: int, needed: int, units: str) -> str:
     """Return why there is no interval: "4 seeds are too few for an interval (at least 6)"."""
-    return f"{describe_too_few(n, units)} for an interval (at least {fewest})"
+    return f"{describe_too_few(n, units)} for an interval (at least {needed})"
 
 
 def describe_too_few(n: int, units: str) -> str:
     """Return "4 seeds are too few" for 4 and "seeds", "1 draw is too few" for 1 and "draws"."""
-    noun, *rest = units.split()
-    return " ".join([f"{n} {noun.removesuffix('s')}", *rest, "is too few"] if n == 1 else [f"{n} {units} are too few"])
+    noun, *qualifiers = units.split()
+    if n != 1:
+        return f"{n} {units} are too few"
+    return " ".join([f"{n} {noun.removesuffix('s')}", *qualifiers, "is too few"])

@@ -74,30 +74,30 @@ def compute_quantile(ordered: Sequence[float], fraction: float, worst: float) ->
 
 
 def compute_row_quartiles(
-    values_GS: Floats, counted: npt.NDArray[np.int64], worst: Floats
+    values_GS: Floats, counts: npt.NDArray[np.int64], worst: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return q25, median, q75, each (G,), of the first `counted` (G,) ascending numbers of each row.
+    """Return q25, median, q75, each (G,), of the first `counts` (G,) ascending numbers of each row.
 
     Each row has the result of `compute_quartiles`, bit for bit.
     """
-    low, middle, high = (_compute_row_quantile(values_GS, counted, fraction, worst) for fraction in FRACTIONS)
+    low, middle, high = (_compute_row_quantile(values_GS, counts, fraction, worst) for fraction in FRACTIONS)
     return low, middle, high
 
 
-def _compute_row_quantile(values_GS: Floats, counted: npt.NDArray[np.int64], fraction: float, worst: Floats) -> Floats:
-    """Return the quantile (G,) of the first `counted` ascending numbers of each row."""
+def _compute_row_quantile(values_GS: Floats, counts: npt.NDArray[np.int64], fraction: float, worst: Floats) -> Floats:
+    """Return the quantile (G,) of the first `counts` (G,) ascending numbers of each row."""
     # The quantile of a row lies between two neighbouring values; rows that count no value get any, unused.
-    position = fraction * (np.maximum(counted, 1) - 1)
-    below, above = (edge(position).astype(np.int64)[:, None] for edge in (np.floor, np.ceil))
-    low, high = (np.take_along_axis(values_GS, index, axis=1)[:, 0] for index in (below, above))
-    weight = position - below[:, 0]
+    position = fraction * (np.maximum(counts, 1) - 1)
+    lower_index, upper_index = (edge(position).astype(np.int64)[:, None] for edge in (np.floor, np.ceil))
+    low, high = (np.take_along_axis(values_GS, index, axis=1)[:, 0] for index in (lower_index, upper_index))
+    weight = position - lower_index[:, 0]
 
     # The cases of `compute_quantile`, computed for all rows and selected by masks.
     with np.errstate(invalid="ignore"):
         step = high - low
-        between = np.where(weight < 0.5, low + step * weight, high - step * (1 - weight))  # as numpy.quantile rounds
+        interpolated = np.where(weight < 0.5, low + step * weight, high - step * (1 - weight))
         if fraction == 0.5:
-            between = (low + high) / 2  # as numpy.median does
-    between = np.where(np.isinf(high), high, np.where(np.isinf(low), low, between))
-    between = np.where(np.isinf(low) & np.isinf(high), np.where(worst < 0, -np.inf, np.inf), between)
-    return np.asarray(np.where((low == high) | (weight == 0), low, between))
+            interpolated = (low + high) / 2
+    interpolated = np.where(np.isinf(high), high, np.where(np.isinf(low), low, interpolated))
+    interpolated = np.where(np.isinf(low) & np.isinf(high), np.where(worst < 0, -np.inf, np.inf), interpolated)
+    return np.asarray(np.where((low == high) | (weight == 0), low, interpolated))

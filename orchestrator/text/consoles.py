@@ -24,8 +24,8 @@ class UncroppedConsole(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print like Console, without cropping, and with passwords in addresses masked."""
-        masked = (mask_passwords(text) if isinstance(text, str) else text for text in objects)
-        super().print(*masked, **{"crop": False, **options})
+        masked_objects = (mask_passwords(text) if isinstance(text, str) else text for text in objects)
+        super().print(*masked_objects, **{"crop": False, **options})
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render like Console, without control characters in texts; rich adds colours and cursor movements later."""

@@ -37,10 +37,10 @@ def strip_password(uri: str) -> str:
     strip_password("postgresql://ada:pw@host/x") -> "postgresql://ada@host/x"
     """
     # A server's user name is part of its secret; that of a database only names the account.
-    masked = mask_passwords(uri)
-    if masked.startswith(("http://", "https://")) and "@" in (parts := urlsplit(masked)).netloc:
+    masked_uri = mask_passwords(uri)
+    if masked_uri.startswith(("http://", "https://")) and "@" in (parts := urlsplit(masked_uri)).netloc:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    return masked.replace(f":{MASK}@", "@", 1)
+    return masked_uri.replace(f":{MASK}@", "@", 1)
 
 
 def restore_password(uri: str) -> str:
@@ -68,11 +68,13 @@ def redact_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 def redact_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a ledger record with messages and webhooks redacted; values, names and paths stay."""
     # Messages come from libraries and may quote an address; other fields were refused earlier if they had a password.
-    redacted = {
+    redacted_fields = {
         key: mask_passwords(value) if key in _MESSAGE_FIELDS and isinstance(value, str) else value
         for key, value in fields.items()
     }
-    return {**redacted, "spec": redact_spec(fields["spec"])} if isinstance(fields.get("spec"), Mapping) else redacted
+    if isinstance(fields.get("spec"), Mapping):
+        redacted_fields["spec"] = redact_spec(fields["spec"])
+    return redacted_fields
 
 
 def mask_log_records() -> None:

@@ -74,8 +74,10 @@ def compact_value(value: Any) -> str:
         name_key = next((key for key in ("name", "source") if key in value), None)
         options = {key: item for key, item in value.items() if key != name_key}
         if name_key == "source":  # initial weights; their file and default options are left out
-            hidden = ("file", "sha256")
-            options = {key: item for key, item in options.items() if key not in hidden and item not in (None, True)}
+            hidden_keys = ("file", "sha256")
+            options = {
+                key: item for key, item in options.items() if key not in hidden_keys and item not in (None, True)
+            }
         listing = ", ".join(f"{key} {compact_value(item)}" for key, item in options.items())
         return " ".join([*([str(value[name_key])] if name_key else []), *([f"({listing})"] if listing else [])]) or "{}"
 

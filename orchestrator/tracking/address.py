@@ -43,13 +43,13 @@ def choose_tracking_uri(state: SweepState, uri: str | None = None) -> str:
     """
     # A sweep from elsewhere could name a server that collects tokens.
     if uri is None:
-        recorded = (state.spec.get("tracking") or {}).get("uri")
-        is_trusted = recorded is not None and is_from_this_machine(state)
-        uri = recorded if is_trusted else read_uri_variable()
-        if uri is None and recorded is not None:
+        recorded_uri = (state.spec.get("tracking") or {}).get("uri")
+        is_trusted = recorded_uri is not None and is_from_this_machine(state)
+        uri = recorded_uri if is_trusted else read_uri_variable()
+        if uri is None and recorded_uri is not None:
             raise UserError(
-                f"{state.folder}: untrusted tracking.uri {recorded}, recorded on {' and '.join(_list_hosts(state))}; "
-                f"to trust it, run: {command('publish', state.folder)} --tracking-uri {shlex.quote(recorded)}"
+                f"{state.folder}: untrusted tracking.uri {recorded_uri}, recorded on {' and '.join(_list_hosts(state))}"
+                f"; to trust it, run: {command('publish', state.folder)} --tracking-uri {shlex.quote(recorded_uri)}"
             )
 
     # The password is added again when the store is opened, so that no ledger contains it.

@@ -52,13 +52,15 @@ class RunContents:
     points: Sequence[Point]
 
     @classmethod
-    def cut_to_limits(cls, *, points: list[Point], params: dict[str, str], tags: dict[str, str], **more: Any) -> Self:
+    def cut_to_limits(
+        cls, *, points: list[Point], params: dict[str, str], tags: dict[str, str], **other_fields: Any
+    ) -> Self:
         """Return contents with long texts cut, and without infinite values, which MLflow would store as 1.8e308."""
         return cls(
             params={key[:MAX_KEY]: text[:MAX_PARAM] for key, text in params.items()},
             tags={key[:MAX_KEY]: text[:MAX_TAG] for key, text in tags.items()},
             points=sorted(point for point in points if math.isfinite(point.value)),
-            **more,
+            **other_fields,
         )
 
     def compute_digest(self, *other_digests: str) -> str:
@@ -88,8 +90,8 @@ class SweepRuns:
 
         # Judged values of seeds are looked up once for each training step of a configuration.
         self._judged: dict[tuple[str, int], list[float]] = defaultdict(list)
-        judged = compute_judged_values(curves, summary.objective)
-        for config_id, step, value in judged[["config_id", "step", "value"]].itertuples(index=False, name=None):
+        judged_values = compute_judged_values(curves, summary.objective)
+        for config_id, step, value in judged_values[["config_id", "step", "value"]].itertuples(index=False, name=None):
             self._judged[config_id, step].append(value)
 
     def make_sweep_run(self) -> RunContents:
@@ -238,8 +240,11 @@ class SweepRuns:
                 for (config_id, _), loss in zip(pack.members, pack.evaluations[step]["loss"], strict=True)
                 if config_id == configuration.config_id
             ]
-            judged = self._judged.get((configuration.config_id, step), ())
-            for name, values, direction in (("progress/loss", losses, "minimize"), (key, judged, objective.direction)):
+            judged_values = self._judged.get((configuration.config_id, step), ())
+            for name, values, direction in (
+                ("progress/loss", losses, "minimize"),
+                (key, judged_values, objective.direction),
+            ):
                 yield Point(name, step, summarise_seeds(values, objective.failed_seeds, direction).median, time_ms)
 
     def _make_common_tags(self, kind: str) -> dict[str, str]:

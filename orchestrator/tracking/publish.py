@@ -59,8 +59,8 @@ def publish(
     # Error messages show a command that repeats the call, with --tracking-uri only if the sweep has no such address.
     records = read_records(folder)
     state = SweepState.replay(folder, records)
-    recorded = (state.spec.get("tracking") or {}).get("uri")
-    uri_option = uri if uri is not None and uri != (recorded or "") else None
+    recorded_uri = (state.spec.get("tracking") or {}).get("uri")
+    uri_option = uri if uri is not None and uri != (recorded_uri or "") else None
     uri = choose_tracking_uri(state, uri)
 
     # The lock is held from the first read to the last write, so that two publishers do not create a run twice.
@@ -132,8 +132,8 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
 def _choose_experiment(state: SweepState, records: Sequence[Record]) -> str:
     """Return the MLflow experiment that a driver last published to, else that of the sweep file, else the study."""
     published = [record.fields for record in records if record.kind == "publish" and record.fields.get("ok")]
-    recorded = [fields.get("experiment") for fields in reversed(published)]
-    return next(filter(None, recorded), (state.spec.get("tracking") or {}).get("experiment") or state.study)
+    experiments = [fields.get("experiment") for fields in reversed(published)]
+    return next(filter(None, experiments), (state.spec.get("tracking") or {}).get("experiment") or state.study)
 
 
 def _lock_publishing(folder: Path) -> AbstractContextManager[object]:

@@ -258,16 +258,16 @@ def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], 
             rows.delete(synchronize_session=False)
 
 
-def _choose_tags(contents: RunContents, present: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags to write to a run that has the tags `present`, except a note or colour chosen by the user."""
+def _choose_tags(contents: RunContents, present_tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags to write to a run that has `present_tags`, except a note or colour chosen by the user."""
     # A colour that is not one of ours was chosen by the user.
-    tags, note = dict(contents.tags), present.get(NOTE_TAG, "")
-    if present.get(COLOR_TAG, COLORS[0]) not in COLORS:
+    tags, note = dict(contents.tags), present_tags.get(NOTE_TAG, "")
+    if present_tags.get(COLOR_TAG, COLORS[0]) not in COLORS:
         tags.pop(COLOR_TAG, None)
 
     # A note that lacks the digest of ours was edited by the user.
     if NOTE_TAG in tags:
-        if note and present.get(WRITTEN_NOTE_TAG) != _hash_text(note):
+        if note and present_tags.get(WRITTEN_NOTE_TAG) != _hash_text(note):
             del tags[NOTE_TAG]
         else:
             tags[WRITTEN_NOTE_TAG] = _hash_text(tags[NOTE_TAG])

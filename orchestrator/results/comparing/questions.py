@@ -41,10 +41,13 @@ def make_questions(
     if lengths is None:
         groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in GROUPS]
         return [questions for questions in groups if any(question.lengths for question in questions)]
-    common = find_common_lengths(pairs, metric)
-    chosen = parse_lengths(lengths, common, f"different common lengths ({spans(common)})")
+    common_lengths = find_common_lengths(pairs, metric)
+    chosen_lengths = parse_lengths(lengths, common_lengths, f"different common lengths ({spans(common_lengths)})")
     return [
-        [replace(make_question(*pair, GROUPS[0], metric, average), group=REQUESTED, lengths=chosen) for pair in pairs]
+        [
+            replace(make_question(*pair, GROUPS[0], metric, average), group=REQUESTED, lengths=chosen_lengths)
+            for pair in pairs
+        ]
     ]
 
 
@@ -54,19 +57,21 @@ def find_common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
     return tuple(sorted(set.intersection(*lengths)))
 
 
-def _choose_common(kind: str, requested: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
-    """Return the requested name, or else the judged one. Raises UserError if a configuration lacks it."""
+def _choose_common(kind: str, requested: str | None, default: str, allowed: Sequence[Iterable[str]]) -> str:
+    """Return the requested name, or else the default. Raises UserError if a configuration lacks it."""
     first_names, *other_names = (dict.fromkeys(names) for names in allowed)
-    common = [candidate for candidate in first_names if all(candidate in names for names in other_names)]
-    name = requested or judged
-    if name in common:
+    common_names = [candidate for candidate in first_names if all(candidate in names for names in other_names)]
+    name = requested or default
+    if name in common_names:
         return name
 
     # The user can correct a requested name, but not a default or configurations without a common name.
-    if not common:
+    if not common_names:
         lists = "; ".join(dict.fromkeys(", ".join(names) for names in (first_names, *other_names)))
         raise UserError(f"not comparable: the configurations have no common {kind}: {lists}")
     if requested is None:
-        raise UserError(f"--{kind}: not every configuration has {judged}, the default; allowed: {', '.join(common)}")
-    hint = find_nearest(name, common)
-    raise UserError(f"--{kind} {name}: allowed: {', '.join(common)}{f'; did you mean {hint}?' if hint else ''}")
+        raise UserError(
+            f"--{kind}: not every configuration has {default}, the default; allowed: {', '.join(common_names)}"
+        )
+    hint = find_nearest(name, common_names)
+    raise UserError(f"--{kind} {name}: allowed: {', '.join(common_names)}{f'; did you mean {hint}?' if hint else ''}")

@@ -115,12 +115,12 @@ def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
     comparisons = []
     for family, family_pairs in families.items():
         for group in GROUPS:
-            compared = [
+            group_comparisons = [
                 compare_sides(Side(result, first), Side(result, second), question, family)
                 for first, second in family_pairs
                 if (question := make_question(Side(result, first), Side(result, second), group)).lengths
             ]
-            comparisons += correct_family(compared)
+            comparisons += correct_family(group_comparisons)
     return tuple(comparisons)
 
 
@@ -133,14 +133,14 @@ def make_question(
     lengths = [set(getattr(side.result.groups(side.row, metric), group)) for side in (first, second)]
 
     # The objective's reduction and direction are those of the judged metric, and make no sense for others.
-    judged = metric == objective.metric
+    is_judged = metric == objective.metric
     return Question(
         group=group,
         lengths=tuple(sorted(lengths[0] & lengths[1])),
         metric=metric,
         average=average,
-        reduce=objective.reduce if group == "selection" and judged else "mean",
-        direction=objective.direction if judged else first.result.metrics[metric].direction,
+        reduce=objective.reduce if group == "selection" and is_judged else "mean",
+        direction=objective.direction if is_judged else first.result.metrics[metric].direction,
         policy=objective.failed_seeds,
     )
 
@@ -156,9 +156,9 @@ def compare_sides(
     # If each side has seeds of its own, pairing would drop seeds of both, so all seeds are compared unpaired.
     shared = shared or find_shared_streams(first, second)
     first_values, second_values = (collect_seed_values(side, question) for side in (first, second))
-    common = sorted(first_values.keys() & second_values.keys())
-    paired = shared.is_paired and bool(common) and len(common) == min(len(first_values), len(second_values))
-    x, y = ([values[seed] for seed in (common if paired else values)] for values in (first_values, second_values))
+    common_seeds = sorted(first_values.keys() & second_values.keys())
+    paired = shared.is_paired and bool(common_seeds) and len(common_seeds) == min(len(first_values), len(second_values))
+    x, y = ([values[seed] for seed in (common_seeds if paired else values)] for values in (first_values, second_values))
 
     # Medians and failures are those of all seeds, as in other tables; the outcome is over the compared ones.
     return SeedComparison(
@@ -171,7 +171,7 @@ def compare_sides(
         second_seeds=len(second_values),
         first_failed=int(np.isnan(list(first_values.values())).sum()),
         second_failed=int(np.isnan(list(second_values.values())).sum()),
-        unmatched=len(first_values) + len(second_values) - 2 * len(common) if paired else 0,
+        unmatched=len(first_values) + len(second_values) - 2 * len(common_seeds) if paired else 0,
         shared=shared,
         outcome=_compare_values(np.array(x), np.array(y), paired, question),
         family=family,
@@ -230,5 +230,7 @@ def _has_same_draw(result: Summary, first: Row, other: Row) -> bool:
         return result.design.draw[first.config_id] == result.design.draw[other.config_id]
 
     # Draws of other designs are not numbered, but equal drawn values tell them.
-    drawn = [key for key, kind in result.searched.items() if kind not in ("grid", "listed")]
-    return all(first.values[key] == other.values[key] for key in drawn if key in first.values and key in other.values)
+    drawn_keys = [key for key, kind in result.searched.items() if kind not in ("grid", "listed")]
+    return all(
+        first.values[key] == other.values[key] for key in drawn_keys if key in first.values and key in other.values
+    )

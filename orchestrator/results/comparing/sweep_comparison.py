@@ -117,21 +117,7 @@ def compare_sweeps(
     if not groups:
         raise UserError(f"{first.folder} and {second.folder}: the common configurations have no common lengths")
     shared = [find_shared_streams(*pair) for pair in pairs]
-
-    # Pairs may lack lengths: each is compared at its own, all together only at the common ones.
-    configurations, together = list[SeedComparison](), list[SeedComparison]()
-    for questions in groups:
-        with_lengths = [number for number, question in enumerate(questions) if question.lengths]
-        compared = [
-            compare_sides(*pairs[number], questions[number], MATCHED, shared[number]) for number in with_lengths
-        ]
-        configurations += correct_family(compared)
-        common = set.intersection(*(set(questions[number].lengths) for number in with_lengths))
-        if common:
-            question = replace(questions[with_lengths[0]], lengths=tuple(sorted(common)))
-            common_pairs = [pairs[number] for number in with_lengths]
-            common_shared = [shared[number] for number in with_lengths]
-            together.append(_compare_together(common_pairs, common_shared, question, TOGETHER))
+    configurations, together = _compare_groups(pairs, shared, groups)
 
     # The band is over all lengths, so each of its intervals has the stricter level of Bonferroni.
     every_length = groups[0][0].lengths if lengths else find_common_lengths(pairs, groups[0][0].metric)
@@ -159,6 +145,30 @@ def compare_sweeps(
     )
 
 
+def _compare_groups(
+    pairs: Sequence[Pair], shared: Sequence[SharedStreams], groups: Sequence[Sequence[Question]]
+) -> tuple[list[SeedComparison], list[SeedComparison]]:
+    """Return the comparisons of each pair, and of all pairs together, at each group of lengths.
+
+    `groups` has for each group the question of every pair; its lengths may be empty.
+    """
+    # Pairs may lack lengths: each is compared at its own, all together only at the common ones.
+    configurations, together = list[SeedComparison](), list[SeedComparison]()
+    for questions in groups:
+        with_lengths = [number for number, question in enumerate(questions) if question.lengths]
+        pair_comparisons = [
+            compare_sides(*pairs[number], questions[number], MATCHED, shared[number]) for number in with_lengths
+        ]
+        configurations += correct_family(pair_comparisons)
+        shared_lengths = set.intersection(*(set(questions[number].lengths) for number in with_lengths))
+        if shared_lengths:
+            question = replace(questions[with_lengths[0]], lengths=tuple(sorted(shared_lengths)))
+            common_pairs = [pairs[number] for number in with_lengths]
+            common_shared = [shared[number] for number in with_lengths]
+            together.append(_compare_together(common_pairs, common_shared, question, TOGETHER))
+    return configurations, together
+
+
 def _match_configurations(first: Summary, second: Summary) -> Matching:
     """Match the configurations of two sweeps by every key that either of them searched.
 
@@ -169,38 +179,41 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     # The strictest match comes first: by all searched keys.
     sweeps, unmatched_keys = (first, second), tuple[str, ...]()
     all_keys = keys = tuple(sorted({*first.searched, *second.searched}))
-    shared = frozenset(first.searched) & frozenset(second.searched)
-    in_first, in_second = (
-        {_make_match_key(result, row, keys, shared): row for row in result.rows} for result in sweeps
-    )
+    shared_keys = frozenset(first.searched) & frozenset(second.searched)
+    first_rows, second_rows = (_index_rows(result, keys, shared_keys) for result in sweeps)
 
     # A key that was removed from the space can prevent every match: then by the shared keys with common values.
-    if in_first.keys().isdisjoint(in_second):
-        drawn = {
-            key: [{_make_match_key(result, row, (key,), shared) for row in result.rows} for result in sweeps]
-            for key in shared
+    if first_rows.keys().isdisjoint(second_rows):
+        values_by_key = {
+            key: [_index_rows(result, (key,), shared_keys).keys() for result in sweeps] for key in shared_keys
         }
-        keys = tuple(key for key in all_keys if key in shared and not set.isdisjoint(*drawn[key]))
-        unmatched_keys = tuple(key for key in all_keys if key not in keys)
-        in_first, in_second = (
-            {_make_match_key(result, row, keys, shared): row for row in result.rows} for result in sweeps
+        keys = tuple(
+            key
+            for key in all_keys
+            if key in shared_keys and not values_by_key[key][0].isdisjoint(values_by_key[key][1])
         )
-        if len(in_first) < len(first.rows) or len(in_second) < len(second.rows):
-            in_first = {}
+        unmatched_keys = tuple(key for key in all_keys if key not in keys)
+        first_rows, second_rows = (_index_rows(result, keys, shared_keys) for result in sweeps)
+        if len(first_rows) < len(first.rows) or len(second_rows) < len(second.rows):
+            first_rows = {}
 
     # Values that differ by rounding are the usual reason for no match, so the error names the nearest ones.
-    matched = sorted((values for values in in_first if values in in_second), key=lambda values: in_first[values].number)
-    if not matched:
-        nearest = [line for key in all_keys if (line := _find_nearest_numbers(first, second, key))]
+    matched_values = sorted(
+        (values for values in first_rows if values in second_rows), key=lambda values: first_rows[values].number
+    )
+    if not matched_values:
+        nearest_numbers = [line for key in all_keys if (line := _find_nearest_numbers(first, second, key))]
+        hint = f"; nearest: {', '.join(nearest_numbers)}" if nearest_numbers else ""
         raise UserError(
             f"{first.folder} and {second.folder}: no configurations match in the searched keys "
-            f"({', '.join(all_keys) or 'none'})" + (f"; nearest: {', '.join(nearest)}" if nearest else "")
+            f"({', '.join(all_keys) or 'none'}){hint}"
         )
-    pruned = sum(
-        in_first[values].pruned_at is not None or in_second[values].pruned_at is not None for values in matched
+    pruned_count = sum(
+        first_rows[values].pruned_at is not None or second_rows[values].pruned_at is not None
+        for values in matched_values
     )
-    ended = [values for values in matched if in_first[values].complete and in_second[values].complete]
-    if not ended:
+    ended_values = [values for values in matched_values if first_rows[values].complete and second_rows[values].complete]
+    if not ended_values:
         raise UserError(
             f"{first.folder} and {second.folder}: no common configuration has ended in both; "
             f"unfinished sweeps: {', '.join(str(sweep.folder) for sweep in sweeps if not sweep.finished) or 'none'}"
@@ -208,12 +221,17 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     return Matching(
         keys=keys,
         unmatched_keys=unmatched_keys,
-        pairs=tuple((Side(first, in_first[values]), Side(second, in_second[values])) for values in ended),
-        unfinished=len(matched) - len(ended) - pruned,
-        pruned=pruned,
-        only_first=len(first.rows) - len(matched),
-        only_second=len(second.rows) - len(matched),
+        pairs=tuple((Side(first, first_rows[values]), Side(second, second_rows[values])) for values in ended_values),
+        unfinished=len(matched_values) - len(ended_values) - pruned_count,
+        pruned=pruned_count,
+        only_first=len(first.rows) - len(matched_values),
+        only_second=len(second.rows) - len(matched_values),
     )
+
+
+def _index_rows(result: Summary, keys: tuple[str, ...], shared_keys: frozenset[str]) -> dict[Hashable, Row]:
+    """Return the configurations of a sweep by their values of `keys`."""
+    return {_make_match_key(result, row, keys, shared_keys): row for row in result.rows}
 
 
 def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
@@ -232,12 +250,12 @@ def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
     return f"{key} {x} / {y}" if x != y else ""
 
 
-def _make_match_key(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[str]) -> Hashable:
-    """Return the values of `keys` in a configuration: as drawn if both sweeps searched a key, else as resolved."""
+def _make_match_key(result: Summary, row: Row, keys: tuple[str, ...], shared_keys: frozenset[str]) -> Hashable:
+    """Return the values of `keys` in a configuration: drawn ones for `shared_keys`, which both sweeps searched."""
     # The other sweep has a key that it did not search only among its resolved values.
     resolved = dict(result.recorded[row.config_id].resolved)
-    drawn = {key: row.values[key] for key in shared if key in row.values}
-    values = (drawn[key] if key in drawn else lookup(resolved, key) for key in keys)
+    drawn_values = {key: row.values[key] for key in shared_keys if key in row.values}
+    values = (drawn_values[key] if key in drawn_values else lookup(resolved, key) for key in keys)
     return tuple(ABSENT if value is ABSENT else value_key(value) for value in values)
 
 
@@ -260,10 +278,16 @@ def _compare_together(
     first_values, second_values = ([collect_seed_values(pair[side], question) for pair in pairs] for side in (0, 1))
     seeds = [sorted(set.intersection(*map(set, values))) for values in (first_values, second_values)]
     all_seeds = {seed for values in (*first_values, *second_values) for seed in values}
-    common = sorted({*seeds[0]} & {*seeds[1]})
-    paired = all(streams.is_paired for streams in shared) and bool(common) and len(common) == min(map(len, seeds))
+    common_seeds = sorted({*seeds[0]} & {*seeds[1]})
+    paired = (
+        all(streams.is_paired for streams in shared)
+        and bool(common_seeds)
+        and len(common_seeds) == min(map(len, seeds))
+    )
     x_CS, y_CS = (
-        np.array([[value_by_seed[seed] for seed in (common if paired else side_seeds)] for value_by_seed in values])
+        np.array(
+            [[value_by_seed[seed] for seed in (common_seeds if paired else side_seeds)] for value_by_seed in values]
+        )
         for values, side_seeds in zip((first_values, second_values), seeds, strict=True)
     )
 
@@ -283,7 +307,7 @@ def _compare_together(
         second_seeds=y_CS.size,
         first_failed=int(np.isnan(x_CS).sum()),
         second_failed=int(np.isnan(y_CS).sum()),
-        unmatched=len(all_seeds) - len(common) if paired else 0,
+        unmatched=len(all_seeds) - len(common_seeds) if paired else 0,
         shared=replace(shared[0], common=tuple(common_streams), causes={}, differing={}),
         outcome=outcome,
         family=family,
@@ -313,6 +337,6 @@ def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, paired: bool
 
 def _mean_over_configurations(values_CS: Floats) -> Floats:
     """Return the mean (seeds,) over the values of each seed that are not NaN; NaN without any."""
-    present = ~np.isnan(values_CS)
+    is_present = ~np.isnan(values_CS)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(present, values_CS, 0.0).sum(axis=0) / present.sum(axis=0))
+        return np.asarray(np.where(is_present, values_CS, 0.0).sum(axis=0) / is_present.sum(axis=0))

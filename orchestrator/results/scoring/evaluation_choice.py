@@ -22,26 +22,26 @@ LAST, BEST = "last", "best"
 Mask = npt.NDArray[np.bool_]
 
 
-def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.DataFrame:
+def choose_steps(judged_values: pd.DataFrame, direction: str, evaluation: str) -> pd.DataFrame:
     """Return the chosen evaluation of each member: config_id, seed, step, value, in the order of their last rows.
 
-    `judged` has a row per member and evaluation with the same columns. The last step of a configuration is the
+    `judged_values` has a row per member and evaluation with the same columns. The last step of a configuration is the
     last one of all its members; members without a row there are left out, members with NaN there keep it and NaN.
     """
     # A member without a row at the last step of its configuration is a missing seed, which has no evaluation to choose.
-    judged = judged[["config_id", "seed", "step", "value"]]
-    final = judged["step"] == judged.groupby("config_id", observed=True)["step"].transform("max")
-    last = judged[final].reset_index(drop=True)
-    if evaluation == LAST or not len(last):
-        return last
+    judged_values = judged_values[["config_id", "seed", "step", "value"]]
+    final = judged_values["step"] == judged_values.groupby("config_id", observed=True)["step"].transform("max")
+    last_evaluations = judged_values[final].reset_index(drop=True)
+    if evaluation == LAST or not len(last_evaluations):
+        return last_evaluations
 
     # Failed members keep their last evaluation; of the others all evaluations with a value are candidates. Of equal
     # values the latest step comes first.
-    member, members = _number_members(judged)
-    alive = np.zeros(len(members), dtype=bool)
-    alive[member[final]] = ~last["value"].isna().to_numpy()
-    value, step = judged["value"].to_numpy(dtype=np.float64), judged["step"].to_numpy(dtype=np.int64)
-    candidates = np.flatnonzero(alive[member] & ~np.isnan(value))
+    member, members = _number_members(judged_values)
+    is_alive = np.zeros(len(members), dtype=bool)
+    is_alive[member[final]] = ~last_evaluations["value"].isna().to_numpy()
+    value, step = judged_values["value"].to_numpy(dtype=np.float64), judged_values["step"].to_numpy(dtype=np.int64)
+    candidates = np.flatnonzero(is_alive[member] & ~np.isnan(value))
     loss = value if direction == "minimize" else -value
     sort_keys = (-step[candidates], loss[candidates], member[candidates])  # the last key has precedence
     order = candidates[np.lexsort(sort_keys)]
@@ -50,10 +50,11 @@ def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
     best_rows = order[np.flatnonzero(np.diff(member[order], prepend=-1))]
     best = np.full(len(members), -1)
     best[member[best_rows]] = best_rows
-    chosen = best[member[final]]
-    is_chosen = chosen >= 0
-    return last.assign(
-        step=np.where(is_chosen, step[chosen], last["step"]), value=np.where(is_chosen, value[chosen], last["value"])
+    chosen_rows = best[member[final]]
+    is_chosen = chosen_rows >= 0
+    return last_evaluations.assign(
+        step=np.where(is_chosen, step[chosen_rows], last_evaluations["step"]),
+        value=np.where(is_chosen, value[chosen_rows], last_evaluations["value"]),
     )
 
 

@@ -27,15 +27,17 @@ class LengthGroups:
 def make_length_groups(measured: Measurements, objective: Objective, metric: str | None = None) -> LengthGroups:
     """Return the length groups of a metric of a configuration, by default of the judged metric."""
     # Lengths of another distribution had no influence on the selection, even if they are numerically the same.
-    judged, recorded = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
-    selection = tuple(sorted(objective.lengths)) if recorded.distribution == judged.distribution else ()
-    longest = measured.longest_trained.get(recorded.distribution)
+    judged_metric, recorded_metric = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
+    selection = tuple(sorted(objective.lengths)) if recorded_metric.distribution == judged_metric.distribution else ()
+    longest = measured.longest_trained.get(recorded_metric.distribution)
     return LengthGroups(
-        every=recorded.lengths,
-        trained=recorded.trained_lengths,
+        every=recorded_metric.lengths,
+        trained=recorded_metric.trained_lengths,
         selection=selection,
         test=tuple(
-            length for length in recorded.lengths if (longest is None or length > longest) and length not in selection
+            length
+            for length in recorded_metric.lengths
+            if (longest is None or length > longest) and length not in selection
         ),
     )
 

@@ -29,7 +29,7 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     for config_id, seed_scores in scores.items():
         score = score_configuration(seed_scores, objective)
         medians[config_id] = None if score.is_failed else score.score
-    alive = [config_id for config_id, median in medians.items() if median is not None]
+    alive_ids = [config_id for config_id, median in medians.items() if median is not None]
 
     # Losses are small for good configurations in both directions.
     sign = 1.0 if objective.direction == "minimize" else -1.0
@@ -39,16 +39,17 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
         return RoundOutcome(survivors=survivors, by=MEDIAN, values=medians)
 
     # A test compares at least two configurations.
-    if len(alive) < MIN_AFTER_TEST:
-        return RoundOutcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores))
+    if len(alive_ids) < MIN_AFTER_TEST:
+        return RoundOutcome(survivors=tuple(alive_ids), by=RANK_SUM, values=dict.fromkeys(scores))
     from orchestrator.statistics.friedman import rule_out_treatments  # scipy is slow to import
 
     # A failed seed has the worst value whatever the policy, because a test needs a value of every seed.
     worst = get_worst_value(objective.direction)
-    values_BK = sign * np.array([[worst if math.isnan(value) else value for value in scores[name]] for name in alive]).T
+    values_KB = [[worst if math.isnan(value) else value for value in scores[config_id]] for config_id in alive_ids]
+    values_BK = sign * np.array(values_KB).T
     stays, rank_sums, p = rule_out_treatments(values_BK, float(racing.resolved()["level"]))
-    sums = dict(zip(alive, rank_sums.tolist(), strict=True))
-    survivors = tuple(config_id for config_id, stay in zip(alive, stays, strict=True) if stay)
+    sums = dict(zip(alive_ids, rank_sums.tolist(), strict=True))
+    survivors = tuple(config_id for config_id, stay in zip(alive_ids, stays, strict=True) if stay)
     if len(survivors) < MIN_AFTER_TEST:
         survivors = keep_best(sums, MIN_AFTER_TEST)
     return RoundOutcome(survivors=survivors, by=RANK_SUM, values=dict.fromkeys(scores) | sums, p=p)

@@ -39,16 +39,21 @@ def compute_scores_at_step(
     early, has the score of its next evaluation, which repeats the last values.
     """
     # Rows are in the order of steps, so the first one at the step or later is the one that counts as the last.
-    judged = compute_judged_values(curves, objective)
-    judged = judged[judged["config_id"].isin(names)]
-    is_before = judged["step"] < step
-    last = judged[~is_before].drop_duplicates(["config_id", "seed"]).assign(step=step)
-    earlier = judged[is_before].merge(last[["config_id", "seed"]], on=["config_id", "seed"])
+    judged_values = compute_judged_values(curves, objective)
+    judged_values = judged_values[judged_values["config_id"].isin(names)]
+    is_before = judged_values["step"] < step
+    last_evaluations = judged_values[~is_before].drop_duplicates(["config_id", "seed"]).assign(step=step)
+    earlier_evaluations = judged_values[is_before].merge(
+        last_evaluations[["config_id", "seed"]], on=["config_id", "seed"]
+    )
     import pandas as pd
 
     # With `evaluation: best` an earlier evaluation may be better, as at the end of training.
-    chosen = choose_steps(pd.concat([earlier, last]), objective.direction, objective.evaluation)
-    scores = dict(zip(zip(chosen["config_id"], chosen["seed"], strict=True), chosen["value"], strict=True))
+    chosen_evaluations = choose_steps(
+        pd.concat([earlier_evaluations, last_evaluations]), objective.direction, objective.evaluation
+    )
+    rows = chosen_evaluations[["config_id", "seed", "value"]].itertuples(index=False, name=None)
+    scores = {(config_id, seed): value for config_id, seed, value in rows}
     return {name: [float(scores.get((name, seed), math.nan)) for seed in seeds] for name in names}
 
 
@@ -60,17 +65,19 @@ def decide_rung(current: Scores, earlier: Scores, rungs: Rungs, objective: Objec
     # Failed configurations are pruned, so only the others need improvements and spreads.
     policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
     scored = {name: score_configuration(scores, objective) for name, scores in current.items()}
-    alive = {name: sign * score.score for name, score in scored.items() if not score.is_failed}
+    alive_losses = {name: sign * score.score for name, score in scored.items() if not score.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()
     with np.errstate(invalid="ignore"):  # inf - inf, not reached at either step, counts as a failed seed
-        for name in alive:
+        for name in alive_losses:
             gains = sign * (np.array(earlier[name]) - np.array(current[name]))
             improvements[name] = summarise_seeds(gains, policy, "maximize").median
             spreads[name] = float(np.subtract(scored[name].quartiles.q75, scored[name].quartiles.q25))
 
     # The share is of all configurations, so a failed one does not reduce how many others continue.
-    best = keep_best(alive, rungs.count_kept(len(current)))
-    guarded = tuple(name for name in alive if rungs.guard and name not in best and improvements[name] > spreads[name])
+    best = keep_best(alive_losses, rungs.count_kept(len(current)))
+    guarded = tuple(
+        name for name in alive_losses if rungs.guard and name not in best and improvements[name] > spreads[name]
+    )
 
     # A ledger has no NaN: failed configurations have None.
     def to_recorded(values: Mapping[str, float]) -> dict[str, float | None]:
@@ -79,7 +86,7 @@ def decide_rung(current: Scores, earlier: Scores, rungs: Rungs, objective: Objec
     return RungOutcome(
         survivors=tuple(name for name in current if name in best or name in guarded),
         guarded=guarded,
-        values=to_recorded({name: scored[name].score for name in alive}),
+        values=to_recorded({name: scored[name].score for name in alive_losses}),
         improvements=to_recorded(improvements),
         spreads=to_recorded(spreads),
     )

@@ -22,15 +22,19 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
     Only members that ended without failing are counted, at their judged evaluation.
     """
     # A failed member has NaN for a known reason; that of one which ended well would be a riddle.
-    ended = {
+    ended_members = {
         (config_id, seed)
         for config_id, configuration in state.configurations.items()
         for seed, member in configuration.members.items()
         if member.status == "complete"
     }
-    chosen = curves[is_judged(curves, objective) & select_steps(curves, choose_evaluations(curves, objective))]
-    missing = chosen.loc[chosen["value"].isna(), ["config_id", "seed", "length"]].itertuples(index=False, name=None)
-    member_counts = Counter(int(length) for config_id, seed, length in missing if (str(config_id), int(seed)) in ended)
+    chosen_curves = curves[is_judged(curves, objective) & select_steps(curves, choose_evaluations(curves, objective))]
+    missing_values = chosen_curves.loc[chosen_curves["value"].isna(), ["config_id", "seed", "length"]].itertuples(
+        index=False, name=None
+    )
+    member_counts = Counter(
+        int(length) for config_id, seed, length in missing_values if (str(config_id), int(seed)) in ended_members
+    )
     if not member_counts:
         return []
 
@@ -39,7 +43,7 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
     for length, count in sorted(member_counts.items()):
         lengths_by_count.setdefault(count, []).append(length)
     parts = [
-        f"at length{'s' * (len(lengths) > 1)} {spans(lengths)} in {count} of {counted(len(ended), 'member')}"
+        f"at length{'s' * (len(lengths) > 1)} {spans(lengths)} in {count} of {counted(len(ended_members), 'member')}"
         for count, lengths in lengths_by_count.items()
     ]
     return [

@@ -62,16 +62,18 @@ def compute_importances(
             reasons[name] = "constant"
 
     # Configurations of one draw share their drawn values, so with a grid only draws count as observations.
-    used = [name for name in names if name not in reasons]
+    used_names = [name for name in names if name not in reasons]
     by_draw = design is not None and design.kind == "grid_by_random"
     n = len({design.draw[config] for config in scored}) if design and by_draw else len(scored)
     units = "draws" if by_draw else "configurations"
-    fewest = max(MIN_CONFIGURATIONS, MIN_PER_HYPERPARAMETER * len(used))
+    fewest = max(MIN_CONFIGURATIONS, MIN_PER_HYPERPARAMETER * len(used_names))
     response = stats.rankdata(np.array([scores[config] for config in scored], dtype=np.float64))
     problem = None
     if n < fewest:
-        problem = f"{describe_too_few(n, units)} for the importance of {len(used)} hyperparameters (at least {fewest})"
-    elif len(used) < 2:
+        problem = (
+            f"{describe_too_few(n, units)} for the importance of {len(used_names)} hyperparameters (at least {fewest})"
+        )
+    elif len(used_names) < 2:
         problem = "no other hyperparameter varies"
     elif len(np.unique(response)) < 2:
         problem = "the score is constant"
@@ -79,7 +81,7 @@ def compute_importances(
     # Ranks make the result independent of the scale of numbers and scores; categories stay labels.
     columns = {
         name: (stats.rankdata(values[name]) / len(scored)).tolist() if is_numeric(values[name]) else labels[name]
-        for name in used
+        for name in used_names
     }
     shares = _compute_fanova(columns, response.tolist()) if problem is None else {}
     return {

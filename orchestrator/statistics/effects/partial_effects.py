@@ -70,19 +70,19 @@ def compute_partial_effects(
     # Keys compared within units do not vary between them, and a regression needs a value of every key.
     names = list_hyperparameters(values_by_config)
     reasons = {name: f"compared within {design.unit}" for name in names if design.compares_within_units(name)}
-    drawn = [name for name in names if name not in reasons]
+    drawn_names = [name for name in names if name not in reasons]
     scored = {
         config: values
         for config, values in values_by_config.items()
         if config in scores and not is_failed(scores[config])
     }
-    common = [name for name in drawn if all(name in values for values in scored.values())]
-    reasons |= {name: "missing in some configurations" for name in drawn if name not in common}
+    common_names = [name for name in drawn_names if all(name in values for values in scored.values())]
+    reasons |= {name: "missing in some configurations" for name in drawn_names if name not in common_names}
 
     # One regression over all columns holds the other keys fixed.
-    sample = score_units(scored, scores, design) if drawn else []
+    sample = score_units(scored, scores, design) if drawn_names else []
     columns: dict[Column, Floats] = {}
-    for name in common:
+    for name in common_names:
         key_columns = _make_columns([scored[config][name] for config, _ in sample])
         if not key_columns:
             reasons[name] = "constant"
@@ -160,8 +160,8 @@ def _make_columns(values: Sequence[Any]) -> dict[str, Floats]:
     # The first category is the reference: an indicator of every category would add up to the intercept.
     if is_numeric(values):
         return {"": _standardise_ranks(np.array(values, dtype=np.float64))}
-    distinct = list(group_scores(values, np.zeros(len(values))))
-    return {value: np.array([label == value for label in labels], dtype=np.float64) for value in distinct[1:]}
+    distinct_labels = list(group_scores(values, np.zeros(len(values))))
+    return {value: np.array([label == value for label in labels], dtype=np.float64) for value in distinct_labels[1:]}
 
 
 def _standardise_ranks(values: Floats) -> Floats:

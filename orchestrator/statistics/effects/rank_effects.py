@@ -106,22 +106,24 @@ def compute_effects(
     effects_by_key = []
     for name in list_hyperparameters(values_by_config):
         # A conditional key is judged over the configurations that have it.
-        having = [config for config in values_by_config if name in values_by_config[config] and config in scores]
-        used = {
+        configs_with_key = [
+            config for config in values_by_config if name in values_by_config[config] and config in scores
+        ]
+        used_values = {
             config: values_by_config[config]
-            for config in having
+            for config in configs_with_key
             if not is_failed(scores[config]) and _has_members(config, design, members)
         }
-        values = [config_values[name] for config_values in used.values()]
-        groups = group_scores(values, np.array([scores[config] for config in used], dtype=np.float64))
+        values = [config_values[name] for config_values in used_values.values()]
+        groups = group_scores(values, np.array([scores[config] for config in used_values], dtype=np.float64))
         numeric, shown_groups = is_numeric(values), groups if len(groups) <= MAX_MEDIANS else {}
 
         # Comparisons within units cancel what configurations of a unit share; drawn keys vary only between units.
         if design.compares_within_units(name):
-            units = _group_by_unit(name, used, scores, design, members)
+            units = _group_by_unit(name, used_values, scores, design, members)
             fields = _measure_within_units(units, list(groups), numeric, design.unit)
         else:
-            fields = _measure_over_units(name, used, scores, design, numeric)
+            fields = _measure_over_units(name, used_values, scores, design, numeric)
         if not design.units_are_independent:
             fields = _remove_intervals(fields) | {"reason": design.dependence}
         effects_by_key.append(
@@ -129,9 +131,9 @@ def compute_effects(
                 key=name,
                 kind="numeric" if numeric else "categorical",
                 unit=design.unit,
-                configurations=len(used),
+                configurations=len(used_values),
                 distinct=len(groups),
-                dropped=len(having) - len(used),
+                dropped=len(configs_with_key) - len(used_values),
                 medians={value: compute_median(group.tolist()) for value, group in shown_groups.items()},
                 counts={value: len(group) for value, group in shown_groups.items()},
                 **fields,
@@ -145,10 +147,12 @@ def _has_members(config: str, design: Design, members: Members | None) -> bool:
     return design.kind != "fixed" or not all(map(math.isnan, ((members or {}).get(config) or {}).values()))
 
 
-def _measure_over_units(name: str, used: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:
+def _measure_over_units(
+    name: str, used_values: Values, scores: Scores, design: Design, numeric: bool
+) -> dict[str, Any]:
     """Return the effect of a drawn key over units as fields of KeyEffect."""
-    sample = score_units(used, scores, design)
-    values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
+    sample = score_units(used_values, scores, design)
+    values, score = [used_values[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
     fields: dict[str, Any] = {"n": len(sample)}
 
     # Categories have no order, so they have a test instead of a correlation.
@@ -168,9 +172,11 @@ def _measure_over_units(name: str, used: Values, scores: Scores, design: Design,
 
 def _remove_intervals(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the effect of a key with intervals and p-values replaced by NaN."""
-    missing = {"low": math.nan, "high": math.nan, "p": math.nan}
-    differences = tuple(replace(difference, **missing, reason=None) for difference in fields.get("differences", ()))
-    return fields | missing | {"correlation_p": math.nan, "differences": differences}
+    missing_fields = {"low": math.nan, "high": math.nan, "p": math.nan}
+    differences = tuple(
+        replace(difference, **missing_fields, reason=None) for difference in fields.get("differences", ())
+    )
+    return fields | missing_fields | {"correlation_p": math.nan, "differences": differences}
 
 
 def _measure_within_units(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> dict[str, Any]:
@@ -181,7 +187,9 @@ def _measure_within_units(units: Sequence[Cells], labels: Sequence[str], numeric
     return vars(within) | {"differences": within.differences if len(labels) <= MAX_MEDIANS else ()}
 
 
-def _group_by_unit(name: str, used: Values, scores: Scores, design: Design, members: Members | None) -> list[Cells]:
+def _group_by_unit(
+    name: str, used_values: Values, scores: Scores, design: Design, members: Members | None
+) -> list[Cells]:
     """Return the scores of each unit by context (the values of all other compared keys) and by value of the key.
 
     A context has no conditional keys, which some configurations lack.
@@ -189,13 +197,13 @@ def _group_by_unit(name: str, used: Values, scores: Scores, design: Design, memb
     # Scores are compared only where all other compared keys are equal; conditional keys would split contexts.
     context_keys = [
         key
-        for key in list_hyperparameters(used)
-        if key != name and design.compares_within_units(key) and all(key in values for values in used.values())
+        for key in list_hyperparameters(used_values)
+        if key != name and design.compares_within_units(key) and all(key in values for values in used_values.values())
     ]
 
     # In a fixed design every seed of a configuration is an observation, else its draw is one.
     units: dict[Hashable, dict[Hashable, dict[str, list[float]]]] = {}
-    for config, values in used.items():
+    for config, values in used_values.items():
         context = tuple(label_value(values[key]) for key in context_keys)
         if design.kind == "fixed":
             scored_units = [(seed, score) for seed, score in ((members or {}).get(config) or {}).items()]
@@ -208,19 +216,19 @@ def _group_by_unit(name: str, used: Values, scores: Scores, design: Design, memb
     return list(units.values())
 
 
-def score_units(used: Values, scores: Scores, design: Design) -> list[tuple[str, float]]:
+def score_units(used_values: Values, scores: Scores, design: Design) -> list[tuple[str, float]]:
     """Return one configuration of each unit, for its drawn values, and the unit's score.
 
     The score of a draw at several grid points is its mean rank among all draws at each grid point, scaled to between 0
     and 1, so that all grid points have the same weight. Failed configurations are left out.
     """
-    score_by_config = {config: math.nan if (score := scores[config]) is None else score for config in used}
+    score_by_config = {config: math.nan if (score := scores[config]) is None else score for config in used_values}
     if design.kind != "grid_by_random":
         return list(score_by_config.items())
 
     # Scores of different grid points have different scales, so only ranks within a grid point are averaged.
     points: dict[Hashable, list[str]] = {}
-    for config, values in used.items():
+    for config, values in used_values.items():
         points.setdefault(design.get_grid_point(values), []).append(config)
     ranks: dict[int, list[float]] = {}
     first_configs: dict[int, str] = {}

@@ -147,10 +147,10 @@ def _compare_values(units: Sequence[Cells], value: str, first: str, unit: str) -
 
 def _score_values(cells: Cells, labels: Sequence[str]) -> list[float] | None:
     """Return the score at every value, the median over contexts that have all values; None without such a context."""
-    complete = [by_value for by_value in cells.values() if all(by_value.get(label) for label in labels)]
-    if not complete:
+    complete_contexts = [by_value for by_value in cells.values() if all(by_value.get(label) for label in labels)]
+    if not complete_contexts:
         return None
-    return [compute_median([compute_median(by_value[label]) for by_value in complete]) for label in labels]
+    return [compute_median([compute_median(by_value[label]) for by_value in complete_contexts]) for label in labels]
 
 
 def _correlate_rows(blocks: Floats) -> Floats:
@@ -173,17 +173,18 @@ def _test_friedman(blocks: Floats) -> float:
 
     # The F statistic compares the variation of ranks between values with the rest.
     ranks = np.asarray(stats.rankdata(blocks, axis=1))
-    total = ((ranks - (k + 1) / 2) ** 2).sum()
-    between = n * ((ranks.mean(axis=0) - (k + 1) / 2) ** 2).sum()
-    if not total:
+    total_variation = ((ranks - (k + 1) / 2) ** 2).sum()
+    variation_between = n * ((ranks.mean(axis=0) - (k + 1) / 2) ** 2).sum()
+    if not total_variation:
         return math.nan
 
     # If all units have the same order of values, with the same ties, the rest is 0 and F infinite, but p is known.
-    if total - between < 1e-9 * total:
+    if total_variation - variation_between < 1e-9 * total_variation:
         ties = np.unique(ranks[0], return_counts=True)[1].tolist()
         orders = math.factorial(k) / math.prod(map(math.factorial, ties))
         return float(orders ** -(n - 1.0))
-    return float(stats.f.sf((n - 1) * between / (total - between), k - 1, (n - 1) * (k - 1)))
+    statistic = (n - 1) * variation_between / (total_variation - variation_between)
+    return float(stats.f.sf(statistic, k - 1, (n - 1) * (k - 1)))
 
 
 def subtract_scores(x: float, y: float) -> float:
