@@ -28,12 +28,12 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
 
     Raises OSError if they cannot be written, UserError for a missing picture in the `closing` text.
     """
-    closing, written = copy_pictures(file, page)
+    closing, written_paths = copy_pictures(file, page)
     links = []
     for judgement in choose_figures(file, judgements):
         picture = page.parent / f"{page.stem}_figures" / f"{judgement.claim.id}.png"
         write_small_png(draw_claim(judgement), picture)
-        written.append(picture)
+        written_paths.append(picture)
         links.append(f"![{_describe_picture(judgement.claim)}]({picture.relative_to(page.parent).as_posix()})\n")
 
     # Parts without content are left out.
@@ -53,7 +53,7 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
     page.parent.mkdir(parents=True, exist_ok=True)
     text = "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
     page.write_text(remove_controls(text), encoding="utf-8")
-    return [page, *written]
+    return [page, *written_paths]
 
 
 def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Judgement]:
@@ -66,8 +66,8 @@ def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Ju
     claim_ids = file.figures or [*headlines, *(judgement.claim.id for judgement in judgements)]
 
     # Several claims may have the same judged test, which is drawn once.
-    chosen = {judged[claim_id].claim.id: judged[claim_id] for claim_id in claim_ids}
-    tested = [judgement for judgement in chosen.values() if judgement.verdict != NOT_TESTED]
+    judgements_to_draw = {judged[claim_id].claim.id: judged[claim_id] for claim_id in claim_ids}
+    tested = [judgement for judgement in judgements_to_draw.values() if judgement.verdict != NOT_TESTED]
     return [judgement for judgement in tested if is_drawable(judgement)][:MAX_FIGURES]
 
 

@@ -186,8 +186,8 @@ def _compute_equivalence_p(seeds: Values, lower: float, upper: float, share: flo
 
     # Saturated seeds count as outside, rounded up; 1e-9 allows for the rounding of the share.
     outside = math.ceil(share * len(seeds) - 1e-9)
-    inside = (max(0, int(count) - outside) for count in ((seeds > lower).sum(), (seeds < upper).sum()))
-    return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside)
+    inside_counts = (max(0, int(count) - outside) for count in ((seeds > lower).sum(), (seeds < upper).sum()))
+    return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside_counts)
 
 
 def _answer_bound(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:

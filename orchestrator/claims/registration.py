@@ -62,17 +62,17 @@ def digest_claims(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
 
 
 def describe_registration(
-    claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]], seen: int = 0
+    claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]], seeds_seen: int = 0
 ) -> str:
     """Return whether a claim was registered before the sweep ran, and its changes since, as text.
 
     `values` are the deciding values of each registered claim (`read_registered_values`). A claim is registered only if
-    no seed of the sweep was `seen` on an earlier page.
+    an earlier page had shown no seed of the sweep (`seeds_seen`).
     """
     registration = _describe_digests(claim, state, values)
-    if not seen:
+    if not seeds_seen:
         return registration
-    reason = f"known before, because an earlier page had shown {seen} of the seeds"
+    reason = f"known before, because an earlier page had shown {seeds_seen} of the seeds"
     return f"{reason}; {registration.replace('registered', 'written down')}"
 
 
@@ -115,9 +115,9 @@ def list_changes(state: SweepState, file: ClaimsFile) -> list[tuple[str, object,
         return []
 
     # The record has the direction of the metric if the file omits it.
-    recorded, written = parse_recorded(state.spec, "the specification"), load_sweep(path)
-    if written.direction_is_assumed:
+    recorded_spec, file_spec = parse_recorded(state.spec, "the specification"), load_sweep(path)
+    if file_spec.direction_is_assumed:
         from orchestrator.plan.checks.soundness import complete_objective  # imports the registries
 
-        written = complete_objective(written)
-    return [] if find_extension(written, recorded) else list(differences(recorded, written))
+        file_spec = complete_objective(file_spec)
+    return [] if find_extension(file_spec, recorded_spec) else list(differences(recorded_spec, file_spec))

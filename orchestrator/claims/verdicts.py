@@ -136,17 +136,17 @@ def _read_p_value(judgement: Judgement) -> float:
 
 def _pool_tests(tests: Sequence[Judgement]) -> list[Judgement]:
     """Return the tests of a claim with the judged one last: the last that was run, with pooled seeds."""
-    last = find_judged_test(tests)
-    pooled = find_poolable_tests(tests[: tests.index(last) + 1])
+    last_test = find_judged_test(tests)
+    pooled_tests = find_poolable_tests(tests[: tests.index(last_test) + 1])
 
     # Answer over all their seeds; the arms that are shown stay those of the last test.
-    if len(pooled) > 1 and last.sweep is not None:
-        judged = _answer_claim(last.claim, last.sweep, pool_arms(pooled))
-        pooled_ids = tuple(judgement.claim.id for judgement in pooled)
-        judged = replace(judged, arms=last.arms, pooled=pooled_ids, unpooled_answer=last.answer)
+    if len(pooled_tests) > 1 and last_test.sweep is not None:
+        judged = _answer_claim(last_test.claim, last_test.sweep, pool_arms(pooled_tests))
+        pooled_ids = tuple(judgement.claim.id for judgement in pooled_tests)
+        judged = replace(judged, arms=last_test.arms, pooled=pooled_ids, unpooled_answer=last_test.answer)
     else:
-        judged = last
-    return [*(judgement for judgement in tests if judgement is not last), judged]
+        judged = last_test
+    return [*(judgement for judgement in tests if judgement is not last_test), judged]
 
 
 def _judge_claim(claim: Claim, sweep: SweepCurves | str) -> Judgement:
@@ -158,14 +158,14 @@ def _judge_claim(claim: Claim, sweep: SweepCurves | str) -> Judgement:
 
 def _answer_claim(claim: Claim, sweep: SweepCurves, arms: Mapping[str, ArmValues]) -> Judgement:
     """Return the judgement of a claim by these arms, before its control and Holm's correction."""
-    compared = [arms[name] for name in claim.compare]
-    answer = answer_question(claim, sweep, compared, learned_only=False)
-    learned_answer = answer_question(claim, sweep, compared, learned_only=True) if claim.learned else None
+    compared_arms = [arms[name] for name in claim.compare]
+    answer = answer_question(claim, sweep, compared_arms, learned_only=False)
+    learned_answer = answer_question(claim, sweep, compared_arms, learned_only=True) if claim.learned else None
 
     # Few learned seeds say little about the task, so their effect is not shown.
     reason = ""
     if learned_answer is not None and learned_answer.n < learned_answer.n_needed <= answer.n:
-        counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared)
+        counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared_arms)
         reason, answer = f"{NOT_LEARNED} ({counts} seeds)", replace(answer, effect=math.nan)
     elif answer.n < answer.n_needed or math.isnan(answer.low):
         too_few = f"{answer.n} of {max(answer.n_trained, answer.n_needed)} {answer.unit}"
@@ -178,10 +178,10 @@ def _answer_claim(claim: Claim, sweep: SweepCurves, arms: Mapping[str, ArmValues
         arms=arms,
         answer=answer,
         learned_answer=learned_answer,
-        measured_answer=_answer_as_measured(claim, sweep, compared, answer),
+        measured_answer=_answer_as_measured(claim, sweep, compared_arms, answer),
         other_statistic_answer=None
         if reason.startswith(NOT_LEARNED)
-        else _answer_with_other_statistic(claim, sweep, compared),
+        else _answer_with_other_statistic(claim, sweep, compared_arms),
     )
 
 

@@ -126,8 +126,8 @@ def delete(
     if tracking_uri is not None and not mlflow:
         raise UserError("--tracking-uri: only allowed with --mlflow")
 
-    planned = plan_deletion(folder, checkpoints_only=checkpoints)
-    say(console, planned.sentence)
+    deletion = plan_deletion(folder, checkpoints_only=checkpoints)
+    say(console, deletion.sentence)
     if not yes:
         if not sys.stdin.isatty():
             raise UserError(f"{folder}: nothing deleted: no terminal to ask on; use --yes to delete without a question")
@@ -139,7 +139,7 @@ def delete(
 
     def delete_mlflow_runs() -> None:
         # Copies of the sweep have the same runs, which then stay.
-        if not mlflow or planned.copies:
+        if not mlflow or deletion.copies:
             return
         from orchestrator.tracking.publish import delete_runs
 
@@ -147,13 +147,13 @@ def delete(
         for uri, count in deleted.items():
             say(console, f"{uri}: {counted(count, 'run')} deleted")
 
-    delete_sweep(planned, delete_mlflow_runs)
+    delete_sweep(deletion, delete_mlflow_runs)
 
-    remaining = [uri for uri in planned.published_at if uri not in deleted]
+    remaining = [uri for uri in deletion.published_at if uri not in deleted]
     files = "the checkpoints of " if checkpoints else ""
     say(
         console,
-        f"deleted {files}{planned.address or folder}"
+        f"deleted {files}{deletion.address or folder}"
         + (f"; its MLflow runs stay at {', '.join(remaining)}" if remaining else ""),
     )
 

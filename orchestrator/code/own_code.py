@@ -130,8 +130,8 @@ def _find_copy_folder(module: str, folder: Path) -> list[Path]:
     copies = sorted(path.parent for path in folder.glob(f"code/*/{top}.py"))
     copies += sorted(path.parent.parent for path in folder.glob(f"code/*/{top}/__init__.py"))
     if len(copies) > 1 and not any(_has_module(root, top) for root in (folder, Path.cwd())):
-        listed = ", ".join(map(str, copies))
-        raise OwnCodeError(f"{module}: several copies in the sweep ({listed}); run in the folder of the module")
+        copy_list = ", ".join(map(str, copies))
+        raise OwnCodeError(f"{module}: several copies in the sweep ({copy_list}); run in the folder of the module")
     return copies[:1]
 
 
@@ -269,12 +269,12 @@ def _list_package_files(root: Path, top: str) -> Iterator[Path]:
         return
 
     # Links between folders may form a cycle.
-    seen = set[str]()
+    visited = set[str]()
     for folder, folders, names in os.walk(root / top, followlinks=True):
-        if (real_path := os.path.realpath(folder)) in seen:
+        if (real_path := os.path.realpath(folder)) in visited:
             folders.clear()
             continue
-        seen.add(real_path)
+        visited.add(real_path)
         folders[:] = [name for name in folders if name.isidentifier()]
         yield from (path for name in names if name.endswith(".py") and (path := Path(folder, name)).is_file())
 

@@ -63,13 +63,13 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     configuration without the judged metric.
     """
     rows = results.rows
-    last = _find_last_steps(results, metric, average)
-    rows, curves, kinds, notes = _select_measured_rows(results, last)
+    last_steps = _find_last_steps(results, metric, average)
+    rows, curves, kinds, notes = _select_measured_rows(results, last_steps)
 
     # A member has the code configuration * seeds + index of its seed; it is complete with all values at its last step.
     seeds, seed_indices = np.unique(rows["seed"].to_numpy(), return_inverse=True)
     codes = rows["configuration"].to_numpy() * len(seeds) + seed_indices
-    is_last = rows["step"].to_numpy() == last[rows["configuration"].to_numpy()]
+    is_last = rows["step"].to_numpy() == last_steps[rows["configuration"].to_numpy()]
     complete, value_counts = np.unique(codes[is_last], return_counts=True)
     expected_counts = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[kinds]
     if (is_partial := value_counts < expected_counts[complete // len(seeds)]).any():
@@ -81,9 +81,9 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
         )
 
     # Only the user knows whether members without a value at the last step have failed.
-    incomplete = np.setdiff1d(np.arange(len(last) * len(seeds)), complete)
+    incomplete = np.setdiff1d(np.arange(len(last_steps) * len(seeds)), complete)
     if len(incomplete) and missing is None:
-        raise UserError(_describe_incomplete_members(results, incomplete, codes, seeds, last))
+        raise UserError(_describe_incomplete_members(results, incomplete, codes, seeds, last_steps))
     failed = incomplete[:0] if missing == "absent" else incomplete
     if missing == "absent" and len(incomplete):
         notes.append(f"{counted(len(incomplete), 'member')} without a value at the last step left out")
@@ -95,7 +95,7 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
         codes_by_pack: dict[tuple[int, int], list[int]] = {}
         for code in member_codes.tolist():
             configuration = code // len(seeds)
-            codes_by_pack.setdefault((int(kinds[configuration]), int(last[configuration])), []).append(code)
+            codes_by_pack.setdefault((int(kinds[configuration]), int(last_steps[configuration])), []).append(code)
         for (kind, steps), pack_codes in codes_by_pack.items():
             members = tuple((code // len(seeds), int(seeds[code % len(seeds)])) for code in pack_codes)
             pack_rows = _select_members(rows, np.array(pack_codes))
@@ -105,7 +105,7 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     return ImportedMembers(
         packs=tuple(packs),
         curves=tuple(curves[kind] for kind in kinds),
-        last_steps=tuple(last.tolist()),
+        last_steps=tuple(last_steps.tolist()),
         seeds=tuple(seeds.tolist()),
         notes=tuple(notes),
     )
@@ -122,15 +122,15 @@ def _find_last_steps(results: Results, metric: str, average: str) -> Codes:
 
     rows = results.rows
     judged = (rows["metric"] == results.metrics.index(metric)) & (rows["average"] == results.averages.index(average))
-    last = np.full(len(results.configurations), -1, dtype=np.int64)
-    np.maximum.at(last, rows.loc[judged, "configuration"].to_numpy(), rows.loc[judged, "step"].to_numpy())
-    if (last < 0).any():
-        configuration = results.describe_configuration(int(np.argmax(last < 0)))
+    last_steps = np.full(len(results.configurations), -1, dtype=np.int64)
+    np.maximum.at(last_steps, rows.loc[judged, "configuration"].to_numpy(), rows.loc[judged, "step"].to_numpy())
+    if (last_steps < 0).any():
+        configuration = results.describe_configuration(int(np.argmax(last_steps < 0)))
         raise UserError(f"{results.source}: {configuration}: no {metric} of the average {average}")
-    return last
+    return last_steps
 
 
-def _select_measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Curves], Codes, list[str]]:
+def _select_measured_rows(results: Results, last_steps: Codes) -> tuple[pd.DataFrame, list[Curves], Codes, list[str]]:
     """Return the measured rows, the distinct curves, the curve index of each configuration, and notes.
 
     A row is measured if it is not after the last step of its configuration, and its cell (average, metric, length) has
@@ -143,13 +143,13 @@ def _select_measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, 
     row_cells = np.ravel_multi_index((rows["average"], rows["metric"], length_indices), shape)
     configuration, step = rows["configuration"].to_numpy(), rows["step"].to_numpy()
     codes = configuration * np.prod(shape) + row_cells
-    measured = np.unique(codes[step == last[configuration]])
-    is_measured = (step <= last[configuration]) & np.isin(codes, measured)
+    measured = np.unique(codes[step == last_steps[configuration]])
+    is_measured = (step <= last_steps[configuration]) & np.isin(codes, measured)
 
     # Configurations with the same cells share their curves; `measured` is sorted, so each has a run of it.
     curves, indices = list[Curves](), dict[bytes, int]()
-    kinds = np.zeros(len(last), dtype=np.int64)
-    ends = np.searchsorted(measured // np.prod(shape), np.arange(len(last) + 1))
+    kinds = np.zeros(len(last_steps), dtype=np.int64)
+    ends = np.searchsorted(measured // np.prod(shape), np.arange(len(last_steps) + 1))
     for number, (first, end) in enumerate(itertools.pairwise(ends)):
         cells = measured[first:end] % np.prod(shape)
         if cells.tobytes() not in indices:
@@ -195,17 +195,19 @@ def _describe_missing_value(results: Results, rows: pd.DataFrame, configuration:
     return f"{member}: no {missing} at the last step, {member_rows['step'].iloc[0]}, unlike other seeds"
 
 
-def _describe_incomplete_members(results: Results, incomplete: Codes, codes: Codes, seeds: Codes, last: Codes) -> str:
+def _describe_incomplete_members(
+    results: Results, incomplete: Codes, codes: Codes, seeds: Codes, last_steps: Codes
+) -> str:
     """Return a message on members without a value at the last step, with the options for them."""
     codes_with_rows, lines = set(codes.tolist()), []
     for code in incomplete[:MAX_SHOWN].tolist():
         configuration, seed_index = divmod(code, len(seeds))
-        reason = f"no row at its last step, {last[configuration]}" if code in codes_with_rows else "no row"
+        reason = f"no row at its last step, {last_steps[configuration]}" if code in codes_with_rows else "no row"
         lines.append(f"{results.describe_configuration(configuration)}, seed {seeds[seed_index]}: {reason}")
     omitted = [f"and {len(incomplete) - MAX_SHOWN:,} more"] if len(incomplete) > MAX_SHOWN else []
 
-    count = f"{len(incomplete):,} of {len(last) * len(seeds):,} members have no value at the last step"
-    count += f" ({len(last):,} configurations, seeds {spans(seeds.tolist())})"
+    count = f"{len(incomplete):,} of {len(last_steps) * len(seeds):,} members have no value at the last step"
+    count += f" ({len(last_steps):,} configurations, seeds {spans(seeds.tolist())})"
     choice = "--missing failed counts them as failed seeds, --missing absent leaves them out"
     return f"{results.source}: {count}; {choice}:\n  " + "\n  ".join([*lines, *omitted])
 

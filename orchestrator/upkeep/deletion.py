@@ -98,7 +98,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     address = find_address(folder)
     objects = ObjectStore(address).list_sizes() if address is not None else {}
     names = dict.fromkeys([*entries, *objects])
-    planned = Deletion(
+    deletion = Deletion(
         folder=folder,
         entries=tuple(entry for name, entry in entries.items() if _is_deleted(name, checkpoints_only)),
         foreign=() if checkpoints_only else tuple(name for name in names if not _is_deleted(name)),
@@ -109,14 +109,14 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
 
     # Without checkpoints the sweep stays, so only training that resumes from them is affected.
     if checkpoints_only:
-        if not planned.entries + planned.objects:
+        if not deletion.entries + deletion.objects:
             raise UserError(f"{folder}: no checkpoints to delete")
         lost = "unfinished packs restart from step 0; extend --steps has no checkpoint to resume from"
-        return replace(planned, consequences=(lost, *_describe_continuing(folder)))
+        return replace(deletion, consequences=(lost, *_describe_continuing(folder)))
     try:
         state = SweepState.load(folder)
     except LengthwiseError:  # a damaged sweep can be deleted, too
-        return planned
+        return deletion
 
     # Copies of a folder are one sweep to MLflow, so its runs belong to all of them.
     identity, siblings = read_lineage(folder).identity, read_lineages(folder.resolve().parent, strict=False)
@@ -132,7 +132,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         *(f"the report of {s.folder.name} loses these confirmed scores" for s in find_confirmed_sweeps(state)),
     ]
     return replace(
-        planned, consequences=tuple(consequences), copies=tuple(copies), published_at=tuple(state.published_at)
+        deletion, consequences=tuple(consequences), copies=tuple(copies), published_at=tuple(state.published_at)
     )
 
 
@@ -143,7 +143,7 @@ def _describe_continuing(folder: Path) -> list[str]:
     return [f"members that {name} has not resumed yet restart from step 0" for name in names]
 
 
-def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: None) -> None:
+def delete_sweep(deletion: Deletion, delete_runs: Callable[[], None] = lambda: None) -> None:
     """Delete the planned files, the ledger last, and then the folder if it is empty.
 
     `delete_runs` is called first, once no driver can run the sweep. Raises SweepLocked with the driver if the sweep is
@@ -151,46 +151,46 @@ def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: No
     repeated.
     """
     # The ledger goes last, because an interrupted deletion can be repeated as long as it exists.
-    last_files = {planned.folder / name for name in FILES}
-    with SweepLock(planned.folder):
-        if planned.address is None:
+    last_files = {deletion.folder / name for name in FILES}
+    with SweepLock(deletion.folder):
+        if deletion.address is None:
             delete_runs()
         else:
-            _delete_objects(ObjectStore(planned.address), planned, delete_runs)
-        for entry in planned.entries:
+            _delete_objects(ObjectStore(deletion.address), deletion, delete_runs)
+        for entry in deletion.entries:
             if entry not in last_files:
                 _delete(entry)
         for name in FOLDERS:
             with suppress(OSError):  # not empty, or missing
-                (planned.folder / name).rmdir()
-        if planned.checkpoints_only:
+                (deletion.folder / name).rmdir()
+        if deletion.checkpoints_only:
             return
-        _delete(planned.folder / LEDGER_FILE)
+        _delete(deletion.folder / LEDGER_FILE)
 
     # The file of the lock can only be deleted after its release.
     for entry in last_files:
         _delete(entry)
     with suppress(OSError):  # not empty
-        planned.folder.rmdir()
+        deletion.folder.rmdir()
 
 
-def _delete_objects(store: ObjectStore, planned: Deletion, delete_runs: Callable[[], None]) -> None:
+def _delete_objects(store: ObjectStore, deletion: Deletion, delete_runs: Callable[[], None]) -> None:
     """Delete the runs and the objects of a sweep, the ledger last.
 
     The objects are listed again, because another machine may have continued the sweep during the confirmation prompt.
     """
-    lock = DriverLock(store, planned.folder)
+    lock = DriverLock(store, deletion.folder)
     lock.acquire()
     try:
         # The ledger makes the address a sweep, and the driver's file is the lock, so both go last.
         delete_runs()
-        names = [name for name in store.list_sizes() if _is_deleted(name, planned.checkpoints_only)]
+        names = [name for name in store.list_sizes() if _is_deleted(name, deletion.checkpoints_only)]
         store.delete(name for name in names if not name.startswith((f"{DRIVERS}/", f"{LEDGERS}/")))
         lock.beat()
         store.delete(name for name in names if name.startswith(f"{LEDGERS}/"))
     finally:
         lock.release()
-    if not planned.checkpoints_only:
+    if not deletion.checkpoints_only:
         store.delete(store.list_sizes(DRIVERS))
 
 

@@ -78,16 +78,16 @@ def evaluate_later(
     refuse_program(state.spec, "evaluate")
 
     # A configuration may be named twice, by number and by config_id.
-    named = [find_configuration(state, name) for name in configurations]
-    chosen = list({configuration.config_id: configuration for configuration in named}.values())
+    all_named = [find_configuration(state, name) for name in configurations]
+    distinct = list({configuration.config_id: configuration for configuration in all_named}.values())
     import_recorded(state)
-    refuse_corrected(chosen, "kept weights cannot be evaluated again")
-    requests = [_make_request(state, configuration, lengths, samples, task) for configuration in chosen]
+    refuse_corrected(distinct, "kept weights cannot be evaluated again")
+    requests = [_make_request(state, configuration, lengths, samples, task) for configuration in distinct]
 
     # Evaluate all requests before any record is written, so that a failure leaves the sweep as it was.
-    if missing := [request for request in requests if not _is_recorded(state, request)]:
+    if new_requests := [request for request in requests if not _is_recorded(state, request)]:
         with open_ledger(folder) as ledger:  # also locks out drivers
-            for request, (curves, table) in [(request, _run_request(state, request)) for request in missing]:
+            for request, (curves, table) in [(request, _run_request(state, request)) for request in new_requests]:
                 members = [(request.configuration.config_id, seed) for seed in request.members]
                 file, sha256 = write_part(folder, f"later-{request.configuration.config_id}", members, curves)
                 ledger.append("later_evaluation", **request.fields, environment=table, file=file, sha256=sha256)
@@ -217,11 +217,11 @@ def _list_measurements(member: MemberConfig) -> Measurements:
 def _is_recorded(state: SweepState, request: EvaluationRequest) -> bool:
     """Return whether the last record of this evaluation has the same weights, and undamaged curves."""
     key = make_evaluation_key(request.fields)
-    recorded = [fields for fields in state.later_evaluations if make_evaluation_key(fields) == key]
-    if not recorded or any(recorded[-1][name] != request.fields[name] for name in ("seeds", "weights", "averages")):
+    records = [fields for fields in state.later_evaluations if make_evaluation_key(fields) == key]
+    if not records or any(records[-1][name] != request.fields[name] for name in ("seeds", "weights", "averages")):
         return False
     try:
-        read_part(state.folder, recorded[-1]["file"], recorded[-1]["sha256"])
+        read_part(state.folder, records[-1]["file"], records[-1]["sha256"])
     except DamagedCurves:
         return False
     return True
@@ -246,9 +246,9 @@ def _suggest_setting(task: "Task", lengths: Sequence[int]) -> str | None:
         elif type(value) is int:
             value += max(lengths) - max(task.lengths)
         with suppress(ConfigError):
-            changed = replace(task, **{item.name: value})
-            formats = [(version.inputs, version.outputs, version.trained_lengths) for version in (task, changed)]
-            if formats[0] == formats[1] and {*lengths} <= {*changed.lengths}:
+            changed_task = replace(task, **{item.name: value})
+            formats = [(version.inputs, version.outputs, version.trained_lengths) for version in (task, changed_task)]
+            if formats[0] == formats[1] and {*lengths} <= {*changed_task.lengths}:
                 return f"for these lengths add --task '{item.name}={value}'"
     return None
 

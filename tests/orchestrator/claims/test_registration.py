@@ -226,5 +226,5 @@ def test_a_claim_about_seeds_that_a_page_had_shown_was_known_before() -> None:
     members = read_packed(locate_packed(file, "lstm_control_cpu"))
     (asked,) = [one for one in file.claims if one.id == "lstm"]
     assert describe_registration(asked, members.state, members.registered).startswith("registered before")
-    known = describe_registration(asked, members.state, members.registered, seen=5)
+    known = describe_registration(asked, members.state, members.registered, seeds_seen=5)
     assert known.startswith("known before") and "registered" not in known
