@@ -50,6 +50,6 @@ def get_address_or_path(folder: Path) -> str:
 
 def _find_root() -> Path:
     """Return the folder of all local copies. Raises OSError without a home folder."""
-    from trainers.files.cache_folder import cache_path  # imports numpy, which `--help` need not
+    from trainers.files.cache_folder import find_cache_path  # imports numpy, which `--help` need not
 
-    return cache_path("storage")
+    return find_cache_path("storage")

@@ -77,14 +77,13 @@ def check_metrics(member: MemberConfig) -> list[tuple[str, str]]:
 
 def check_class(kind: str, name: str) -> list[str]:
     """Return the problems of a registered class, a sentence for each."""
-    # The class itself, and the examples of its docstring.
     try:
         cls = registry.lookup(kind, name)
     except ConfigError as error:
         return [problem.message for problem in error.problems]
     problems = _failed_examples(cls)
 
-    # Tasks, models, positions and metrics in a small configuration.
+    # A class that needs settings is tried only if it says which.
     if kind == "task":
         try:
             task = registry.build("task", {"name": name, **cls.trial_settings})
@@ -101,7 +100,7 @@ def check_class(kind: str, name: str) -> list[str]:
         sections = {**SMALL, "task": cls.trial_task or METRIC_TASK, "evaluation": evaluation}
         return problems + [problem for _, problem in check_metrics(MemberConfig.from_dict(sections))]
 
-    # Parts of training, if they have no required settings.
+    # Parts of training are tried at their defaults.
     if kind == "optimizer" and _has_defaults(kind, name):
         return problems + check_optimizer(registry.build(kind, {"name": name}))
     if kind == "loss" and _has_defaults(kind, name):
@@ -123,6 +122,7 @@ def _has_defaults(kind: str, name: str) -> bool:
 
 def _failed_examples(cls: type[Any]) -> list[str]:
     """Return a problem with the output of doctest if examples of the docstring fail, else an empty list."""
+    # Examples may use everything in the module of the class.
     variables = {**vars(sys.modules[cls.__module__]), "torch": torch}
     runner, output = doctest.DocTestRunner(verbose=False), io.StringIO()
     with contextlib.redirect_stdout(output):
@@ -150,12 +150,12 @@ def _collect(problems: Iterable[str]) -> list[str]:
 
 def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
     """Yield problems of a task: its declarations, its batches, and a step and an evaluation of a small model."""
-    # Declarations first: if they contradict each other, batches need not be tried.
+    # If the declarations contradict each other, problems of the batches would only follow from that.
     if problems := list(_declaration_problems(task)):
         yield from problems
         return
 
-    # Batches, without a model.
+    # Problems of batches are easier to read than the errors of a model that trains on them.
     tests = list(task.evaluation_batches(Stream(torch.tensor([3]), "eval", torch.tensor(0)), ROWS, lengths))
     problems = [*_missing_lengths(task, tests, lengths), *_draw_problems(task, None)]
     problems += _draw_problems(task, [0, len(task.stages) - 1]) if task.stages else []
@@ -165,13 +165,13 @@ def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
     for test in tests:
         check_lengths(task, test, lengths)
 
-    # A small model. Generating long texts takes seconds, so such a task is evaluated at its shortest length only.
+    # Generating long texts takes seconds, so such a task is evaluated at its shortest length only.
     if not problems:
         lengths = (min(lengths),) if task.passes > 1 else lengths
         model = registry.build("model", {**SMALL["model"], "name": "decoder" if task.causal else "encoder"})
         member = MemberConfig.from_dict(SMALL)
         evaluation = replace(member.evaluation, lengths=lengths)
-        yield from _step_problems(_reduce(replace(member, task=task, model=model, evaluation=evaluation)))
+        yield from _step_problems(_shrink_member(replace(member, task=task, model=model, evaluation=evaluation)))
 
 
 def _model_problems(sections: Mapping[str, Any]) -> Iterator[str]:
@@ -181,52 +181,50 @@ def _model_problems(sections: Mapping[str, Any]) -> Iterator[str]:
     except ConfigError as error:
         yield from (f"cannot be used with the task {sections['task']['name']}: {problem}" for problem in error.problems)
         return
-    yield from _step_problems(_reduce(member))
+    yield from _step_problems(_shrink_member(member))
 
 
 def _optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
     """Yield problems of the state and the updates of an optimizer."""
-    # A pack of two members, and one of them alone.
-    member = _reduce(MemberConfig.from_dict(SMALL))
+    # The second member is trained in a pack and alone, which must give the same weights.
+    member = _shrink_member(MemberConfig.from_dict(SMALL))
     member = replace(member, training=replace(member.training, optimizer=optimizer))
     pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
-    alone = pack.select([1])
-    state, other = State.initial(pack), State.initial(alone)
+    single = pack.select([1])
+    pack_state, single_state = State.initial(pack), State.initial(single)
 
-    # Its state has a row for each member.
-    for name, buffer in state.optimizer.items():
+    for name, buffer in pack_state.optimizer.items():
         if len(buffer) != len(pack):
             yield f"its state {name} has shape {tuple(buffer.shape)}; allowed: (members, ...)"
             return
 
-    # Two steps are finite and independent of the pack.
     for _ in range(2):
-        step_once(pack, state)
-        step_once(alone, other)
-    if int(state.failed_at.max()) >= 0:
+        step_once(pack, pack_state)
+        step_once(single, single_state)
+    if int(pack_state.failed_at.max()) >= 0:
         yield "its weights or its state are not finite after two steps"
-    elif bool((state.theta[1] - other.theta[0]).norm() > _LARGE_CHANGE * state.theta[1].norm()):
+    elif bool((pack_state.theta[1] - single_state.theta[0]).norm() > _LARGE_CHANGE * pack_state.theta[1].norm()):
         yield "its update depends on the other members of its pack"
 
 
 def _metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
     """Yield a problem if a member's value depends on its pack."""
-    # A member with this metric alone, at few lengths.
-    alone = {label: member.evaluation.added[label]}
+    # At few lengths, because this runs for each metric before every sweep.
+    only_metric = {label: member.evaluation.added[label]}
     shortest = {length for metric in member.metrics.values() if metric.base == label for length in metric.lengths[:2]}
     lengths = tuple(sorted(shortest or member.evaluated_lengths[:1]))
-    member = replace(member, evaluation=replace(member.evaluation, lengths=lengths, metrics=alone))
+    member = replace(member, evaluation=replace(member.evaluation, lengths=lengths, metrics=only_metric))
 
-    # Its value in a pack of two and alone.
-    pack = Pack([replace(_reduce(member), seed=seed) for seed in (0, 1)], torch.device("cpu"))
+    pack = Pack([replace(_shrink_member(member), seed=seed) for seed in (0, 1)], torch.device("cpu"))
     state = State.initial(pack)
-    (names, packed), (_, single) = evaluate(pack, state), evaluate(pack.select([1]), state.select([1]))
+    (names, pack_values), (_, single_values) = evaluate(pack, state), evaluate(pack.select([1]), state.select([1]))
+    # The metric may be the user's code, whose sums may round differently in a pack.
     k = names.index(label)
-    if not np.allclose(packed[1:, :, k], single[:, :, k], rtol=1e-3, atol=1e-5, equal_nan=True):
+    if not np.allclose(pack_values[1:, :, k], single_values[:, :, k], rtol=1e-3, atol=1e-5, equal_nan=True):
         yield "its value depends on the other members of the pack"
 
 
-def _reduce(member: MemberConfig) -> MemberConfig:
+def _shrink_member(member: MemberConfig) -> MemberConfig:
     """Return a member with few training rows, few samples at two evaluated lengths, and no compilation."""
     rows = min(ROWS, member.training.batch_size)
     ends = (member.evaluated_lengths[0], member.evaluated_lengths[-1])
@@ -257,6 +255,7 @@ def _mixes_members(pack: Pack, state: State) -> bool:
     alone = Pack(pack.members[-1:], pack.device)
     results = list[tuple[Tensor, ...]]()
     for member in (alone, pack):
+        # bfloat16 would round by more than the difference that is looked for.
         member = copy(member)
         member.training = replace(member.training, compute_dtype="float32")
         theta, stage_M = state.theta[-len(member) :], state.stage[-len(member) :]
@@ -264,7 +263,10 @@ def _mixes_members(pack: Pack, state: State) -> bool:
         gradient, loss_M = compute_gradients(member, theta, batches, state.step + 1)
         results.append((State.initial(member).theta[-1], loss_M[-1], gradient[-1]))
     rounding = ROUNDING * torch.finfo(pack.dtype).eps
-    return any(bool((lone - packed).norm() > rounding * lone.norm()) for lone, packed in zip(*results, strict=True))
+    return any(
+        bool((single_value - pack_value).norm() > rounding * single_value.norm())
+        for single_value, pack_value in zip(*results, strict=True)
+    )
 
 
 def _declaration_problems(task: Task) -> Iterator[str]:
@@ -276,13 +278,13 @@ def _declaration_problems(task: Task) -> Iterator[str]:
         yield f"passes is {task.passes:g}, but sample_answers generates texts; allowed: more than 1"
 
     # Lengths of training, of distributions and of stages.
-    if absent := set(task.trained_lengths) - set(task.lengths):
-        yield f"trained_lengths: {sorted(absent)} are not among `lengths`"
+    if mismatched := set(task.trained_lengths) - set(task.lengths):
+        yield f"trained_lengths: {sorted(mismatched)} are not among `lengths`"
     lengths = {length for distribution in task.distributions for length in distribution.lengths}
-    if absent := lengths ^ set(task.lengths):
-        yield f"lengths: {sorted(absent)} are either in `lengths` or in a distribution; allowed: in both"
-    if absent := set(task.stages) - set(task.distributions[0].trained_lengths):
-        yield f"stages: {sorted(absent)} are not among the trained lengths"
+    if mismatched := lengths ^ set(task.lengths):
+        yield f"lengths: {sorted(mismatched)} are either in `lengths` or in a distribution; allowed: in both"
+    if mismatched := set(task.stages) - set(task.distributions[0].trained_lengths):
+        yield f"stages: {sorted(mismatched)} are not among the trained lengths"
 
     # Names of distributions.
     names = [distribution.name for distribution in task.distributions]
@@ -313,7 +315,7 @@ class _RecordingStream(Stream):
 
 def _draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[str]:
     """Yield problems of training batches that depend on more than the stream (and the stage) of a seed."""
-    # Each draw of a batch has a site of its own.
+    # Two draws at the same site would be equal, and silently so.
     recording = _RecordingStream(torch.tensor([3]), "data", torch.tensor(1))
     task.training_batches(recording, ROWS, None if stages is None else torch.tensor(stages[:1]))
     for site, count in sorted(Counter(recording.sites).items()):
@@ -323,14 +325,13 @@ def _draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[str]:
                 "different site, the first argument, for each draw"
             )
 
-    # Batches follow from the stream of the seed alone.
+    # A batch that depends on more than the stream of its seed would differ between packs and after a restart.
     two_seeds, alone = _train_batches(task, [3, 5], stages), _train_batches(task, [5], stages and stages[1:])
     if not are_equal_batches(two_seeds, _train_batches(task, [3, 5], stages)):
         yield "the same stream gives another batch in a second call; allowed: random numbers from the stream alone"
     if not are_equal_batches([batch.slice_seeds(1, 2) for batch in two_seeds], alone):
         yield f"the batch of a seed depends on the other seeds {'and stages ' if stages else ''}of the pack"
 
-    # They have the requested rows.
     if sum(batch.tokens.shape[1] for batch in two_seeds) != ROWS or any(len(batch.tokens) != 2 for batch in two_seeds):
         shapes = ", ".join(str(tuple(batch.tokens.shape)) for batch in two_seeds)
         method = "sample_staged" if stages else "sample"
@@ -367,11 +368,11 @@ def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[s
 
 def main(modules: Sequence[str]) -> int:
     """Check the classes that these modules register; return 0 if all are good, 1 if not, 2 for bad input."""
-    # Import the modules.
     if not modules or any(module.startswith("-") for module in modules):
         print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
         return 2
-    known = {kind: set(registry.classes(kind)) for kind in registry.KINDS}
+    # What the modules register is the difference from what was registered before.
+    names_before = {kind: set(registry.classes(kind)) for kind in registry.KINDS}
     for module in modules:
         if module.endswith(".py"):
             print(f"{module} is a file; check the module by its name: {module.removesuffix('.py')}", file=sys.stderr)
@@ -381,16 +382,15 @@ def main(modules: Sequence[str]) -> int:
         except (Exception, SystemExit) as error:
             print(f"{module} cannot be imported: {type(error).__name__}: {error}", file=sys.stderr)
             return 2
-    new = [(kind, name) for kind in registry.KINDS for name in sorted(set(registry.classes(kind)) - known[kind])]
+    new = [(kind, name) for kind in registry.KINDS for name in sorted(set(registry.classes(kind)) - names_before[kind])]
     if not new:
         print(f"{', '.join(modules)}: registers no class", file=sys.stderr)
         return 2
 
-    # Check each class that they registered.
-    problems = {(kind, name): check_class(kind, name) for kind, name in new}
-    for (kind, name), wrong in problems.items():
-        print(f"{kind} {name}: " + ("\n  ".join(["", *wrong]) if wrong else "good"))
-    return 1 if any(problems.values()) else 0
+    problems_by_class = {(kind, name): check_class(kind, name) for kind, name in new}
+    for (kind, name), problems in problems_by_class.items():
+        print(f"{kind} {name}: " + ("\n  ".join(["", *problems]) if problems else "good"))
+    return 1 if any(problems_by_class.values()) else 0
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ def locate_in_user_code(error: BaseException, files: Collection[str] | None = No
 
 
 def _is_user_file(filename: str, files: Collection[str] | None) -> bool:
+    """Return whether a file is among `files`; for None, whether it is outside of Python and of this package."""
     if files is not None:
         return filename in files
     return "/lib/python" not in filename and not Path(filename).is_relative_to(Path(__file__).parent)
@@ -91,10 +92,9 @@ ABBREVIATIONS = {"lr": "learning_rate", "wd": "weight_decay", "bs": "batch_size"
 
 def find_nearest(name: Any, allowed: Iterable[str]) -> str | None:
     """Return the allowed name closest to `name`, or the name that it abbreviates; None if no name is close."""
-    # The full name of a known abbreviation.
+    # Abbreviations have too few letters in common with their full names.
     allowed = list(allowed)
     if (full_name := ABBREVIATIONS.get(str(name))) in allowed:
         return full_name
 
-    # Otherwise a name with similar letters.
     return next(iter(difflib.get_close_matches(str(name), allowed, n=1, cutoff=0.6)), None)

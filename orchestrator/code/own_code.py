@@ -27,7 +27,7 @@ from typing import Any, Self
 from orchestrator.code.time_limit import time_limit
 from orchestrator.errors import UserError
 from search_spaces import Problem, SweepFileError, SweepSpec
-from trainers.files.data_folders import search_first
+from trainers.files.data_folders import add_search_folder
 from trainers.settings import registry
 
 LENGTHWISE_PACKAGES = frozenset({"trainers", "orchestrator", "search_spaces", "cluster", "lengthwise"})
@@ -86,7 +86,7 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
     cannot be found or imported.
     """
     if spec.folder is not None:
-        search_first(spec.folder)
+        add_search_folder(spec.folder)
 
     # Go on after a failure, so that one message names all modules that cannot be imported.
     sources, problems = [], []
@@ -169,7 +169,7 @@ def find_module(module: str, folders: Iterable[Path]) -> CodeSource:
 def load_module(source: CodeSource) -> None:
     """Import a module from its root, or search data files there. Raises OwnCodeError with the failing line."""
     if source.module == DATA:
-        search_first(source.root)
+        add_search_folder(source.root)
     if source.module in (PROGRAM, DATA):
         return
     loaded = _loaded_sources.get(source.module)

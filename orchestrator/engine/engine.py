@@ -23,7 +23,7 @@ from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfi
 from trainers.config.recorded import build_recorded_member, describe_revisions
 from trainers.config.slots import Slot, check_single_values, find_slot
 from trainers.errors import ConfigError, Problem
-from trainers.evaluation.weights import averages_kept
+from trainers.evaluation.weights import list_stored_averages
 from trainers.metrics.recorded import list_recorded_metrics
 from trainers.optimization.averaging import LARGE_SHARE
 from trainers.settings import registry
@@ -31,7 +31,7 @@ from trainers.settings.fields import Settings, list_technical_keys
 from trainers.settings.identity import identity
 from trainers.settings.parts import walk_parts
 from trainers.training.compiling import estimate_seconds
-from trainers.training.cost import Cost, estimate, one_thread, trained_bytes
+from trainers.training.cost import Cost, count_trained_bytes, estimate_member_cost, use_one_thread
 
 if TYPE_CHECKING:
     from trainers.metrics.metric import Metric
@@ -120,7 +120,7 @@ class Engine:
         """Return problems with the initial weights of members on this machine."""
         return list(member.start_problems(seeds))
 
-    @one_thread()
+    @use_one_thread()
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
         """Return (key, problem) of the user's parts and added metrics of a member, each tried for a step."""
         if problems := self._try_parts(member):
@@ -224,7 +224,7 @@ class Engine:
 
     def count_kept_bytes(self, member: MemberConfig) -> int:
         """Return the bytes of the weights of all averages that are kept."""
-        return _count_weights_bytes(member) * len(averages_kept(member))
+        return _count_weights_bytes(member) * len(list_stored_averages(member))
 
     def estimate_pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
         """Return the cost of packs of one structure in operations: of every step, and of every member."""
@@ -336,7 +336,7 @@ def choose_earlier(
 def estimate_cost(member: MemberConfig) -> Cost:
     """Return the cost of a member. Raises UserError if its task and model cannot take a step."""
     try:
-        return estimate(member)
+        return estimate_member_cost(member)
     except (Exception, SystemExit) as error:
         message = (str(error).strip().splitlines() or [""])[-1]
         modules = sorted({type(part).__module__ for part in (member.task, member.model) if _is_user_code(part)})
@@ -399,6 +399,6 @@ def _is_user_code(settings: Settings) -> bool:
 def _count_trained_bytes(member: MemberConfig) -> int:
     """Return the bytes of one member in training; 0 if they are unknown, which the trial of the model reports."""
     try:
-        return trained_bytes(member)
+        return count_trained_bytes(member)
     except Exception:  # an error of user code, or a missing corpus
         return 0

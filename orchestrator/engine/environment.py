@@ -32,7 +32,7 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
     """
     import torch
 
-    from trainers.tensors.precision import mkl_order_problem
+    from trainers.tensors.precision import find_mkl_order_problem
 
     # Read versions.
     settings: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_read_versions()}
@@ -55,7 +55,7 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
     }
 
     # Mark a setting that came too late for MKL, and leave out missing values.
-    if mkl_order_problem():
+    if find_mkl_order_problem():
         settings["MKL_CBWR"] = f"{settings['MKL_CBWR']}, too late"
     return {name: value for name, value in settings.items() if value is not None}
 

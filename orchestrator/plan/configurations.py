@@ -16,7 +16,7 @@ from search_spaces import Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
 from search_spaces.grammar.problems import within
 from trainers.errors import ConfigError, find_nearest
-from trainers.files.data_folders import search_first
+from trainers.files.data_folders import add_search_folder
 from trainers.tasks.metrics import RecordedMetric
 
 
@@ -47,7 +47,7 @@ def make_configurations(
     for each invalid key of the sweep file.
     """
     if spec.folder is not None:
-        search_first(spec.folder)
+        add_search_folder(spec.folder)
     trainer, names = get_trainer(spec.sections), dict(known or {})
     configurations: list[Configuration] = []
     problems: dict[tuple[str, str], Problem] = {}

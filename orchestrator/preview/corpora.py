@@ -18,7 +18,7 @@ from orchestrator.plan.checks.soundness import SAMPLES, build_configurations
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepSpec
 from trainers.errors import CorpusError
-from trainers.files.data_folders import data_folder
+from trainers.files.data_folders import find_data_folder
 from trainers.tasks.language.corpus import SPLITS, open_corpus, write_corpus
 
 LINES_PER_BATCH = 1000  # lines that the tokenizer gets at once
@@ -60,7 +60,7 @@ def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
 def prepare_corpus(name: str) -> str:
     """Prepare a text and return a line about it. Raises as `fetch_corpora`, and LengthwiseError for a full disk."""
     # All problems that need no download come first.
-    path = data_folder() / f"{name}.tokens"
+    path = find_data_folder() / f"{name}.tokens"
     if path.exists():
         raise UserError(f"{path}: exists and cannot be read; move it to another folder first")
     if (recipe := RECIPES.get(name)) is None:

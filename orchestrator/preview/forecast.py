@@ -28,7 +28,7 @@ from orchestrator.running.schedulers.choice import (
 from orchestrator.text.wording import counted, format_duration, spans
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
-from trainers.training.cost import Cost, calibrate
+from trainers.training.cost import Cost, measure_seconds_per_step
 
 START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # start of Ray and workers, and the report at the end
 MAX_MEASURED = 8  # structures, the most expensive ones; the time of others follows from their operations
@@ -255,7 +255,7 @@ def _measure_steps(
     seconds = dict[str, float]()
     for key in measured:
         count = min(sizes[key], LARGEST_PACK_CPU)
-        seconds[key] = calibrate(examples[key], count, seconds=0.25) / count
+        seconds[key] = measure_seconds_per_step(examples[key], count, seconds=0.25) / count
     per_operation = sum(seconds.values()) / sum(operations[key] for key in measured)
     return {key: seconds.get(key, per_operation * operations[key]) for key in sizes}
 

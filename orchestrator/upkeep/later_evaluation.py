@@ -32,7 +32,7 @@ from search_spaces.grammar.problems import Findings, lookup
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import build_recorded_member
 from trainers.errors import ConfigError, Problem, WeightsError
-from trainers.evaluation.weights import averages_kept
+from trainers.evaluation.weights import list_stored_averages
 from trainers.settings.fields import settings_fields
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _make_request(
         "task": replaced,
         "samples": first.evaluation.samples,
         "step": first.training.steps,
-        "averages": list(averages_kept(first)),
+        "averages": list(list_stored_averages(first)),
         "measured": _list_measurements(first)
         .replace_trained_lengths(Measurements.from_recorded(state.measured[configuration.measured]))
         .to_fields(),
@@ -211,7 +211,7 @@ def _list_measurements(member: MemberConfig) -> Measurements:
     derived, measurements = member.task.derived_metrics, list_measurements(member)
     metrics = {name: metric for name, metric in measurements.metrics.items() if metric.base not in derived}
     headline = tuple(name for name in measurements.headline if name not in derived)
-    return replace(measurements, averages=averages_kept(member), metrics=metrics, headline=headline)
+    return replace(measurements, averages=list_stored_averages(member), metrics=metrics, headline=headline)
 
 
 def _is_recorded(state: SweepState, request: EvaluationRequest) -> bool:

@@ -123,8 +123,14 @@ def random_numbers(device: str, size: Size) -> Iterator[Case]:
         step = torch.arange(12345, 12345 + of, device=device) if steps > 1 else torch.tensor(12345, device=device)
         part = (count // 3, count // 2)
         pairs = [
-            (fused.words(few, step, 2, site, count), reference.words(few, step, 2, site, count)) for site in (0, 1, 7)
-        ] + [(fused.some_words(few, step, 2, 3, count, part), reference.some_words(few, step, 2, 3, count, part))]
+            (fused.draw_words(few, step, 2, site, count), reference.draw_words(few, step, 2, site, count))
+            for site in (0, 1, 7)
+        ] + [
+            (
+                fused.draw_some_words(few, step, 2, 3, count, part),
+                reference.draw_some_words(few, step, 2, 3, count, part),
+            )
+        ]
         return {
             "note": fused.state.failure,
             "good": all(torch.equal(*pair) for pair in pairs) and fused.state.failure is None,
@@ -183,10 +189,10 @@ def _moved(members: list[Member], steps: int, begin: str, end: str) -> Row:
     names = [(one.config_id, one.seed) for one in first.members]
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(folder=Path(folder), every_steps=1)
-        checkpoints.save(stepped(first, State.initial(first), steps // 2).snapshot(first, [], False), names)
+        checkpoints.save(stepped(first, State.initial(first), steps // 2).make_snapshot(first, [], False), names)
         snapshot, _ = checkpoints.load(names)
     assert snapshot is not None
-    state = State.initial(second).restored(snapshot, second)
+    state = State.initial(second).restore(snapshot, second)
     whole = trained(members, end, steps, False, dtype="float64")
     found = furthest((second, stepped(second, state, steps - steps // 2)), whole)
     return {"float64": found, "good": found <= WIDE_TOLERANCE}

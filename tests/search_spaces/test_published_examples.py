@@ -17,7 +17,7 @@ from tests.trainers.training.test_waits import waits
 from trainers.check import check_class
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack
 from trainers.positions.abacus import Abacus
 from trainers.positions.alibi import Alibi
@@ -159,7 +159,7 @@ def test_every_member_stops_its_rows_as_a_plain_script_does(load, stop: str) -> 
     for m in range(2):
         net = looped.Net(task.inputs, task.outputs, 8, 2, stop, 30).requires_grad_(False)
         net.load_state_dict({name: value[m] for name, value in pack.layout.views(state.theta).items()})
-        for test in evaluation_inputs(pack):
+        for test in draw_evaluation_inputs(pack):
             rows = [stopped_alone(net, tokens) for tokens in test.batch.tokens[m]]
             logits, loops = torch.stack([logits for logits, _ in rows]), [count for _, count in rows]
             batch = test.batch.for_members(torch.tensor([m]))

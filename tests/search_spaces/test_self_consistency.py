@@ -19,7 +19,7 @@ from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation.evaluate import evaluate, evaluate_weights
 from trainers.evaluation.forward import Forward
 from trainers.metrics.metric import EvaluatedBatch
-from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs, make_evaluation_stream
 from trainers.packs.pack import Pack, State, collect_weights
 from trainers.tasks.scratchpad.parity import HalfParity
 from trainers.tensors.noise import Noise
@@ -47,10 +47,13 @@ def pack_of(task: dict[str, Any] = PARITY, count: int = 2, metrics: Any = METRIC
 def answers_of(pack: Pack, state: State, draws: int = 6) -> list[tuple[tuple[int, ...], Tensor, Tensor]]:
     """Return the lengths of each test batch, its sampled answers, (M, B, D, A), and its true ones, (M, B, A)."""
     found = []
-    for test in evaluation_inputs(pack):
+    for test in draw_evaluation_inputs(pack):
         batch = test.batch.for_members(pack.index_M)
         noise = Noise(
-            evaluation_stream(pack, "dropout"), torch.arange(len(pack)), training=False, total=batch.tokens.shape[1]
+            make_evaluation_stream(pack, "dropout"),
+            torch.arange(len(pack)),
+            training=False,
+            total=batch.tokens.shape[1],
         )
         forward = Forward(pack.model, pack.layout.views(state.theta), pack.form, noise)
         with torch.no_grad():

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from trainers.errors import CorpusError, Problem, WeightsError, find_nearest
-from trainers.files.data_folders import data_folder
-from trainers.files.file_digest import file_digest
+from trainers.files.data_folders import find_data_folder
+from trainers.files.file_digest import compute_file_digest
 from trainers.settings.fields import Settings, setting
 
 if TYPE_CHECKING:  # these modules import torch, which a configuration is read without
@@ -77,7 +77,7 @@ class InitialWeights(Settings):
         if self.sha256 is not None:
             return self
         try:
-            hashes = {seed: file_digest(_find_file(file)) for seed, file in self._files_by_seed.items()}
+            hashes = {seed: compute_file_digest(_find_file(file)) for seed, file in self._files_by_seed.items()}
         except OSError:
             return self
         return replace(self, sha256=hashes if isinstance(self.file, dict) else hashes[""])
@@ -166,7 +166,7 @@ class InitialWeights(Settings):
             raise WeightsError(f"there are no weights to start from for seed {seed}; allowed: {allowed}")
         path = _find_file(self._files_by_seed[key])
         try:
-            sha256 = file_digest(path)
+            sha256 = compute_file_digest(path)
         except OSError as error:
             raise WeightsError(
                 f"{path}: the weights to start from cannot be read: {error.strerror}; also allowed: a file of this "
@@ -253,7 +253,7 @@ def _find_file(file: str) -> Path:
     path = Path(file)
     if not path.is_file():
         with suppress(CorpusError):
-            candidate = data_folder() / path.name
+            candidate = find_data_folder() / path.name
             return candidate if candidate.is_file() else path
     return path
 

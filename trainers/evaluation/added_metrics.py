@@ -40,7 +40,9 @@ class AddedMetrics:
 
     def select_measured(self, pack: Pack, test: EvaluationBatch) -> Self:
         """Return the metrics that are defined at a length of the batch."""
-        metrics = {label: metric for label, metric in self.metrics.items() if self._defined_lengths(pack, test, label)}
+        metrics = {
+            label: metric for label, metric in self.metrics.items() if self._find_defined_lengths(pack, test, label)
+        }
         return replace(self, metrics=metrics)
 
     def score_rows(
@@ -57,10 +59,10 @@ class AddedMetrics:
         """
 
         def sample(draws: int, temperature: float) -> Tensor:
-            fresh = replace(forward)  # without the draws that the task or other metrics have sampled
-            return pack.task.sample_answers(fresh, piece, test.lengths, draws, temperature)
+            separate_forward = replace(forward)  # without the draws that the task or other metrics have sampled
+            return pack.task.sample_answers(separate_forward, piece, test.lengths, draws, temperature)
 
-        # The rows with everything that metrics may read; passes run only on demand.
+        # Logits and attention are functions, because their passes run only for metrics that read them.
         evaluated = EvaluatedBatch(
             batch=piece,
             lengths=test.lengths,
@@ -73,7 +75,7 @@ class AddedMetrics:
             sample=sample,
         )
 
-        # The scores of every metric, checked because they may come from the user.
+        # Metrics may be the user's code, so their results are checked.
         scores = {label: metric.score_rows(evaluated) for label, metric in self.metrics.items()}
         for label, metric in self.metrics.items():
             _check_scores(metric, scores[label], (*piece.tokens.shape[:2], len(test.lengths)))
@@ -83,7 +85,6 @@ class AddedMetrics:
         """Return each metric, (M, L), NaN at lengths where it is not defined. Raises ValueError for another shape."""
         values = dict[str, Tensor]()
         for label, metric in self.metrics.items():
-            # The metric over all rows, in the expected shape.
             value = metric.reduce(rows[label], test.lengths)
             if value.shape != (shape := (len(rows[label]), len(test.lengths))):
                 raise ValueError(
@@ -91,13 +92,13 @@ class AddedMetrics:
                     f"{list(test.lengths)}; allowed: (M, L) = {shape}{_locate_method(metric.reduce)}"
                 )
 
-            # NaN at the lengths where it is not defined.
-            defined = self._defined_lengths(pack, test, label)
-            mask = constant(tuple(length in defined for length in test.lengths), value.device, torch.bool)
+            # A batch of several lengths may have some at which the metric is not defined.
+            defined_lengths = self._find_defined_lengths(pack, test, label)
+            mask = constant(tuple(length in defined_lengths for length in test.lengths), value.device, torch.bool)
             values[label] = torch.where(mask, value, torch.nan)
         return values
 
-    def _defined_lengths(self, pack: Pack, test: EvaluationBatch, label: str) -> set[int]:
+    def _find_defined_lengths(self, pack: Pack, test: EvaluationBatch, label: str) -> set[int]:
         """Return the lengths of a batch at which a metric is defined."""
         recorded = pack.metrics[pack.task.recorded_name(label, test.distribution)]
         return {*test.lengths}.intersection(recorded.lengths)
@@ -112,7 +113,6 @@ def _check_scores(metric: Metric, scores: object, shape: tuple[int, int, int]) -
         is_valid = isinstance(scores, Tensor) and scores.shape == shape and scores.is_floating_point()
         allowed = f"(M, B, L) = {shape}, floating-point"
 
-    # Describe the result, and locate the method that returned it.
     if not is_valid:
         description = f"{scores.dtype} {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
         raise ValueError(f"score_rows returns {description}; allowed: {allowed}{_locate_method(metric.score_rows)}")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, Problem, find_nearest
-from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs, make_evaluation_stream
 from trainers.packs.pack import Pack
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.noise import Noise
@@ -49,37 +49,36 @@ def compute_input_attention(
     for a length, distribution or row that was not evaluated (the key is the argument), and for a model without
     attention weights (the key is `model.name`).
     """
-    # The evaluated batch with this length.
+    # The inputs are drawn again: they depend only on the seed.
     name = member.task.distributions[0].name if distribution is None else distribution
     if problem := _find_problem(member, name, length):
         raise ConfigError([problem])
     pack = Pack([member], torch.device("cpu"))
-    first, tests = member.task.distributions[0].name, evaluation_inputs(pack)
-    test = next(test for test in tests if length in test.lengths and (test.distribution or first) == name)
+    default, tests = member.task.distributions[0].name, draw_evaluation_inputs(pack)
+    test = next(test for test in tests if length in test.lengths and (test.distribution or default) == name)
     rows = test.batch.tokens.shape[1]
     if not 0 <= row < rows:
         allowed = f"0..{rows - 1}, the rows evaluated at length {length}"
         raise ConfigError([Problem(key="row", given=row, message=f"there is no row {row}", allowed=allowed)])
 
-    # A pass over its row, with the noise of this row in the batch.
+    # The noise depends on the index of the row, so the pass over a single row has that of the evaluation.
     views = {key: torch.as_tensor(value)[None] for key, value in weights.items()}
     index = torch.zeros(1, dtype=torch.int64)
-    noise = Noise(evaluation_stream(pack, "dropout"), index, training=False, first=row, total=rows)
+    noise = Noise(make_evaluation_stream(pack, "dropout"), index, training=False, first=row, total=rows)
     layers = member.model.compute_attention(views, test.batch.slice_rows(row, row + 1), noise)
     if not layers:
         model_name = member.model.name
         message = f"{model_name} has no attention weights"
         raise ConfigError([Problem(key="model.name", given=model_name, message=message)])
 
-    # Cut the padding, and longer lengths of the same row.
+    # A row may be padded, or measure longer lengths, too; both are cut.
     tokens = _format_tokens(member.task, test, row, length)
-    cut = tuple(layer[0, 0, :, : len(tokens), : len(tokens)].numpy() for layer in layers)
-    return InputAttention(distribution=name, length=length, row=row, tokens=tokens, layers=cut)
+    arrays = tuple(layer[0, 0, :, : len(tokens), : len(tokens)].numpy() for layer in layers)
+    return InputAttention(distribution=name, length=length, row=row, tokens=tokens, layers=arrays)
 
 
 def _find_problem(member: MemberConfig, name: str, length: int) -> Problem | None:
     """Return why a distribution or length was not evaluated, None if it was."""
-    # The distribution by its name.
     distributions = {distribution.name: distribution for distribution in member.task.distributions}
     if name not in distributions:
         allowed = (
@@ -88,11 +87,11 @@ def _find_problem(member: MemberConfig, name: str, length: int) -> Problem | Non
         message, close = f"the task has no distribution {name!r}", find_nearest(name, distributions)
         return Problem(key="distribution", given=name, message=message, allowed=allowed, nearest=close)
 
-    # The lengths that it was evaluated at.
-    evaluated = [length for length in member.evaluated_lengths if length in distributions[name].lengths]
-    if length not in evaluated:
+    # A distribution may lack some of the evaluated lengths.
+    evaluated_lengths = [length for length in member.evaluated_lengths if length in distributions[name].lengths]
+    if length not in evaluated_lengths:
         message = f"{length} was not evaluated" + (f" in {name}" if name else "")
-        return Problem(key="length", given=length, message=message, allowed=", ".join(map(str, evaluated)))
+        return Problem(key="length", given=length, message=message, allowed=", ".join(map(str, evaluated_lengths)))
     return None
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from trainers.evaluation.added_metrics import AddedMetrics
 from trainers.evaluation.forward import Forward
 from trainers.evaluation.results import Validation
-from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream, validation_inputs
-from trainers.packs.pack import Pack, State, average_weights, collect_weights
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs, draw_validation_inputs, make_evaluation_stream
+from trainers.packs.pack import Pack, State, collect_weights, read_averages
 from trainers.random import Stream
 from trainers.tasks.metrics import Curves, Evaluated
 from trainers.tasks.task import Distribution, EvaluationBatch, Task
@@ -42,19 +42,20 @@ def evaluate(
     ascending. beat: called after every piece. Raises ValueError for a batch of an unknown distribution or length, for
     an undeclared or missing metric, and for a metric with two batches at the same length.
     """
-    # Curves of every weight average, by passes over the evaluation inputs.
-    names, noise = tuple(pack.metrics), evaluation_stream(pack, "dropout")
-    weights = tuple(average_weights(pack, state).values())
+    names, noise = tuple(pack.metrics), make_evaluation_stream(pack, "dropout")
+    weights = tuple(read_averages(pack, state).values())
     added = AddedMetrics.from_pack(pack, state.step)
-    values, filled = _measure_curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat, added)
+    values, filled = _measure_curves(
+        pack, weights, draw_evaluation_inputs(pack), noise, names, pack.lengths, beat, added
+    )
 
-    # Metrics derived from these and earlier evaluations.
+    # Derived metrics are computed from the measured ones, so they come last.
     measured = {name for name, _ in filled}
     for distribution in pack.task.distributions:
         derived = _derive_metrics(pack, state, history, distribution, values)
         measured |= {pack.task.recorded_name(name, distribution.name) for name in derived}
 
-    # Every declared metric must be measured; failed members have no values.
+    # A declared metric that no batch measures would silently be NaN in every curve.
     declared = {name for name, metric in pack.metrics.items() if metric.lengths and metric.base in pack.task.metrics}
     if missing := sorted(declared - measured):
         raise ValueError(
@@ -70,12 +71,13 @@ def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, 
 
     The inputs are the same as in `evaluate`. Metrics derived from earlier evaluations are left out.
     """
+    # Stored weights have no earlier evaluations, from which metrics could be derived.
     derived = pack.task.derived_metrics
     names = tuple(name for name, metric in pack.metrics.items() if metric.base not in derived)
-    noise = evaluation_stream(pack, "dropout")
+    noise = make_evaluation_stream(pack, "dropout")
     steps = torch.full((), pack.training.steps, dtype=torch.int64, device=pack.device)
     added = AddedMetrics.from_pack(pack, steps)
-    inputs = evaluation_inputs(pack)
+    inputs = draw_evaluation_inputs(pack)
     values, _ = _measure_curves(pack, weights, inputs, noise, names, pack.lengths, lambda: None, added)
     return names, values
 
@@ -90,20 +92,19 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
     if not pack.criteria:
         return None
 
-    # Which metrics, averages and lengths decide.
+    # Early stopping and a curriculum may use the same metric, which is then measured once.
     decided = tuple(dict.fromkeys((criterion.metric, criterion.average) for criterion in pack.criteria))
     names, labels = (tuple(dict.fromkeys(column)) for column in zip(*decided, strict=True))
     lengths = tuple(sorted(pack.task.distributions[0].trained_lengths))
 
-    # Their curves, with other noise than that of the inputs.
-    inputs = evaluation_stream(pack, "validation")
-    noise = replace(inputs, step=torch.ones_like(inputs.step))  # the inputs are drawn at step 0
+    # The validation stream draws the inputs at step 0, so the noise of the passes has another step.
+    inputs = make_evaluation_stream(pack, "validation")
+    noise = replace(inputs, step=torch.ones_like(inputs.step))
     weights = collect_weights(pack, state)
     averages = tuple(weights[label] for label in labels)
     added = AddedMetrics.from_model(pack, state.step)
-    values, filled = _measure_curves(pack, averages, validation_inputs(pack), noise, names, lengths, beat, added)
+    values, filled = _measure_curves(pack, averages, draw_validation_inputs(pack), noise, names, lengths, beat, added)
 
-    # The score of each (metric, average); NaN for failed members.
     if missing := [name for name in names if name not in {name for name, _ in filled}]:
         raise ValueError(f"{pack.task.name}: no {', '.join(missing)} is returned for validation batches")
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
@@ -122,13 +123,13 @@ def _measure_curves(
     added: AddedMetrics,
 ) -> tuple[NDArray[np.float32], set[tuple[str, int]]]:
     """Return metrics (M, A, K, L) of the weights (M, P) of A averages, and the measured (metric, length) pairs."""
-    # Values start as NaN; a metric is a row and a length a column.
+    # Metrics stay NaN at lengths that no batch measures.
     rows_by_name, columns_by_length = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
     shape = (len(weights) * len(pack), len(names), len(lengths))
     values = torch.full(shape, torch.nan, device=pack.device)
     filled = set[tuple[str, int]]()
 
-    # Every batch, for the members of all averages in turn.
+    # Averages are evaluated like further members, so that several share a pass.
     for test in tests:
         check_lengths(pack.task, test, lengths)
         columns = constant(tuple(columns_by_length[length] for length in test.lengths), pack.device)
@@ -142,7 +143,6 @@ def _measure_curves(
                 if (k := rows_by_name.get(pack.task.recorded_name(name, test.distribution))) is not None:
                     values[member_rows.start : member_rows.stop, k].index_copy_(1, columns, value.float())
 
-    # Averages are the outer dimension of the members computed above.
     return values.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), filled
 
 
@@ -161,21 +161,20 @@ def check_lengths(task: Task, test: EvaluationBatch, lengths: Sequence[int]) -> 
 def _check_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], filled: set[tuple[str, int]]) -> None:
     """Add the (metric, length) pairs of a batch to `filled`. Raises ValueError for undeclared or repeated metrics."""
     for name in scores:
-        # Declared by the task or the model.
         recorded = pack.task.recorded_name(name, test.distribution)
         if recorded not in pack.metrics:
             declared = ", ".join([*pack.task.metrics, *pack.model.metrics])
             raise ValueError(f"{pack.task.name} or its model: undeclared metric {name}; declared: {declared}")
 
-        # Measured for the first time at these lengths.
-        new = {(recorded, length) for length in test.lengths}
-        if name in {**pack.task.metrics, **pack.evaluation.added} and new & filled:
-            lengths = sorted(length for _, length in new & filled)
+        # A second batch at a length would overwrite the first, instead of being averaged with it.
+        pairs = {(recorded, length) for length in test.lengths}
+        if name in {**pack.task.metrics, **pack.evaluation.added} and pairs & filled:
+            lengths = sorted(length for _, length in pairs & filled)
             raise ValueError(
                 f"{pack.task.name}: two batches have {name} at lengths {lengths}; allowed: a single batch with all "
                 "rows of a length"
             )
-        filled |= new
+        filled |= pairs
 
 
 def _score_members(
@@ -192,20 +191,13 @@ def _score_members(
 
     member_rows: which members, numbered from the first average's M members to the last average's.
     """
-    # The weights of these members, from one average or several.
-    slices = [
-        (max(member_rows.start - first, 0), max(member_rows.stop - first, 0))
-        for first in range(0, len(averages) * len(pack), len(pack))
-    ]
-    theta = [
-        weights[low:high] for weights, (low, high) in zip(averages, slices, strict=True) if low < min(high, len(pack))
-    ]
-    weights = pack.layout.views(theta[0] if len(theta) == 1 else torch.cat(theta))
+    # Averages have the same seeds, so the index of a seed repeats with every average.
+    weights = pack.layout.views(_select_weights(averages, member_rows))
     index = torch.arange(member_rows.start, member_rows.stop, device=pack.device) % len(pack)
     index = index if pack.index_M is None else pack.index_M[index]
     batch = test.batch.for_members(index)
 
-    # Score the batch in pieces: metrics of the task, of the model, and added metrics, from a single pass if possible.
+    # Metrics of the task, of the model and added metrics share a pass, unless the task makes passes of its own.
     total = batch.tokens.shape[1]
     added = added.select_measured(pack, test)
     is_recording = bool(pack.model.metrics or added.metrics)
@@ -225,10 +217,24 @@ def _score_members(
             added_rows.append(added.score_rows(pack, test, forward, piece, logits))
         beat()
 
-    # Reduce the scores of all rows to metrics.
+    # A metric need not be a mean, so it is reduced from the scores of all rows.
     task_scores = pack.task.reduce(_join_rows(task_rows), batch, test.lengths)
     model_scores = pack.model.reduce(_join_rows(model_rows), weights, test.lengths)
     return {**task_scores, **model_scores, **added.reduce(pack, test, _join_rows(added_rows or [{}]))}
+
+
+def _select_weights(averages: Sequence[Tensor], member_rows: range) -> Tensor:
+    """Return the weights of some members, numbered as in `_score_members`, from averages (M, P)."""
+    # The members may reach from one average into the next.
+    count = len(averages[0])
+    slices = [
+        (max(member_rows.start - first, 0), max(member_rows.stop - first, 0))
+        for first in range(0, len(averages) * count, count)
+    ]
+    selected = [
+        weights[low:high] for weights, (low, high) in zip(averages, slices, strict=True) if low < min(high, count)
+    ]
+    return selected[0] if len(selected) == 1 else torch.cat(selected)
 
 
 def _join_rows(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
@@ -243,34 +249,35 @@ def choose_piece_sizes(pack: Pack, batch: Batch) -> tuple[int, int]:
     should hold the attention scores. On a GPU the scores of all members together are limited. Generated tokens have few
     scores, and only generation needs a KV cache.
     """
-    # Numbers for one row of one member: logits, KV cache, attention scores, operations.
+    # The sizes of one row of one member.
     on_cpu, generates, positions = pack.device.type == "cpu", pack.task.passes > 1, batch.tokens.shape[-1]
-    logits = positions * pack.task.outputs
-    cached = positions * pack.model.cache_size_per_token if generates else 0
-    scores = 0 if generates else pack.model.scores_per_pair * positions**2
+    logit_count = positions * pack.task.outputs
+    cache_size = positions * pack.model.cache_size_per_token if generates else 0
+    score_count = 0 if generates else pack.model.scores_per_pair * positions**2
     operations = pack.model.operations(pack.task, 1, positions)
 
-    # Rows that fit for one member, then members that fit with as many rows.
-    fitting = (SCORES_PER_PASS if on_cpu else SCORES_PER_PASS_ON_GPU) // scores if scores else LOGITS_PER_MEMBER
+    # Rows come first and do not depend on the number of members, because other pieces could give other bits.
+    score_limit = SCORES_PER_PASS if on_cpu else SCORES_PER_PASS_ON_GPU
+    fitting = score_limit // score_count if score_count else LOGITS_PER_MEMBER
     limits = (PAIRS_PER_MEMBER // positions**2, int(OPERATIONS_PER_MEMBER // max(operations, 1.0)), fitting)
-    rows = max(1, min(LOGITS_PER_MEMBER // max(logits, cached), *limits))
+    rows = max(1, min(LOGITS_PER_MEMBER // max(logit_count, cache_size), *limits))
     count = min(rows, batch.tokens.shape[1])
-    members = (LOGITS_PER_PASS if on_cpu else LOGITS_PER_MEMBER) // (count * logits)
-    return rows, max(1, min(members, LOGITS_PER_MEMBER // max(1, count * cached), fitting // count))
+    members = (LOGITS_PER_PASS if on_cpu else LOGITS_PER_MEMBER) // (count * logit_count)
+    return rows, max(1, min(members, LOGITS_PER_MEMBER // max(1, count * cache_size), fitting // count))
 
 
 def _derive_metrics(
     pack: Pack, state: State, history: Sequence[Evaluated], distribution: Distribution, values: NDArray[np.float32]
 ) -> tuple[str, ...]:
     """Write the derived metrics of a distribution at its lengths into `values`; return their names."""
-    # The metrics of the distribution by their names in the task, and their lengths.
+    # A task derives metrics for one distribution at a time, by its own names and at the lengths of the distribution.
     lengths = tuple(length for length in pack.lengths if length in distribution.lengths)
     columns = [pack.lengths.index(length) for length in lengths]
     names = {
         m.base: (k, name) for k, (name, m) in enumerate(pack.metrics.items()) if m.distribution == distribution.name
     }
 
-    # This evaluation, and the earlier evaluations as views.
+    # Earlier evaluations are views, which copy only what the task reads.
     current = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
     unknown = np.full_like(values[:, :, 0], np.nan)  # for metrics that an older version did not record
     recorded = {base: name for base, (_, name) in names.items()}
@@ -279,7 +286,6 @@ def _derive_metrics(
         for evaluation in history
     ]
 
-    # Write what the task derives.
     derived = pack.task.derive_metrics([*past, current], lengths)
     for base, curves in derived.items():
         if base not in names:

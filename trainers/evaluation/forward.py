@@ -77,14 +77,16 @@ class Forward:
             return self.model.compute_attention(self.weights, batch, self.noise)
 
     @property
-    def _weight(self) -> Tensor:
+    def _first_weight(self) -> Tensor:
+        """A weight, of which all have the same dtype and device."""
         return next(iter(self.weights.values()))
 
     def _autocast(self) -> AbstractContextManager[object]:
-        return autocast(self.compute_dtype, self._weight.device.type)
+        return autocast(self.compute_dtype, self._first_weight.device.type)
 
     def _cast(self, logits: Tensor) -> Tensor:
-        return logits.to(self._weight.dtype)
+        """Return logits in the dtype of the weights, as in training."""
+        return logits.to(self._first_weight.dtype)
 
     def generate(
         self,
@@ -110,6 +112,7 @@ class Forward:
 
         Raises ValueError for `max_tokens` or `draws` below 1, a draw that was sampled already, and other shapes.
         """
+        # Checks come first, because they are cheaper than reading the prompts.
         choosers = self._make_choosers(decoding, (prompt_MBP.shape[1], max_tokens), draw, draws)
         inputs = {"ids": ids, "groups": groups, "lengths": lengths}
         return _select_draws(generate_tokens(self, prompt_MBP, decoding, choosers, max_tokens, **inputs), draws)
@@ -145,10 +148,10 @@ class Forward:
         self, decoding: Decoding, shape: tuple[int, int], draw: int, draws: int | None
     ) -> Iterator[Choose]:
         """Return a function for each text that chooses its tokens. Raises ValueError for an invalid or used draw."""
-        # The numbers of the draws.
         if draws is not None and draws < 1:
             raise ValueError(f"draws is {draws}; allowed: 1 or more, or None for one text")
         numbers = range(draw, draw + (draws or 1))
+        # The numbers are consecutive, so checking both ends is enough.
         for number in (numbers[0], numbers[-1]):
             if not 0 <= number < MAX_DRAWS:
                 raise ValueError(f"draw is {number}; allowed: 0 to {MAX_DRAWS - 1}")
@@ -166,6 +169,7 @@ class Forward:
         return (make_chooser(self, decoding, shape, number) for number in numbers)
 
     def _record(self, name: str, value: Tensor) -> None:
+        """Append a value that a layer records."""
         self.recorded.setdefault(name, []).append(value)
 
 

@@ -51,7 +51,7 @@ def generate_tokens(
     if max_tokens < 1:
         raise ValueError(f"max_tokens is {max_tokens}; allowed: 1 or more")
 
-    # Read the prompt once, with a KV cache if the model can mask positions in it; then write each text.
+    # Groups and padding mask positions of the KV cache, which not every model supports.
     inputs = _TextInputs(prompt_MBP, prompt_MBP.shape[-1] + max_tokens - 1, ids, groups, lengths)
     inputs.check_shapes()
     is_masked = groups is not None or lengths is not None
@@ -62,12 +62,12 @@ def generate_tokens(
 
 def _write_tokens(reader: "_CachedText | _UncachedText", decoding: Decoding, choose: Choose, max_tokens: int) -> Tensor:
     """Return a text after the prompt of a reader, int64 (M, B, G)."""
-    # Rows that have ended get pads.
+    # Every row takes every step, so rows that have ended write pads.
     logits = reader.begin()
     text = logits.new_full((*logits.shape[:2], max_tokens), decoding.pad, dtype=torch.int64)
     active = torch.ones_like(text[..., 0], dtype=torch.bool)
 
-    # Token by token; the logits after the last token are not needed.
+    # The logits after the last token are not needed, so the loop ends before they are computed.
     for number in range(max_tokens):
         token = torch.where(active, choose(logits, number), decoding.pad)
         text[..., number] = token
@@ -91,7 +91,6 @@ def generate_states(
     mark: int,
 ) -> Tensor:
     """Return the text by states for each chooser, int64 (M, B, D, G); see `Forward.generate_by_state`."""
-    # Check the sizes.
     prompt_length, total = prompt_MBP.shape[-1], shared + min(states, 2) * width - 1
     if min(states, width) < 1:
         raise ValueError(f"{states} states of {width} tokens; allowed: 1 or more of each")
@@ -100,7 +99,7 @@ def generate_states(
     if mark == decoding.end:
         raise ValueError(f"mark {mark} is the end mark; allowed: another token")
 
-    # Read the prompt once; then write each text.
+    # The previous state is masked behind its last token, so the KV cache must support masked positions.
     reader_class = _CachedStates if forward.model.supports_masked_cache else _UncachedStates
     reader = reader_class(forward, prompt_MBP, shared, width, total)
     return torch.stack([_write_states(reader, decoding, choose, states, mark) for choose in choosers], dim=2)
@@ -137,7 +136,7 @@ def _write_states(
             logits = reader.start_state(state, length)
             state, length, tokens_in_state = torch.full_like(state, decoding.pad), torch.zeros_like(length), 0
 
-        # Write its tokens, until all rows have written the mark or the end mark.
+        # On a GPU the host does not know when all rows have ended, so it writes the full width.
         marked = torch.zeros_like(active)
         for position in range(tokens_in_state, width):
             token = torch.where(active, choose(logits, first + number * width + position), decoding.pad)
@@ -152,12 +151,12 @@ def _write_states(
                 break
             logits = reader.append(token)
 
-        # Rows that have written the mark continue.
+        # A row without the mark has ended, by the end mark or because its state was too long.
         active = marked
         if _all_ended(active):
             break
 
-    # Tokens of active rows without the gaps that ended states have left.
+    # Rows whose states ended early have gaps before the next state; the text has none.
     max_tokens = shared - prompt_length + states * width
     columns = find_packed_columns(torch.stack(counts, dim=-1), max_tokens)
     return scatter_columns(torch.stack(tokens, dim=-1), columns, max_tokens, decoding.pad)
@@ -203,10 +202,10 @@ class _CachedText:
             self.visible = (columns < lengths[..., None]) | (columns >= self.prompt_length)
         self.ids, self.groups = ids, groups
 
-        # Read the prompt; its last real token has the logits of the first generated token.
+        # The logits of the first generated token are those of the last real token of the prompt.
         prompt_inputs = (None if values is None else values[..., : self.prompt_length] for values in (ids, groups))
         logits, self.cache = forward.start(Batch(prompt_MBP, prompt_MBP, *prompt_inputs), total)
-        self.logits = logits[:, :, -1] if lengths is None else _logits_at(logits, lengths - 1)
+        self.logits = logits[:, :, -1] if lengths is None else _select_logits(logits, lengths - 1)
 
     def begin(self) -> Tensor:
         """Return the logits (M, B, V) after the prompt; the cache forgets the tokens of an earlier text."""
@@ -215,6 +214,7 @@ class _CachedText:
 
     def append(self, token_MB: Tensor) -> Tensor:
         """Append a token to each row; return the logits (M, B, V) of the next token."""
+        # Padding and groups mask only what new tokens see: the prompt was masked when it was read.
         column = slice(self.cache.length, self.cache.length + 1)
         ids, visible = None if self.ids is None else self.ids[..., column], self.visible
         if self.groups is not None:
@@ -242,6 +242,7 @@ class _UncachedText:
 
     def append(self, token_MB: Tensor) -> Tensor:
         """Append a token to each row; return the logits (M, B, V) of the next token."""
+        # Rows of padded prompts differ in length, so their tokens go to different columns.
         self.tokens.scatter_(-1, self.length[..., None], token_MB[..., None])
         self.width, self.length = self.width + 1, self.length + 1
         return self._compute_logits()
@@ -252,7 +253,7 @@ class _UncachedText:
         optional = (self.inputs.ids, self.inputs.groups)
         ids, groups = (None if values is None else values[..., : self.width] for values in optional)
         lengths = None if self.inputs.lengths is None else self.length
-        return _logits_at(self.forward.logits(Batch(tokens, tokens, ids, groups, lengths=lengths)), self.length - 1)
+        return _select_logits(self.forward.logits(Batch(tokens, tokens, ids, groups, lengths=lengths)), self.length - 1)
 
 
 class _UncachedStates:
@@ -273,6 +274,7 @@ class _UncachedStates:
     def start_state(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
         """Make a state the previous state; return the logits (M, B, V) of the first token of the next state."""
         self.tokens[..., self.shared : self.shared + self.width] = state_MBW
+        # An empty state has no last token with logits, so a row that has ended reads its first pad.
         self.length = self.shared + length_MB.clamp(min=1)
         return self._compute_logits()
 
@@ -284,7 +286,7 @@ class _UncachedStates:
 
     def _compute_logits(self) -> Tensor:
         """Return the logits (M, B, V) after the last token of each row, by a pass over all tokens."""
-        return _logits_at(self.forward.logits(Batch(self.tokens, self.tokens, ids=self.ids)), self.length - 1)
+        return _select_logits(self.forward.logits(Batch(self.tokens, self.tokens, ids=self.ids)), self.length - 1)
 
 
 class _CachedStates:
@@ -307,13 +309,14 @@ class _CachedStates:
 
     def start_state(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
         """Make a state the previous state; return the logits (M, B, V) of the first token of the next state."""
+        # The cache keeps the pads of a short state; they are masked, and ids go on after its last real token.
         ids = torch.arange(self.shared, self.shared + self.width, device=state_MBW.device).expand_as(state_MBW)
         logits, self.cache = self.forward.extend(self.cache.truncate(self.shared), state_MBW, ids)
         length_MB = length_MB.clamp(min=1)
         self.next_id = self.shared + length_MB
         columns = torch.arange(self.total, device=state_MBW.device)
         self.visible = (columns < self.next_id[..., None]) | (columns >= self.shared + self.width)
-        return _logits_at(logits, length_MB - 1)
+        return _select_logits(logits, length_MB - 1)
 
     def append(self, token_MB: Tensor) -> Tensor:
         """Append a token to each row; return the logits (M, B, V) of the next token."""
@@ -322,7 +325,7 @@ class _CachedStates:
         return logits[:, :, -1]
 
 
-def _logits_at(logits_MBTV: Tensor, position_MB: Tensor) -> Tensor:
+def _select_logits(logits_MBTV: Tensor, position_MB: Tensor) -> Tensor:
     """Return the logits (M, B, V) at a position of each row."""
     index = position_MB[..., None, None].expand(-1, -1, 1, logits_MBTV.shape[-1])
     return torch.gather(logits_MBTV, 2, index)[:, :, 0]

@@ -11,16 +11,8 @@ from numpy.typing import NDArray
 from trainers.config.member import MemberConfig
 from trainers.files.container import decode, encode
 
-_PLAIN_FIELDS = (
-    "step",
-    "final",
-    "averages",
-    "metrics",
-    "lengths",
-    "seconds",
-    "form",
-    "compiled",
-)  # fields of an Evaluation
+# Fields of an Evaluation in the header of its bytes, and those stored as arrays.
+_PLAIN_FIELDS = ("step", "final", "averages", "metrics", "lengths", "seconds", "form", "compiled")
 ARRAYS = ("values_MAKL", "loss_M", "failed_at_M", "stopped_at_M", "stage_M")
 
 
@@ -58,6 +50,7 @@ class Validation:
 
     def mean(self, metric: str, average: str) -> NDArray[np.float32]:
         """Return the mean score of every member over the lengths with a value, (M,); NaN if no length has a value."""
+        # In float64, because the mean decides whether a member stops.
         values = self.values_MDL[:, self.decided.index((metric, average))].astype(np.float64)
         valid = ~np.isnan(values)
         sums, counts = np.where(valid, values, 0.0).sum(axis=1), valid.sum(axis=1)
@@ -124,12 +117,11 @@ class Evaluation:
 
     @cached_property
     def _encoded(self) -> bytes:
-        # Plain fields and weights files are the header.
         header = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         header["weights"] = [asdict(file) if file else None for file in self.weights]
         header |= {"repeated": self.repeated} if self.repeated else {}
 
-        # Curves and validation scores are arrays; absent arrays are left out.
+        # Absent arrays are left out, because a container has no value for None.
         arrays: dict[str, NDArray[Any] | None] = {name: getattr(self, name) for name in ARRAYS}
         if self.validation is not None:
             header |= {"decided": self.validation.decided, "trained_lengths": self.validation.lengths}
@@ -139,7 +131,6 @@ class Evaluation:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Return the evaluation that `to_bytes` encoded. Raises ValueError if the bytes are damaged."""
-        # The validation, if there was any.
         header, arrays = decode(data)
         validation = None
         if "validation" in arrays:
@@ -147,7 +138,7 @@ class Evaluation:
             lengths = tuple(header["trained_lengths"])
             validation = Validation(decided=decided, lengths=lengths, values_MDL=arrays.pop("validation"))
 
-        # The other fields; JSON has lists where the evaluation has tuples.
+        # JSON has lists where the evaluation has tuples.
         plain = {name: tuple(value) if isinstance(value := header[name], list) else value for name in _PLAIN_FIELDS}
         fields: dict[str, Any] = {**plain, **arrays}
         weights = tuple(WeightsFile(**file) if file else None for file in header["weights"])
@@ -188,14 +179,14 @@ class MemberResult:
     stopped_at: int | None = None
 
 
-def member_results(members: Sequence[MemberConfig], last: Evaluation) -> list[MemberResult]:
+def make_member_results(members: Sequence[MemberConfig], last: Evaluation) -> list[MemberResult]:
     """Return the result of each member, from the final evaluation of its pack."""
-    # A curve for each average and metric of a member.
     return [
+        # A member that stopped early is complete: it reached its goal.
         MemberResult(
             member=member,
             status="failed" if last.failed_at_M[i] >= 0 else "complete",
-            failed_at=_step_or_none(last.failed_at_M[i]),
+            failed_at=_get_step_or_none(last.failed_at_M[i]),
             form=last.form,
             compiled=last.compiled,
             curves=tuple(
@@ -209,13 +200,13 @@ def member_results(members: Sequence[MemberConfig], last: Evaluation) -> list[Me
                 for a, average in enumerate(last.averages)
                 for k, metric in enumerate(last.metrics)
             ),
-            stopped_at=None if last.stopped_at_M is None else _step_or_none(last.stopped_at_M[i]),
+            stopped_at=None if last.stopped_at_M is None else _get_step_or_none(last.stopped_at_M[i]),
         )
         for i, member in enumerate(members)
     ]
 
 
-def _step_or_none(number: np.int64) -> int | None:
+def _get_step_or_none(number: np.int64) -> int | None:
     """Return a step as an int; None for a negative number."""
     return int(number) if number >= 0 else None
 

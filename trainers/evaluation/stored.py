@@ -43,38 +43,37 @@ def evaluate_stored(
     pack = Pack(members, torch.device(device))
     averages = tuple(weights[0])
     _check_shapes(pack, weights[0][averages[0]])
-    theta = [torch.cat([_flatten(pack, stored[average]) for stored in weights]) for average in averages]
+    theta = [torch.cat([_flatten_weights(pack, stored[average]) for stored in weights]) for average in averages]
     metrics, values = evaluate_weights(pack, [vector.to(pack.device) for vector in theta])
     return StoredCurves(
         step=members[0].training.steps, averages=averages, metrics=metrics, lengths=pack.lengths, values_MAKL=values
     )
 
 
-def _flatten(pack: Pack, weights: Weights) -> Tensor:
+def _flatten_weights(pack: Pack, weights: Weights) -> Tensor:
     """Return the weights of a member as a row (1, P)."""
     return pack.layout.flat({name: torch.as_tensor(np.array(weights[name]))[None] for name, _ in pack.layout.shapes})
 
 
 def _check_shapes(pack: Pack, weights: Weights) -> None:
     """Raise ConfigError unless the weights have the names and shapes of the model's parameters."""
-    # The same names.
-    stored = {name: tuple(weights[name].shape) for name in weights}
-    needed = dict(pack.layout.shapes)
-    if stored.keys() != needed.keys():
-        different = ", ".join(sorted(stored.keys() ^ needed.keys()))
-        message = f"the stored weights and the model have different parameters for this task: {different}"
+    stored_shapes = {name: tuple(weights[name].shape) for name in weights}
+    needed_shapes = dict(pack.layout.shapes)
+    if stored_shapes.keys() != needed_shapes.keys():
+        differing = ", ".join(sorted(stored_shapes.keys() ^ needed_shapes.keys()))
+        message = f"the stored weights and the model have different parameters for this task: {differing}"
         raise ConfigError([Problem(key="model", given=pack.model.name, message=message)])
 
-    # The same shapes.
+    # Shapes differ if a setting of the task resizes a table, so name each parameter with both shapes.
     problems = [
         Problem(
             key=f"model, parameter {name}",
-            given=list(stored[name]),
-            message=f"the weights were trained with shape {stored[name]}, and this task needs {shape}",
+            given=list(stored_shapes[name]),
+            message=f"the weights were trained with shape {stored_shapes[name]}, and this task needs {shape}",
             allowed="lengths and task settings that keep the shape",
         )
-        for name, shape in needed.items()
-        if stored[name] != shape
+        for name, shape in needed_shapes.items()
+        if stored_shapes[name] != shape
     ]
     if problems:
         raise ConfigError(problems)

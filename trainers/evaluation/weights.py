@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluation.results import WeightsFile
-from trainers.files.atomic_file import final_name, write_all_atomic
+from trainers.files.atomic_file import get_final_name, write_all_atomic
 from trainers.files.container import is_count
 
 Array = NDArray[Any]
@@ -27,7 +27,7 @@ _SCHEMA = 1
 _LENGTH_BYTES = 8  # before the header, which hold its length
 
 
-def averages_kept(member: MemberConfig) -> tuple[str, ...]:
+def list_stored_averages(member: MemberConfig) -> tuple[str, ...]:
     """Return the labels of the averages in a member's weights file, as in `collect_weights`."""
     return tuple(dict.fromkeys(["raw", *member.training.averages]))
 
@@ -49,7 +49,7 @@ def write_weights(folder: Path, members: Iterable[MemberWeights]) -> list[Weight
     written: list[WeightsFile] = []
 
     # Encode a member when its file is written, so that a single file is in memory at a time.
-    def contents() -> Iterator[tuple[str, list[bytes]]]:
+    def encode_files() -> Iterator[tuple[str, list[bytes]]]:
         for member in members:
             file, content = _encode(member)
             written.append(file)
@@ -57,10 +57,11 @@ def write_weights(folder: Path, members: Iterable[MemberWeights]) -> list[Weight
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_all_atomic(folder, contents())
+        write_all_atomic(folder, encode_files())
     except OSError as error:
+        # The error may name the temporary file, which the user does not know.
         path = Path(error.filename)
-        path = path.with_name(final_name(path.name))
+        path = path.with_name(get_final_name(path.name))
         raise WeightsError(f"cannot write weights {path}: {error.strerror or error}") from error
     return written
 
@@ -69,7 +70,7 @@ def _encode(member: MemberWeights) -> tuple[WeightsFile, bytes]:
     """Return the description and the bytes of a weights file."""
     from safetensors.numpy import save
 
-    # The tensors and their checksums.
+    # A checksum for each tensor lets a reader verify one without reading the others.
     arrays = {
         (average, name): np.asarray(array, order="C")
         for average, tensors in member.weights.items()
@@ -79,15 +80,15 @@ def _encode(member: MemberWeights) -> tuple[WeightsFile, bytes]:
     for (average, name), array in arrays.items():
         sha256s[average][name] = hashlib.sha256(array.tobytes()).hexdigest()
 
-    # The file, and the checksum of its header, which contains the checksums of the tensors.
-    plain = {"schema": _SCHEMA, "member": member.member.to_dict(), "step": member.step, "sha256": sha256s}
-    content = save({"/".join(key): array for key, array in arrays.items()}, {"lengthwise": json.dumps(plain)})
+    # The header contains the checksums of the tensors, so its own checksum covers the whole file.
+    metadata = {"schema": _SCHEMA, "member": member.member.to_dict(), "step": member.step, "sha256": sha256s}
+    content = save({"/".join(key): array for key, array in arrays.items()}, {"lengthwise": json.dumps(metadata)})
     sha256 = hashlib.sha256(content[: _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")]).hexdigest()
-    name = f"{member_prefix(*member.member_id)}{sha256[:12]}.safetensors"
+    name = f"{make_member_prefix(*member.member_id)}{sha256[:12]}.safetensors"
     return WeightsFile(name=name, sha256=sha256, bytes=len(content)), content
 
 
-def member_prefix(config_id: str, seed: int) -> str:
+def make_member_prefix(config_id: str, seed: int) -> str:
     """Return the start of the names of a member's weights files."""
     return f"{config_id}-{seed}-"
 
@@ -133,7 +134,7 @@ def _read_metadata(path: Path, sha256: str) -> dict[str, Any]:
     """Return the checked metadata of a file whose header has this checksum. Raises WeightsError."""
     from safetensors import SafetensorError, safe_open
 
-    # Read the header, and verify its checksum before it is parsed.
+    # The parser must see no damaged header, so its checksum comes first.
     if path.exists() and not path.is_file():  # reading a pipe would block
         raise _make_damage_error(path, "it is not a regular file")
     try:
@@ -146,14 +147,13 @@ def _read_metadata(path: Path, sha256: str) -> dict[str, Any]:
     if hashlib.sha256(header).hexdigest() != sha256:
         raise _make_damage_error(path, "its header does not match its checksum")
 
-    # Read the entry `lengthwise` of its metadata.
     try:
         with safe_open(path, framework="np") as opened:
             metadata: Any = json.loads((opened.metadata() or {})["lengthwise"])
     except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
         raise _make_damage_error(path, f"it is not a .safetensors file of lengthwise: {error}") from error
 
-    # Check its schema and fields.
+    # The checksum rules out damage, but not a file of another version.
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if is_count(schema) and schema != _SCHEMA:
         raise WeightsError(f"weights {path} have schema {schema}; this version reads {_SCHEMA}")

@@ -29,7 +29,7 @@ def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | m
     written: dict[Path, Path] = {}
     path = folder
     try:
-        # Write temporary files, sync their contents, rename them.
+        # Contents must be on disk before a file gets its final name, or a crash could leave a truncated file.
         for name, pieces in files:
             path = folder / name
             written[path] = temporary = path.with_name(f".{name.lstrip('.')}.{unique}.tmp")
@@ -42,7 +42,6 @@ def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | m
         for path, temporary in written.items():
             temporary.replace(path)
     except BaseException as error:
-        # Name the file in the error, and remove the temporary files.
         if isinstance(error, OSError) and error.filename is None:  # for example on a full disk
             error.filename = str(path)
         for temporary in written.values():
@@ -65,7 +64,7 @@ def _open_descriptor(path: Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def final_name(name: str) -> str:
+def get_final_name(name: str) -> str:
     """Return the final name of a temporary file of `write_atomic`; any other name unchanged."""
-    temporary = _TEMPORARY.fullmatch(name)
-    return temporary[1] if temporary else name
+    match = _TEMPORARY.fullmatch(name)
+    return match[1] if match else name

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 
-def cache_path(name: str) -> Path:
+def find_cache_path(name: str) -> Path:
     """Return the path of a cache folder, which may be missing. Raises OSError without a home directory."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lengthwise" / name
@@ -12,8 +12,8 @@ def cache_path(name: str) -> Path:
         raise OSError(str(error)) from error
 
 
-def cache_folder(name: str) -> Path:
+def make_cache_folder(name: str) -> Path:
     """Create a cache folder if it is missing; return its path. Raises OSError."""
-    folder = cache_path(name)
+    folder = find_cache_path(name)
     folder.mkdir(parents=True, exist_ok=True)
     return folder

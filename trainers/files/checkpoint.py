@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import CheckpointError
-from trainers.files.atomic_file import final_name, write_atomic
+from trainers.files.atomic_file import get_final_name, write_atomic
 from trainers.files.container import decode, encode, is_count
 
 _SCHEMA = 1
@@ -75,9 +75,9 @@ class Checkpoints:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomic(path, [_encode(snapshot, members)])
-            earlier = [other for other in self._list_files() if other.name <= path.name]  # later files were damaged
-            for old in earlier[:-_MAX_CHECKPOINTS]:
-                old.unlink(missing_ok=True)
+            earlier_paths = [file for file in self._list_files() if file.name <= path.name]  # later files were damaged
+            for old_path in earlier_paths[:-_MAX_CHECKPOINTS]:
+                old_path.unlink(missing_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
         self._last_step, self._last_time = snapshot.step, time.monotonic()
@@ -89,18 +89,17 @@ class Checkpoints:
         Deletes incomplete temporary files of killed processes. Raises CheckpointError if the checkpoint belongs to
         other members.
         """
-        # Remove what killed processes have left, and read the newest good file.
-        for temporary in [path for path in self.folder.glob(".step-*") if final_name(path.name) != path.name]:
+        for temporary in [path for path in self.folder.glob(".step-*") if get_final_name(path.name) != path.name]:
             temporary.unlink(missing_ok=True)
-        snapshot, stored, notices = self.read_newest()
+        snapshot, stored_names, notices = self.read_newest()
 
-        # Check its members.
+        # Another pack may have had the same folder; its state must not be used.
         if snapshot is not None:
-            names = member_names(members)
-            if len(names) == 1 and stored == names * 2:  # 1.x wrote both copies of a single member
+            names = format_member_names(members)
+            if len(names) == 1 and stored_names == names * 2:  # 1.x wrote both copies of a single member
                 arrays = {name: value[:1] if value.ndim else value for name, value in snapshot.arrays.items()}
-                snapshot, stored = replace(snapshot, arrays=arrays), names
-            if stored != names:
+                snapshot, stored_names = replace(snapshot, arrays=arrays), names
+            if stored_names != names:
                 raise CheckpointError(f"checkpoint {snapshot.path} belongs to other members than this pack")
             self._last_step = snapshot.step
         elif notices:
@@ -114,6 +113,7 @@ class Checkpoints:
             try:
                 return *_decode(path), notices
             except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError) as error:
+                # An older checkpoint may still be good, whatever is wrong with this one.
                 notices.append(f"checkpoint {path} is damaged ({error}); using the previous one")
         return None, [], notices
 
@@ -122,7 +122,7 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*.ckpt"))
 
 
-def member_names(members: Sequence[tuple[str, int]]) -> list[str]:
+def format_member_names(members: Sequence[tuple[str, int]]) -> list[str]:
     """Return the names of members, given as (config_id, seed), in a checkpoint: "<config_id>/<seed>"."""
     return [f"{config_id}/{seed}" for config_id, seed in members]
 
@@ -132,7 +132,7 @@ def _encode(snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> memoryvie
     header = {
         "schema": _SCHEMA,
         "step": snapshot.step,
-        "members": member_names(members),
+        "members": format_member_names(members),
         "parameters": [[name, *shape] for name, shape in snapshot.parameters],
         "evaluations": [len(evaluation) for evaluation in snapshot.evaluations],
         "compiled": snapshot.compiled,
@@ -143,14 +143,13 @@ def _encode(snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> memoryvie
 
 def _decode(path: Path) -> tuple[Snapshot, list[str]]:
     """Return the checkpoint of a file and the names of its members. Raises ValueError and others if it is damaged."""
-    # The header and the arrays of a regular file with the right schema.
     if not path.is_file():  # reading a pipe would block
         raise ValueError("it is not a regular file")
     header, arrays = decode(path.read_bytes())
     if not is_count(header["schema"]) or header["schema"] != _SCHEMA:
         raise ValueError(f"its schema is {header['schema']!r}; this version reads {_SCHEMA}")
 
-    # Evaluations: their sizes must add up.
+    # The bytes of all evaluations are concatenated, so the sizes in the header must add up to them.
     data, ends = arrays.pop(_EVALUATIONS).tobytes(), [0]
     for size in header["evaluations"]:
         if not is_count(size):
@@ -159,7 +158,7 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
     if ends[-1] != len(data):
         raise ValueError(f"its header lists evaluations of {ends[-1]} bytes, and the file has {len(data)}")
 
-    # Parameters, and the other fields.
+    # The checksum rules out damage, but not a file that something else has written.
     members, parameters = header["members"], header["parameters"]
     if type(parameters) is not list or not all(
         type(entry) is list and type(entry[0]) is str and all(map(is_count, entry[1:])) for entry in parameters

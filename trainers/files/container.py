@@ -22,11 +22,10 @@ _SUFFIX = ".npy"
 
 def encode(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> memoryview:
     """Return a header and arrays as the bytes of a container; no array may be named `header` or `file`."""
-    # The archive, with the header as an array.
     file, text = io.BytesIO(), json.dumps(header).encode()
     np.savez(file, allow_pickle=False, header=np.frombuffer(text, np.uint8), **dict(arrays))
 
-    # The digest as the comment of the archive.
+    # As the comment of the archive the digest is ignored by readers of .npz files.
     file.seek(-2, io.SEEK_END)
     file.write(_DIGEST_SIZE.to_bytes(2, "little"))  # the archive ends with the length of its comment
     digest = hashlib.sha256(file.getbuffer()).hexdigest()
@@ -36,11 +35,10 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> mem
 
 def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and the arrays of a container. Raises ValueError if it is damaged."""
-    # The checksum before anything is parsed.
+    # The parsers below must see no damaged bytes.
     if hashlib.sha256(data[:-_DIGEST_SIZE]).hexdigest().encode() != data[-_DIGEST_SIZE:]:
         raise ValueError("the checksum does not match")
 
-    # The arrays, one of which is the header.
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             arrays = {entry.filename.removesuffix(_SUFFIX): _read_array(archive, entry) for entry in archive.infolist()}
@@ -62,14 +60,14 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any
     if entry.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"{entry.filename} is compressed")
 
-    # The header of the array.
+    # Only the version that `encode` writes; numpy would also read others.
     content = archive.read(entry)
     stream = io.BytesIO(content)
     if npy.read_magic(stream) != (1, 0):
         raise ValueError(f"{entry.filename} is not in version 1.0 of the .npy format")
     shape, fortran_order, dtype = npy.read_array_header_1_0(stream)
 
-    # Its values: as many bytes as the header says.
+    # Objects would be unpickled, which can execute code.
     values = memoryview(content)[stream.tell() :]
     if dtype.hasobject or fortran_order or not dtype.itemsize or prod(shape) * dtype.itemsize != len(values):
         raise ValueError(f"{entry.filename} claims {dtype} {shape} and has {len(values)} bytes")

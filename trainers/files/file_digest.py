@@ -5,14 +5,14 @@ from functools import lru_cache
 from pathlib import Path
 
 
-def file_digest(path: Path) -> str:
+def compute_file_digest(path: Path) -> str:
     """Return the SHA-256 of a file; cached for its size and modification time. Raises OSError."""
     status = path.stat()
-    return _compute_digest(path.absolute(), status.st_size, status.st_mtime_ns)
+    return _hash_file(path.absolute(), status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=1024)
-def _compute_digest(path: Path, size: int, changed: int) -> str:
+def _hash_file(path: Path, size: int, modified_ns: int) -> str:
     """Return the SHA-256 of a file; size and time are only keys of the cache."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -23,12 +23,11 @@ def fit_state(stored: Snapshot, initial: Arrays, parameters: Shapes) -> dict[str
     initial: the initial state of the same pack, with the required names and shapes. parameters: names and shapes in
     the order of this version. Raises CheckpointError that names the difference.
     """
-    # The same columns in the same order.
+    # A version that declares parameters in another order has the same columns elsewhere.
     arrays = dict(stored.arrays)
     if list(stored.parameters) != list(parameters):
         arrays = _reorder_columns(arrays, stored, parameters)
 
-    # The same arrays with the same shapes and types.
     if missing := [name for name in initial if name not in arrays]:
         raise _make_layout_error(stored, f"has no {', '.join(missing)}")
     # Earlier versions stored AdamW's moments also for gradient descent, which has none.
@@ -47,26 +46,29 @@ def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> di
     """Return the arrays with columns in the order of `parameters`. Raises CheckpointError for other parameters."""
     stored_shapes, current_shapes = dict(stored.parameters), dict(parameters)
     if stored_shapes != current_shapes:
-        raise _make_layout_error(stored, _compare_parameters(stored_shapes, current_shapes))
+        raise _make_layout_error(stored, _describe_differences(stored_shapes, current_shapes))
 
-    # The columns of each parameter in the stored state, in the order of this version.
+    # All arrays in the shape of the weights have these columns: weights, moments and averages.
     ends = np.cumsum([prod(shape) for shape in stored_shapes.values()])
     columns = {
         name: np.arange(end - prod(stored_shapes[name]), end) for name, end in zip(stored_shapes, ends, strict=True)
     }
     order = np.concatenate([columns[name] for name in current_shapes])
-    weights = arrays["theta"].shape if "theta" in arrays else None
+    weights_shape = arrays["theta"].shape if "theta" in arrays else None
     # take, not array[:, order]: products of rows that are not contiguous differ in the last bits
-    return {name: array.take(order, axis=1) if array.shape == weights else array for name, array in arrays.items()}
+    return {
+        name: array.take(order, axis=1) if array.shape == weights_shape else array for name, array in arrays.items()
+    }
 
 
-def _compare_parameters(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]) -> str:
-    """Return the differences of two sets of parameters as text."""
-    missing, unknown = [name for name in after if name not in before], [name for name in before if name not in after]
+def _describe_differences(stored: Mapping[str, tuple[int, ...]], current: Mapping[str, tuple[int, ...]]) -> str:
+    """Return as text how stored parameters differ from those of the model."""
+    missing = [name for name in current if name not in stored]
+    unknown = [name for name in stored if name not in current]
     changed = [
-        f"{name} of shape {before[name]}, not {after[name]}"
-        for name in after
-        if before.get(name, after[name]) != after[name]
+        f"{name} of shape {stored[name]}, not {current[name]}"
+        for name in current
+        if stored.get(name, current[name]) != current[name]
     ]
     differences = [f"has no parameter {', '.join(missing)}"] if missing else []
     differences += [f"has the parameter {', '.join(unknown)}, unknown to the model"] if unknown else []

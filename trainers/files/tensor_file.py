@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trainers.errors import WeightsError
-from trainers.files.file_digest import file_digest
+from trainers.files.file_digest import compute_file_digest
 
 TensorShapes = Mapping[str, tuple[int, ...]]
 
@@ -24,7 +24,7 @@ def read_shapes(path: Path) -> tuple[TensorShapes, bool]:
     Raises WeightsError naming the file.
     """
     try:
-        return _read_shapes(path, file_digest(path))
+        return _read_shapes(path, compute_file_digest(path))
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from error
 
@@ -43,7 +43,7 @@ def _read_shapes(path: Path, sha256: str) -> tuple[TensorShapes, bool]:
 
 def _read_file(path: Path, device: str) -> tuple[dict[str, Tensor], bool]:
     """Return all tensors of a file on a device (`meta` reads only shapes), and whether lengthwise wrote the file."""
-    # A file of torch.save, read without executing code.
+    # `weights_only` keeps pickle from executing code.
     if path.suffix != ".safetensors":
         try:
             content: Any = torch.load(path, map_location=device, weights_only=True)
@@ -52,7 +52,7 @@ def _read_file(path: Path, device: str) -> tuple[dict[str, Tensor], bool]:
             raise WeightsError(f"{path}: is not a state_dict written by torch.save: {reason}") from error
         return dict(_flatten(content)), False
 
-    # A .safetensors file; only the files of lengthwise have its entry in their metadata.
+    # Only files of lengthwise have its entry in their metadata.
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -22,7 +22,7 @@ _PASS_FIELDS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot 
 MAX_QUERIES = 128  # in a chunk with groups, whose mask is per row, query and key
 
 
-class AttentionWeights:
+class AttentionWatcher:
     """The attention weights of a pass, (M, B, H, T, T) for each layer, joined from its chunks of queries."""
 
     def __init__(self, positions: int) -> None:
@@ -33,11 +33,12 @@ class AttentionWeights:
         """Store the attention weights of a chunk of queries of a layer."""
         if context.layer == len(self.layers):
             self.layers.append(chunk_MBHTK.new_zeros(*chunk_MBHTK.shape[:3], self.positions, self.positions))
+        # A chunk of a causal pass may lack later keys, whose weights stay zero.
         queries = slice(context.first, context.first + context.count)
         self.layers[context.layer][..., queries, : chunk_MBHTK.shape[-1]] = chunk_MBHTK
 
 
-def attention(
+def apply_attention(
     x_MBTD: Tensor,
     forward_pass: Pass,
     *,
@@ -54,33 +55,32 @@ def attention(
     exist. drop: dropout of the attention weights, or of the scores if the encoding has `drops_scores`. cache: the KV
     cache of the layer. Without dropout, scores or `mix` of the encoding, a fused kernel is used.
     """
-    # Queries, keys and values of all heads.
     m, b, t, _ = x_MBTD.shape
     weights = forward_pass.weights
     width = weights[f"{name}.output"].shape[-2] // heads
     qkv = linear(x_MBTD, weights[f"{name}.qkv"], weights.get(f"{name}.qkv_bias")).reshape(m, b, t, 3, heads, width)
     q, k, v = (part.transpose(2, 3) for part in qkv.unbind(dim=3))
 
-    # Apply the encoding to queries and keys, and append them to the KV cache.
-    shared = {field: getattr(forward_pass, field) for field in _PASS_FIELDS}
-    context = Context(**shared, name=name, layer=layer, x=x_MBTD, q=q, k=k, v=v, state={})
+    # The KV cache holds rotated keys, so the encoding must act on them first.
+    pass_fields = {field: getattr(forward_pass, field) for field in _PASS_FIELDS}
+    context = Context(**pass_fields, name=name, layer=layer, x=x_MBTD, q=q, k=k, v=v, state={})
     q, k = position.rotate(context)
     context = replace(context, q=q, k=k)
     context = replace(context, state=position.key_state(context))
     context = context if cache is None else cache.append(context)
 
-    # Attend, in chunks of queries if there are groups, and map the heads to the output.
+    # With groups the mask is per row, query and key, so that all queries at once would take too much memory.
     attend = _attend if forward_pass.groups is None else _attend_in_chunks
     mixed = attend(context, position, drop).transpose(2, 3).reshape(m, b, t, heads * width)
     return linear(mixed, weights[f"{name}.output"], weights.get(f"{name}.output_bias"))
 
 
-def attention_weights(context: Context, scores: Scores | None, drop: Drop | None = None) -> Tensor:
+def compute_attention_weights(context: Context, scores: Scores | None, drop: Drop | None = None) -> Tensor:
     """Return the softmax of the scores over the visible keys, (M, B, H, T, K); zero for queries without keys.
 
     drop: dropout of the scores. Scores are float32 at least, also in a bfloat16 pass.
     """
-    # Logits with the changes of the encoding.
+    # An encoding may add to the scores or replace them.
     changes = scores or Scores()
     if changes.logits is None:
         logits = context.products()
@@ -91,7 +91,7 @@ def attention_weights(context: Context, scores: Scores | None, drop: Drop | None
     logits = logits.to(upcast(logits.dtype))
     logits = logits if drop is None else drop(logits, context.chunk)
 
-    # Softmax under the attention mask, and under that of the encoding.
+    # A mask of the encoding may leave a query without keys, for which a plain softmax would give NaN.
     allowed = context.allowed
     if changes.keep is None:
         logits = logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
@@ -126,25 +126,27 @@ class _MaskedSoftmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (weights,) = ctx.saved_tensors
+        # The plain gradient of a softmax also holds for dropped keys: their weights are zero.
         return torch.ops.aten._softmax_backward_data(gradient, weights, -1, weights.dtype), None
 
 
 def _attend(context: Context, position: Position, drop: Drop | None) -> Tensor:
     """Return the attention output of each head, (M, B, H, T, E), before the output map."""
-    # A fused kernel if nothing acts on scores or weights.
+    # The fused kernel never shows scores or weights, so nothing may act on them or watch them.
     scores = position.score(context)
     if scores is None and drop is None and not position.has_mix and context.watcher is None:
         return _attend_fused(context)
 
-    # Weights with dropout before or after the softmax, and the values that they mix.
+    # Dropout acts either before or after the softmax.
     drop_scores, drop_weights = (drop, None) if position.drops_scores else (None, drop)
-    weights = attention_weights(context, scores, drop_scores).to(context.v.dtype)
+    weights = compute_attention_weights(context, scores, drop_scores).to(context.v.dtype)
+    # A watcher gets the weights before dropout of the weights.
     if context.watcher is not None:
         context.watcher(context, weights)
     weights = weights if drop_weights is None else drop_weights(weights, context.chunk)
     mixed = matmul(weights, context.v)
-    added = position.mix(context, weights)
-    return mixed if added is None else mixed + added
+    position_term = position.mix(context, weights)
+    return mixed if position_term is None else mixed + position_term
 
 
 def _attend_fused(context: Context) -> Tensor:
@@ -152,7 +154,7 @@ def _attend_fused(context: Context) -> Tensor:
     m, b, h, t, width = context.q.shape
     q, k, v = (part.reshape(m * b, h, -1, width) for part in (context.q, context.k, context.v))
 
-    # In the precision of `matmul`, without an explicit mask if the pass is causal only.
+    # An explicit mask would rule out the fastest kernels, so a mask that is only causal is given as a flag.
     dtype = upcast(v.dtype) if v.device.type == "cpu" else v.dtype  # as in `matmul`
     q, k, v = (part.to(dtype) for part in (q, k, v))
     is_causal_only = t == k.shape[2] and context.groups is None and context.visible is None
@@ -166,7 +168,7 @@ def _attend_fused(context: Context) -> Tensor:
 
 def _attend_in_chunks(context: Context, position: Position, drop: Drop | None) -> Tensor:
     """Return `_attend`, computed in chunks of queries; recorded values of the chunks are concatenated."""
-    # Collect what the chunks record, to record it once.
+    # A metric expects one value for each query of the layer, so values of the chunks are recorded once, joined.
     recorded: dict[str, list[Tensor]] = {}
 
     def collect(name: str, value: Tensor) -> None:
@@ -174,7 +176,6 @@ def _attend_in_chunks(context: Context, position: Position, drop: Drop | None) -
 
     recorder: Recorder | None = collect if context.is_recording else None
 
-    # The output of each chunk, concatenated.
     mixed = []
     for chunk, start in enumerate(range(0, context.count, MAX_QUERIES)):
         stop = min(start + MAX_QUERIES, context.count)

@@ -89,7 +89,7 @@ class AttentionOnly(Model):
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the matrices of the module docstring, untied."""
-        # Embedding, unembedding, and queries and keys unless scores are constant.
+        # The order of the parameters gives the site of their draws, so it must not change.
         v_in, v_out, d, k = task.inputs, task.outputs, self.width, self.value_width or self.width
         std = self.init_std
         parameters = [
@@ -99,7 +99,6 @@ class AttentionOnly(Model):
         if self.attention == "softmax":
             parameters += [Parameter(name=name, shape=(d, d), std=std, hidden=True) for name in ("query", "key")]
 
-        # Values, and the norm if there is one.
         maps = {"value": (d, k), "output": (k, d)}
         parameters += [Parameter(name=name, shape=shape, std=std, hidden=True) for name, shape in maps.items()]
         if self.norm != "none":
@@ -111,6 +110,7 @@ class AttentionOnly(Model):
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
         """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
+        # The tables are computed once for each pass, whatever its number of rows.
         v = task.outputs
         d, k = self.width, self.value_width or self.width
         tables = 2.0 * v * (2 * d * d + 2 * d * k + 3 * d * v)
@@ -129,6 +129,7 @@ class AttentionOnly(Model):
         """Return logits (M, B, T, V) at every position. Raises ValueError for a batch with groups."""
         if batch.groups is not None:
             raise ValueError(f"{self.name} does not support batches with groups; use a decoder")
+        # The fastest form works in place and has no dropout, so it serves evaluation only.
         if form != "table":
             return self._compute_plain_logits(weights, batch.tokens, noise, record)
         if noise is None or noise.training:
@@ -146,7 +147,7 @@ class AttentionOnly(Model):
 
         Each weight is multiplied by the number of keys that its query sees, divided by s.
         """
-        # The largest weight of every query, as recorded in a pass over these rows, or computed again.
+        # A pass over these rows has recorded the largest weights; after other passes they are computed again.
         passes = zip(recorded.get("tokens", ()), recorded.get("largest", ()), strict=True)
         largest = [weights for tokens, weights in passes if tokens is batch.tokens]
         largest_MBT = (
@@ -155,7 +156,7 @@ class AttentionOnly(Model):
             else self._compute_attention_weights(self._look_up_scores(weights, batch.tokens), None).amax(dim=-1)
         )
 
-        # Select the query of each length, or sum over the scored queries of a single length.
+        # Rows of several lengths have one query per length; rows of a single length have several, which are summed.
         scored_MBT = loss_mask(batch)
         if len(lengths) > 1 or lengths[0] == batch.tokens.shape[-1]:  # length s is scored at position s, which sees s
             columns = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
@@ -169,11 +170,10 @@ class AttentionOnly(Model):
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
         """Return its metrics, (M, L); metrics of the table are NaN if the numbers of outputs and inputs differ."""
-        # Uniformity over all rows.
         mean = rows["largest"].sum(dim=1) / rows["queries"].sum(dim=1)
         uniformity = mean * constant(lengths, mean.device)
 
-        # The diagonal and the other entries of the displacement table, if it is square.
+        # Metrics of the displacement table compare its diagonal with the other entries, so it must be square.
         table = self._compute_displacement(weights)
         size = table.shape[-1]
         if table.shape[1] != size:  # no diagonal
@@ -213,7 +213,6 @@ class AttentionOnly(Model):
         self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Noise | None, record: Recorder | None
     ) -> Tensor:
         """Return the logits (M, B, T, V) of the plain form."""
-        # The embedding and the attention weights.
         x = self._drop(embed(weights["embedding"], tokens_MBT), "embedding", noise)
         normed = self._normalize(weights, x) if self.norm == "pre" else x
         m, b, t, _ = x.shape
@@ -227,7 +226,7 @@ class AttentionOnly(Model):
             record("tokens", tokens_MBT)
             record("largest", attention.amax(dim=-1))
 
-        # The residual sum and the logits.
+        # The residual sum, and its logits.
         attended = torch.matmul(attention, linear(normed, weights["value"]))
         y = x + self._drop(linear(attended, weights["output"]), "residual", noise)
         return linear(self._normalize(weights, y) if self.norm == "post" else y, weights["unembedding"])
@@ -237,6 +236,8 @@ class AttentionOnly(Model):
         e = weights["embedding"]
         m, vocabulary, _ = e.shape
         _, b, t = tokens_MBT.shape
+        # The last token and the attention are both weights over token ids, so one product with both tables gives the
+        # logits.
         one_hot = _make_one_hot(tokens_MBT, vocabulary, e.dtype)
         attention = self._compute_attention_weights(self._look_up_scores(weights, tokens_MBT), noise)
         mixed = torch.matmul(attention, one_hot)  # attention as weights over token ids
@@ -251,7 +252,7 @@ class AttentionOnly(Model):
 
         Rows are the last dimension and sums run over token ids, which is several times faster on a CPU.
         """
-        # One-hot last tokens, counts of the tokens so far, and the table rows of every last token.
+        # One product with one-hot tokens looks up scores and logits at once.
         e = weights["embedding"]
         (m, vocabulary, _), (_, b, t) = e.shape, tokens_MBT.shape
         scores = (
@@ -265,7 +266,7 @@ class AttentionOnly(Model):
         scores_logits = torch.bmm(tables, last.flatten(2))
         scores, logits = scores_logits[:, :vocabulary], scores_logits[:, vocabulary:]
 
-        # Softmax over token ids, each as often as it has occurred.
+        # Equal tokens have equal scores, so a softmax over token ids, weighted by their counts, is that over positions.
         _, differences = subtract_largest(scores, (1.0 - counts).clamp_(min=0.0), dim=1)
         attention = weighted_exp_(differences, counts)
         sums = attention.sum(dim=1, keepdim=True)

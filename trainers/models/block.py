@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.models.attention import Drop, attention
+from trainers.models.attention import Drop, apply_attention
 from trainers.models.key_value_cache import LayerCache
 from trainers.positions.context import CHUNK_SITES, HIDDEN_SITE, Pass
 from trainers.positions.position import Position
@@ -47,10 +47,11 @@ class BlockForm:
         to_stream: whether the map ends on the residual stream, which matters for the initial values.
         """
         if self.init == "torch":
-            side = rows**-0.5
-            matrix = uniform_parameter(name, (rows, columns), -side, side, hidden=True)
-            bias = uniform_parameter(f"{name}_bias", (columns,), -side, side, decay=False)
+            bound = rows**-0.5
+            matrix = uniform_parameter(name, (rows, columns), -bound, bound, hidden=True)
+            bias = uniform_parameter(f"{name}_bias", (columns,), -bound, bound, decay=False)
         else:
+            # As in GPT-2: the variance of the residual stream then does not grow with the number of branches.
             std = self.std / self.branches**0.5 if to_stream and self.init == "depth" else self.std
             matrix = Parameter(name=name, shape=(rows, columns), std=std, hidden=True)
             bias = Parameter(name=f"{name}_bias", shape=(columns,), std=0.0, decay=False)
@@ -77,12 +78,12 @@ def block_parameters(
     inner: width of all heads together. hidden: width after the first map of the MLP. extra: parameters of the
     positional encoding.
     """
-    mlp_biased, out = "mlp" in form.biases, hidden // 2 if form.mlp == "gated" else hidden
+    is_mlp_biased, hidden_out = "mlp" in form.biases, hidden // 2 if form.mlp == "gated" else hidden
     parameters = [
         *form.map_parameters(f"{name}.qkv", width, 3 * inner, "qkv" in form.biases),
         *form.map_parameters(f"{name}.output", inner, width, "output" in form.biases, to_stream=True),
-        *form.map_parameters(f"{name}.in", width, hidden, mlp_biased),
-        *form.map_parameters(f"{name}.out", out, width, mlp_biased, to_stream=True),
+        *form.map_parameters(f"{name}.in", width, hidden, is_mlp_biased),
+        *form.map_parameters(f"{name}.out", hidden_out, width, is_mlp_biased, to_stream=True),
         *extra,
     ]
     for key in ("norm1", "norm2") if form.norm != "none" else ():
@@ -90,7 +91,7 @@ def block_parameters(
     return tuple(parameters)
 
 
-def block(
+def apply_block(
     x: Tensor,
     forward_pass: Pass,
     *,
@@ -103,16 +104,16 @@ def block(
     cache: LayerCache | None = None,
 ) -> Tensor:
     """Return the residual stream (M, B, T, D) of the queries after a block; drops: as returned by `block_drops`."""
-    # Attention, with its norm before or after.
+    # A post-norm acts on each sum, the other norms on the input of a branch.
     drop_weights, drop_attention, drop_mlp, drop_hidden = drops
     x, inputs = _normalize_inputs(x, forward_pass, form, f"{name}.norm1")
-    branch = attention(
+    branch = apply_attention(
         inputs, forward_pass, name=name, layer=layer, heads=heads, position=position, drop=drop_weights, cache=cache
     )
     x = x + (branch if drop_attention is None else drop_attention(branch, 0))
     x = form.normalize(x, forward_pass.weights, f"{name}.norm1") if form.norm == "post" else x
 
-    # The MLP in the same way.
+    # The MLP is a branch like attention.
     x, inputs = _normalize_inputs(x, forward_pass, form, f"{name}.norm2")
     branch = _apply_mlp(inputs, forward_pass.weights, name, form.mlp, drop_hidden)
     x = x + (branch if drop_mlp is None else drop_mlp(branch, 0))
@@ -145,14 +146,15 @@ def _normalize_inputs(x: Tensor, forward_pass: Pass, form: BlockForm, name: str)
 
 def block_drops(noise: Noise | None, sites: tuple[str, ...], layer: int) -> Drops:
     """Return the dropout of attention weights, both branches and the inner MLP of a block; None without dropout."""
+    # The sites of random numbers are listed in trainers/positions/context.py.
     first, second, third = (
         _make_drop(noise, site in sites, 1 + len(SITES) * layer + k) for k, site in enumerate(SITES)
     )
     return first, second, third, _make_drop(noise, "hidden" in sites, HIDDEN_SITE + layer)
 
 
-def _make_drop(noise: Noise | None, acts: bool, site: int) -> Drop | None:
+def _make_drop(noise: Noise | None, is_active: bool, site: int) -> Drop | None:
     """Return the dropout at a site, None without dropout."""
-    if noise is None or noise.rate_M is None or not acts:
+    if noise is None or noise.rate_M is None or not is_active:
         return None
     return lambda x, chunk: noise(x, site + CHUNK_SITES * chunk)

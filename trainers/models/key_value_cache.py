@@ -19,7 +19,7 @@ class LayerCache:
 
     def append(self, context: Context) -> Context:
         """Append keys, values and key state of the new tokens; return the context with those of all tokens so far."""
-        # Write the new tokens into buffers for all tokens.
+        # The buffers have their full width from the start, so that extending them copies no earlier token.
         last = context.first + context.count
         state = {f"state.{name}": value for name, value in context.state.items()}
         for name, new in {"k": context.k, "v": context.v, **state}.items():
@@ -27,7 +27,7 @@ class LayerCache:
                 self.tensors[name] = new.new_zeros(*new.shape[:3], self.width, *new.shape[4:])
             self.tensors[name][:, :, :, context.first : last] = new
 
-        # The first tokens need no others.
+        # The first tokens see only themselves, so the context has all keys already.
         if context.first == 0:
             return context
         cached = {name: tensor[:, :, :, :last] for name, tensor in self.tensors.items()}
@@ -45,6 +45,7 @@ class TokenCache:
     @classmethod
     def empty(cls, layers: int, width: int, first_ids: Tensor | None) -> "TokenCache":
         """Return an empty cache; first_ids: the ids (M, B, T) of the first tokens, or of all `width` tokens."""
+        # The ids of later tokens are written when these are appended.
         ids = None
         if first_ids is not None:
             ids = first_ids.new_zeros(*first_ids.shape[:2], width)

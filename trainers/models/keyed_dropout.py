@@ -31,7 +31,7 @@ class DropoutDraws:
 
     def drop(self, x: Tensor, rate: float | None) -> Tensor:
         """Return a member's tensor with dropout. Raises ValueError unless a slice of a batch has its rows first."""
-        # The site of this dropout, and rows in the place of the batch.
+        # A slice of a batch draws the numbers of its rows, so `x` must have its rows first.
         site, self.calls = self.calls, self.calls + 1
         noise = self.noise
         if noise.total is not None and x.shape[0] != self.rows:
@@ -39,7 +39,7 @@ class DropoutDraws:
                 f"dropout(x): x has shape {tuple(x.shape)}; allowed with training.accumulation: ({self.rows}, ...)"
             )
 
-        # The factors of all members, of which this member takes its own.
+        # Under vmap the member is a tensor, so draw the factors of all members and select one.
         if noise.rate_M is None:
             assert rate is not None  # checked by the trial of the module
             noise = replace(noise, rate_M=torch.full((self.members,), rate, dtype=torch.float64, device=x.device))
@@ -48,6 +48,7 @@ class DropoutDraws:
 
     def select(self, m: int) -> "DropoutDraws":
         """Return the dropout for a call of member m alone."""
+        # The member keeps its seed, so it has the same random numbers as in a call of all members.
         index_M = (
             torch.arange(self.members, device=self.member.device) if self.noise.index_M is None else self.noise.index_M
         )
@@ -74,7 +75,7 @@ class WatchedDropout:
         return x
 
 
-_current: ContextVar[DropoutDraws | WatchedDropout | None] = ContextVar("dropout of the call at hand", default=None)
+_current: ContextVar[DropoutDraws | WatchedDropout | None] = ContextVar("dropout of the current call", default=None)
 
 
 def dropout(x: Tensor, rate: float | None = None) -> Tensor:
@@ -97,6 +98,7 @@ class KeyedDropout(nn.Dropout):
 
 def replace_dropout(module: nn.Module) -> nn.Module:
     """Make every nn.Dropout in a module draw keyed random numbers; return the module."""
+    # Changing the class keeps rate and mode; a subclass may mean another kind of dropout, and stays.
     for part in module.modules():
         if type(part) is nn.Dropout:
             part.__class__ = KeyedDropout

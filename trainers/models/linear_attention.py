@@ -66,17 +66,16 @@ class LinearAttention(Model):
         record: Recorder | None = None,
     ) -> Tensor:
         """Return coefficients of <e_1, x_r> and the norm of the rest, (M, 1, N, 2N)."""
-        # Absolute: the Gram matrix of the positional vectors.
         p = weights["positions"]
         if self.encoding == "ape":
-            along = torch.bmm(p, p.mT)
-            return torch.cat([along, torch.zeros_like(along)], dim=-1)[:, None]
+            gram = torch.bmm(p, p.mT)
+            return torch.cat([gram, torch.zeros_like(gram)], dim=-1)[:, None]
 
-        # Relative: a coefficient for each difference on the ring.
+        # The relative form has a coefficient for each difference on the ring; u is fixed, so it has no gradient.
         u = weights["u"].detach()[:, :, None]
-        by_difference = matmul(p, u)[..., 0]
+        coefficients = matmul(p, u)[..., 0]
         position = torch.arange(p.shape[1], device=p.device)
-        a = by_difference[:, (position[:, None] - position[None, :]) % p.shape[1]]
+        a = coefficients[:, (position[:, None] - position[None, :]) % p.shape[1]]
         if not self.free_value:
             return torch.cat([a, torch.zeros_like(a)], dim=-1)[:, None]
 

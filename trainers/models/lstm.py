@@ -50,15 +50,15 @@ class Lstm(Model):
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return embedding, maps of input and state to the four gates, and head; biases have no weight decay."""
         d, h = self.width, self.hidden or self.width
-        side = h**-0.5
+        bound = h**-0.5
         return (
             Parameter(name="embedding", shape=(task.inputs, d), std=1.0, decay=False),
-            uniform_parameter("input", (d, 4 * h), -side, side, hidden=True),
-            uniform_parameter("input_bias", (4 * h,), -side, side, decay=False),
-            uniform_parameter("state", (h, 4 * h), -side, side, hidden=True),
-            uniform_parameter("state_bias", (4 * h,), -side, side, decay=False),
-            uniform_parameter("head", (h, task.outputs), -side, side),
-            uniform_parameter("head_bias", (task.outputs,), -side, side, decay=False),
+            uniform_parameter("input", (d, 4 * h), -bound, bound, hidden=True),
+            uniform_parameter("input_bias", (4 * h,), -bound, bound, decay=False),
+            uniform_parameter("state", (h, 4 * h), -bound, bound, hidden=True),
+            uniform_parameter("state_bias", (4 * h,), -bound, bound, decay=False),
+            uniform_parameter("head", (h, task.outputs), -bound, bound),
+            uniform_parameter("head_bias", (task.outputs,), -bound, bound, decay=False),
         )
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
@@ -78,11 +78,11 @@ class Lstm(Model):
         if batch.groups is not None:
             raise ValueError(f"{self.name} does not support batches with groups; use a decoder")
 
-        # The inputs of all gates at all positions.
+        # The input map does not depend on the state, so one product serves all positions.
         x = self._drop(embed(weights["embedding"], batch.tokens), 0, noise)
         inputs = linear(x, weights["input"], weights["input_bias"] + weights["state_bias"])
 
-        # The state position by position, and the head.
+        # The state depends on the previous position, so positions follow one another.
         h = c = x.new_zeros(*x.shape[:2], weights["state"].shape[1])
         states = []
         for current in inputs.unbind(dim=2):
@@ -95,5 +95,5 @@ class Lstm(Model):
 
     def _drop(self, x: Tensor, site: int, noise: Noise | None) -> Tensor:
         """Return `x` with dropout if it acts at this site: 0 the embedding, 1 the input of the head."""
-        acts = noise is not None and ("embedding", "residual")[site] in self.dropout_sites
-        return noise(x, site) if noise is not None and acts else x
+        is_active = ("embedding", "residual")[site] in self.dropout_sites
+        return noise(x, site) if noise is not None and is_active else x

@@ -144,6 +144,7 @@ class Model(Settings, ABC):
             raise ValueError(f"{self.name} has no KV cache and cannot mask positions")
         if cache.batch.groups is not None:
             raise ValueError(f"{self.name} has no KV cache and cannot continue a batch with groups")
+        # Computing all tokens again gives the logits that a KV cache would give, in more time.
         extended = cache.append(tokens_MBT, ids_MBT)
         return self.logits(weights, extended.batch, noise, form)[:, :, -tokens_MBT.shape[-1] :], extended
 
@@ -185,6 +186,7 @@ class Cache:
 
     def truncate(self, length: int) -> "Cache":
         """Return the cache of the first `length` tokens."""
+        # Generation reads no targets, so tokens stand in for them.
         ids = None if self.batch.ids is None else self.batch.ids[..., :length]
         tokens = self.batch.tokens[..., :length]
         return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids))
@@ -194,7 +196,6 @@ class Cache:
 
         Raises ValueError beyond its width, if only some tokens have ids, or if the batch has padded rows.
         """
-        # The tokens must fit, and have ids if the others have ids.
         if self.batch.lengths is not None:
             raise ValueError("a batch with lengths cannot be continued: tokens would follow its padding")
         if self.length + tokens_MBT.shape[-1] > self.width:
@@ -202,7 +203,6 @@ class Cache:
         if (ids_MBT is None) != (self.batch.ids is None):
             raise ValueError("only some tokens have position ids; allowed: all or none")
 
-        # All tokens and their ids.
         tokens = torch.cat([self.batch.tokens, tokens_MBT], dim=-1)
         ids = None if ids_MBT is None else torch.cat([self.batch.ids, ids_MBT], dim=-1)  # type: ignore[list-item]
         return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids))

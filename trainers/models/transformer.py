@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from trainers.errors import Problem
-from trainers.models.attention import AttentionWeights
-from trainers.models.block import BIASES, BlockForm, block, block_drops, block_parameters
+from trainers.models.attention import AttentionWatcher
+from trainers.models.block import BIASES, BlockForm, apply_block, block_drops, block_parameters
 from trainers.models.dropout import SITES, dropout_rate, dropout_sites, repeated_name_problems
 from trainers.models.key_value_cache import LayerCache, TokenCache
 from trainers.models.model import Cache, Model, Recorded
@@ -73,6 +73,7 @@ class Transformer(Model):
             message = f"{self.heads} does not divide width {self.width}"
             yield Problem(key="heads", given=self.heads, message=message, allowed="a divisor of width, or a head_width")
         else:
+            # An encoding may need heads of an even width, so it is asked only if the width is valid.
             yield from self.position.head_problems(self.heads, self.head_width_used)
         if self.mlp == "gated" and self.hidden is not None and self.hidden % 2:
             message = "is odd, but mlp: gated halves it"
@@ -82,7 +83,7 @@ class Transformer(Model):
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems with a task that needs a causal model, generates texts or has other outputs than inputs."""
-        # A causal model for prefixes, and no look ahead in generated texts.
+        # While a text is generated its later tokens do not exist yet.
         if task.causal and not self.causal:
             message = "is not causal: it sees the tokens that it should predict, because the task scores every prefix"
             yield Problem(key="name", given=self.name, message=message, allowed="a causal model")
@@ -92,7 +93,6 @@ class Transformer(Model):
                 key="position", given=self.position.name, message=message, allowed="an encoding without later tokens"
             )
 
-        # A tied head, and the encoding.
         if self.tied and task.inputs != task.outputs:
             message = f"the task has {task.inputs} input tokens and {task.outputs} output tokens"
             yield Problem(key="tied", given=True, message=message, allowed="false")
@@ -134,12 +134,12 @@ class Transformer(Model):
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the parameters of embedding, positions, blocks, final norm and untied head, as far as it has them."""
+        # An encoding does not know this setting, so it applies to the tables of positions here.
         declared = self._declare_parameters(task)
         return tuple(replace(p, decay=p.decay or (self.decay_embeddings and len(p.shape) > 1)) for p in declared)
 
     def _declare_parameters(self, task: Task) -> Iterator[Parameter]:
         """Yield the parameters; `decay_embeddings` is applied to them later."""
-        # Sizes that the encoding needs.
         width, std, form = self.width, self.init_std, self.block_form
         inner = self.heads * self.head_width_used
         sizes = Sizes(
@@ -151,7 +151,7 @@ class Transformer(Model):
             std=std,
         )
 
-        # Embedding and positions, blocks, head.
+        # The order gives the site of each initial draw and the column of each weight, so it must not change.
         yield embedding_parameter(task.inputs, width, std, self.embedding_range)
         yield from self.position.parameters(sizes)
         yield from form.norm_parameters("embedded", width) if self.embedding_norm else ()
@@ -164,6 +164,7 @@ class Transformer(Model):
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
         """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
+        # A gated MLP halves its hidden width before the second map, so it has one and a half maps.
         width, inner, mlp_maps = self.width, self.heads * self.head_width_used, 1.5 if self.mlp == "gated" else 2
         per_block = 4 * width * inner + mlp_maps * width * self.mlp_width + 2 * positions * inner
         return 2.0 * rows * positions * (self.layers * per_block + width * task.outputs)
@@ -181,7 +182,7 @@ class Transformer(Model):
 
     def compute_attention(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
         """Return the attention weights (M, B, H, T, T) of every block."""
-        watcher = AttentionWeights(batch.tokens.shape[-1])
+        watcher = AttentionWatcher(batch.tokens.shape[-1])
         self._compute_logits(self._make_full_pass(weights, batch, noise, watcher=watcher))
         return tuple(watcher.layers)
 
@@ -194,6 +195,8 @@ class Transformer(Model):
         m, b, t = batch.tokens.shape
         if t > width:
             raise ValueError(f"{t} tokens do not fit into a cache of {width}")
+        # Ids are assigned for the full width at once, so that random positions of later tokens continue those of the
+        # prompt.
         state = TokenCache.empty(self.layers, width, self.position.assign_ids(batch.ids, (m, b, width), noise))
         ids = None if state.ids is None else state.ids[..., :t]
         forward_pass = self._make_pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups)
@@ -213,14 +216,14 @@ class Transformer(Model):
         if not self._has_cache:
             return super().extend(weights, cache, tokens_MBT, ids_MBT, visible_MBK, noise, form)
 
-        # Ids of the new tokens, written into the ids of the cache.
+        # The encoding may have replaced the ids (`randomized`), so the cache keeps those that were assigned.
         extended, state = cache.append(tokens_MBT, ids_MBT), cache.state
         first, last = cache.length, extended.length
         if ids_MBT is not None and state.ids is not None:
             shape = (*tokens_MBT.shape[:2], cache.width)
             state.ids[..., first:last] = self.position.assign_ids(ids_MBT, shape, noise)
 
-        # A pass over the new tokens with the keys of all tokens.
+        # Only the new tokens are queries; their keys are appended to the cached keys.
         ids = None if state.ids is None else state.ids[..., :last]
         visible = None if visible_MBK is None else visible_MBK[..., :last]
         forward_pass = self._make_pass(weights, extended.batch.tokens, first, ids, noise, visible=visible)
@@ -265,7 +268,7 @@ class Transformer(Model):
 
     def _compute_logits(self, forward_pass: Pass, caches: tuple[LayerCache, ...] | None = None) -> Tensor:
         """Return the logits (M, B, T, V) of the queries of a pass."""
-        # Embed the queries.
+        # A cached pass has only the new tokens as queries.
         weights, noise, form = forward_pass.weights, forward_pass.noise, self.block_form
         tokens = forward_pass.select_queries(forward_pass.tokens)
         x = self.position.embed(embed(weights["embedding"], tokens), forward_pass)
@@ -273,9 +276,9 @@ class Transformer(Model):
         if noise is not None and "embedding" in self.dropout_sites:
             x = noise(x, 0)
 
-        # All blocks, then the head.
+        # Each layer has dropout sites and a KV cache of its own.
         for layer in range(self.layers):
-            x = block(
+            x = apply_block(
                 x,
                 forward_pass,
                 name=f"block{layer}",
@@ -286,6 +289,7 @@ class Transformer(Model):
                 drops=block_drops(noise, self.dropout_sites, layer),
                 cache=caches[layer] if caches else None,
             )
+        # With a post-norm the last block ends in a norm already.
         head = weights["embedding"].mT if self.tied else weights["head"]
         return linear(form.normalize(x, weights, "final") if self.has_final_norm else x, head)
 

@@ -27,31 +27,29 @@ from trainers.tensors.noise import Noise
 from trainers.tensors.recording import Values, recording_to
 
 _MEMBERS, _ROWS, _MAX_POSITIONS = 2, 3, 8  # of a trial
-_DRAWS = (
+_RANDOM_PROBLEM = (
     "draws random numbers, which all members would share; allowed: nn.Dropout layers, trainers.dropout instead of "
     "functional.dropout, and dropout=0 in nn.MultiheadAttention, nn.GRU and the like"
 )
-BATCH_PARAMETERS = (
-    "ids",
-    "groups",
-    "lengths",
-)  # parameters of `forward` after the tokens that get tensors of the batch
+BATCH_PARAMETERS = ("ids", "groups", "lengths")  # parameters of `forward` that get tensors of the batch
 TRAINING = "training"  # the parameter of `forward` for whether this is a training step
 
 
 class Trial(NamedTuple):
     """The result of a trial.
 
-    problems: why the module cannot be trained. gap: why vmap cannot run it, None if it can. has_dropout: whether it
-    has dropout. recorded: name of each recorded value -> why it cannot be a metric, None if it can.
+    problems: why the module cannot be trained. loop_reason: why vmap cannot run it, so that members are computed one
+    after another; None if it can. has_dropout: whether it has dropout. recorded: name of each recorded value -> why it
+    cannot be a metric, None if it can.
     """
 
     problems: tuple[str, ...]
-    gap: str | None = None
+    loop_reason: str | None = None
     has_dropout: bool = False
     recorded: Mapping[str, str | None] = MappingProxyType({})
 
 
+# Cached, because every pass asks and `inspect` is slow.
 @lru_cache(maxsize=32)
 def find_parameters(module: nn.Module) -> Mapping[str, bool]:
     """Return which of BATCH_PARAMETERS and TRAINING `forward` has: name -> whether it is required."""
@@ -69,19 +67,18 @@ def select_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
     If the batch does not have a tensor, a required parameter gets ids 0..T-1, groups of zeros or lengths T, and a
     parameter with a default keeps its default.
     """
-    # Values of tensors that the batch does not have.
+    # Functions, so that no tensor is made that `forward` does not read.
     tokens = batch.tokens
-    absent = {
+    defaults = {
         "ids": lambda: torch.arange(tokens.shape[-1], device=tokens.device).expand(tokens.shape),
         "groups": lambda: torch.zeros_like(tokens),
         "lengths": lambda: tokens.new_full(tokens.shape[:-1], tokens.shape[-1]),
     }
 
-    # The tensors of the batch, or these values if they are required.
     parameters = find_parameters(module)
     tensors = {name: (getattr(batch, name), required) for name, required in parameters.items() if name != TRAINING}
     return {
-        name: absent[name]() if value is None else value
+        name: defaults[name]() if value is None else value
         for name, (value, required) in tensors.items()
         if required or value is not None
     }
@@ -109,16 +106,16 @@ def call_members(
     """
     from torch.func import functional_call, vmap  # importing it takes more than a second
 
-    # Inputs of every call: tensors and flags that `forward` has parameters for, and the draws of its dropout.
+    # Under vmap one call serves all members, so the index of the member must be a tensor.
     count, rows = batch.tokens.shape[:2]
     index_M1 = torch.arange(count, device=batch.tokens.device)[:, None]
     inputs, flags = select_tensors(module, batch), {TRAINING: training} if TRAINING in find_parameters(module) else {}
     draws = None if noise is None else DropoutDraws(noise, count, rows, index_M1[0])
 
-    # A single member; under vmap its index selects its dropout.
     def call_member(
         parameters: dict[str, Tensor], tokens_BT: Tensor, inputs: dict[str, Tensor], draws: DropoutDraws | None
     ) -> tuple[Tensor, dict[str, list[Tensor]]]:
+        """Return the logits and the recorded values of a member, both as tensors, which vmap can stack."""
         recorded = Values()
         with use_dropout(draws) if draws else nullcontext(), recording_to(recorded) if record else nullcontext():
             logits: Tensor = functional_call(module, (parameters, dict(buffers)), (tokens_BT,), {**inputs, **flags})
@@ -129,7 +126,6 @@ def call_members(
     ) -> tuple[Tensor, dict[str, list[Tensor]]]:
         return call_member(parameters, tokens_BT, inputs, draws and replace(draws, member=index_1))
 
-    # All members at once, or one after another.
     with sdpa_kernel(SDPBackend.MATH):  # the only backend that vmap can batch
         if stacked:
             logits, recorded = vmap(call_stacked, randomness="error")(dict(weights), batch.tokens, inputs, index_M1)
@@ -147,6 +143,7 @@ def call_members(
             ]
             logits = torch.stack([member_logits for member_logits, _ in results])
             recorded = _stack_recorded([member_values for _, member_values in results])
+    # A tensor must not leave vmap from within, so recorded values are passed on here.
     if record:
         for name, values in recorded.items():
             for value in values:
@@ -161,7 +158,7 @@ def _as_tensor(value: Tensor | float, logits: Tensor) -> Tensor:
 
 def _stack_recorded(members: Sequence[Mapping[str, Sequence[Tensor]]]) -> dict[str, list[Tensor]]:
     """Return the recorded values of all members, (M, ...) each."""
-    # Every member has recorded the same number of values.
+    # A module may record in a loop whose length depends on its weights; such values cannot be stacked.
     for name in dict.fromkeys(name for values in members for name in values):
         counts = [len(values.get(name, ())) for values in members]
         if len({*counts}) > 1:
@@ -176,61 +173,61 @@ def _stack_recorded(members: Sequence[Mapping[str, Sequence[Tensor]]]) -> dict[s
 
 
 def try_module(
-    module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool, has_rate: bool = False
+    module: nn.Module, second_module: nn.Module, sizes: tuple[int, int, int], causal: bool, has_rate: bool = False
 ) -> Trial:
     """Return the result of calling a module on random tokens for two members, by vmap, or one by one if vmap fails.
 
-    other: the same module built with another seed. sizes: (input tokens, output tokens, positions). has_rate: whether
-    the model has a dropout rate for every member.
+    second_module: the same module built with another seed. sizes: (input tokens, output tokens, positions). has_rate:
+    whether the model has a dropout rate for every member.
     """
-    watched = WatchedDropout(has_rate)
-    with use_dropout(watched):
-        trial = _try_calls(module, other, sizes, causal)
-    return trial._replace(has_dropout=watched.has_dropout)
+    watcher = WatchedDropout(has_rate)
+    with use_dropout(watcher):
+        trial = _try_calls(module, second_module, sizes, causal)
+    return trial._replace(has_dropout=watcher.has_dropout)
 
 
-def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
+def _try_calls(module: nn.Module, second_module: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
     """Return the result of `try_module`, without whether the module has dropout."""
-    # What the module declares.
-    if problems := tuple(_declaration_problems(module, other)):
+    if problems := tuple(_declaration_problems(module, second_module)):
         return Trial(problems)
 
     # Call it under vmap; if this fails, one member after another.
     inputs, _, positions = sizes
     length = min(positions, _MAX_POSITIONS)
     tokens = torch.randint(0, inputs, (_MEMBERS, _ROWS, length), generator=torch.Generator().manual_seed(0))
-    gap, rng_state = None, torch.random.get_rng_state()
+    loop_reason, rng_state = None, torch.random.get_rng_state()
     try:
         with _without_fallback():
             logits, recorded = _try_passes(module, tokens, stacked=True)
     except (Exception, SystemExit) as error:  # any error of the user's code
         if "randomness error mode" in str(error):
-            return Trial((_DRAWS + locate_in_user_code(error),))
-        gap = _describe_gap(error)
+            return Trial((_RANDOM_PROBLEM + locate_in_user_code(error),))
+        loop_reason = _explain_loop(error)
     try:
-        logits, recorded = (logits, recorded) if gap is None else _try_passes(module, tokens, stacked=False)
+        logits, recorded = (logits, recorded) if loop_reason is None else _try_passes(module, tokens, stacked=False)
     except (Exception, SystemExit) as error:
         text = (str(error).strip().splitlines() or [""])[0]
         return Trial((f"fails with {type(error).__name__}: {text}{locate_in_user_code(error)}",))
+    # Outside of vmap random draws raise no error, but they change the state of the generator.
     if not torch.equal(rng_state, torch.random.get_rng_state()):
         torch.random.set_rng_state(rng_state)
-        return Trial((_DRAWS,))
+        return Trial((_RANDOM_PROBLEM,))
 
-    # Check its output in training, and in evaluation if it may differ there.
-    stacked = gap is None
+    # The output in evaluation can differ only if `forward` has the parameter `training`.
+    stacked = loop_reason is None
     problems = tuple(_state_problems(module, tokens, logits, stacked=stacked))
     problems = problems or tuple(_output_problems(module, tokens, logits, sizes, causal, stacked=stacked))
     if not problems and TRAINING in find_parameters(module):
         logits = _compute_logits(module, tokens, training=False, stacked=stacked)
         output_problems = _output_problems(module, tokens, logits, sizes, causal, training=False, stacked=stacked)
         problems = tuple(f"{problem} (in evaluation)" for problem in output_problems)
-    return Trial(problems, gap, recorded=recorded)
+    return Trial(problems, loop_reason, recorded=recorded)
 
 
-def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
+def _declaration_problems(module: nn.Module, second_module: nn.Module) -> Iterator[str]:
     """Yield problems of the parameters of `forward`, of frozen parameters, and of random buffers."""
-    # Required parameters of `forward` without a value.
-    unknown = [
+    # Nothing would be passed for a required parameter of another name.
+    unknown_names = [
         parameter.name
         for parameter in [*inspect.signature(module.forward).parameters.values()][1:]
         if parameter.name not in (*BATCH_PARAMETERS, TRAINING)
@@ -239,17 +236,19 @@ def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
     ]
     yield from (
         f"forward has the parameter {name}; allowed: tokens, {', '.join((*BATCH_PARAMETERS, TRAINING))}"
-        for name in unknown
+        for name in unknown_names
     )
 
-    # Parameters that training would not change, and buffers that would differ between members.
-    frozen = [
+    # Every parameter is trained, and every buffer is shared by all members.
+    frozen_names = [
         name for name, tensor in module.named_parameters() if not (tensor.requires_grad and tensor.is_floating_point())
     ]
-    yield from (f"the parameter {name} is not trained; make it a buffer" for name in frozen)
-    buffers, others = dict(module.named_buffers()), dict(other.named_buffers())
-    drawn = [name for name, buffer in buffers.items() if not torch.equal(buffer, others[name])]
-    yield from (f"the buffer {name} is random, but all members share buffers; make it a parameter" for name in drawn)
+    yield from (f"the parameter {name} is not trained; make it a buffer" for name in frozen_names)
+    buffers, second_buffers = dict(module.named_buffers()), dict(second_module.named_buffers())
+    random_names = [name for name, buffer in buffers.items() if not torch.equal(buffer, second_buffers[name])]
+    yield from (
+        f"the buffer {name} is random, but all members share buffers; make it a parameter" for name in random_names
+    )
 
 
 def _try_passes(module: nn.Module, tokens: Tensor, *, stacked: bool) -> tuple[Tensor, dict[str, str | None]]:
@@ -268,14 +267,15 @@ def _describe_recorded(
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the name of each recorded value, with why it cannot be a metric, None if it can."""
     for name, recorded in shapes.items():
-        wrong = sorted(recorded - {(), (rows,), (rows, length)})
-        yield name, f"has the shape {wrong[0]} for tokens ({rows}, {length})" if wrong else None
+        wrong_shapes = sorted(recorded - {(), (rows,), (rows, length)})
+        yield name, f"has the shape {wrong_shapes[0]} for tokens ({rows}, {length})" if wrong_shapes else None
 
 
 def _compute_logits(
     module: nn.Module, tokens: Tensor, record: Recorder | None = None, *, training: bool = True, stacked: bool
 ) -> Tensor:
     """Return the logits of members with the weights of the module; in training also compute a gradient."""
+    # The backward pass is part of the trial, because some operators have a vmap rule only for the forward pass.
     weights = {name: torch.stack([parameter.detach()] * _MEMBERS) for name, parameter in module.named_parameters()}
     buffers, batch = dict(module.named_buffers()), Batch(tokens, tokens)
     with nullcontext() if training else torch.no_grad():
@@ -288,12 +288,13 @@ def _compute_logits(
 
 def _state_problems(module: nn.Module, tokens: Tensor, logits: Tensor, *, stacked: bool) -> Iterator[str]:
     """Yield problems of state that a call changes, because later calls and other members would see it."""
+    # NaN would differ from itself in the comparison, and is another problem.
     buffers_before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    again = _compute_logits(module, tokens, stacked=stacked)
-    changed = [name for name, buffer in module.named_buffers() if not torch.equal(buffers_before[name], buffer)]
-    if changed:
-        yield f"changes its buffer {', '.join(changed)} in each call, but all members share buffers"
-    elif not torch.equal(again.nan_to_num(), logits.nan_to_num()):
+    second_logits = _compute_logits(module, tokens, stacked=stacked)
+    changed_names = [name for name, buffer in module.named_buffers() if not torch.equal(buffers_before[name], buffer)]
+    if changed_names:
+        yield f"changes its buffer {', '.join(changed_names)} in each call, but all members share buffers"
+    elif not torch.equal(second_logits.nan_to_num(), logits.nan_to_num()):
         yield "returns other logits in a second call with the same inputs; a call must not change the module"
 
 
@@ -317,22 +318,24 @@ def _output_problems(
         yield "returns logits that are not finite with its initial weights"
     else:
         # Changed tokens in the first row must not change other rows.
-        changed = tokens.clone()
-        changed[:, 0] = (changed[:, 0] + 1) % inputs
-        moved = _compute_logits(module, changed, training=training, stacked=stacked)
-        if not torch.allclose(moved[:, 1:], logits[:, 1:], rtol=1e-4, atol=1e-5):
+        changed_tokens = tokens.clone()
+        changed_tokens[:, 0] = (changed_tokens[:, 0] + 1) % inputs
+        changed_logits = _compute_logits(module, changed_tokens, training=training, stacked=stacked)
+        if not torch.allclose(changed_logits[:, 1:], logits[:, 1:], rtol=1e-4, atol=1e-5):
             yield "mixes rows of a batch: tokens are (rows, length); recurrent layers of torch need batch_first=True"
             return
 
         # In a causal model changed tokens in the last column must not change the columns before it.
-        changed = tokens.clone()
-        changed[..., -1] = (changed[..., -1] + 1) % inputs
-        moved = _compute_logits(module, changed, training=training, stacked=stacked)
-        if causal and length > 1 and not torch.allclose(moved[..., :-1, :], logits[..., :-1, :], rtol=1e-4, atol=1e-5):
+        if not causal or length == 1:
+            return
+        changed_tokens = tokens.clone()
+        changed_tokens[..., -1] = (changed_tokens[..., -1] + 1) % inputs
+        changed_logits = _compute_logits(module, changed_tokens, training=training, stacked=stacked)
+        if not torch.allclose(changed_logits[..., :-1, :], logits[..., :-1, :], rtol=1e-4, atol=1e-5):
             yield "is not causal: it sees the tokens that it should predict, because the task scores every prefix"
 
 
-def _describe_gap(error: BaseException) -> str:
+def _explain_loop(error: BaseException) -> str:
     """Return why vmap cannot run a module, with the line of the user's code."""
     text = (str(error).strip().splitlines() or [""])[0]
     if operator := re.search(r"aten::\w+", text):

@@ -55,11 +55,10 @@ class Vmapped(Model):
 
     def explain_loop(self, task: Task) -> str | None:
         """Return why vmap cannot run the module, None if it can."""
-        return _try_build(self, _get_sizes(task), task.causal).gap
+        return _try_build(self, _get_sizes(task), task.causal).loop_reason
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems of the module with this task, by calling it on a few tokens."""
-        # The trial of the module.
         key = "module" if "module" in type(self).__dataclass_fields__ else "name"
         given, trial = getattr(self, key, None), _try_build(self, _get_sizes(task), task.causal)
         for message in trial.problems:
@@ -67,7 +66,7 @@ class Vmapped(Model):
         if trial.problems:
             return
 
-        # Groups, dropout and metrics that it needs.
+        # The trial calls the module on tokens alone, and so cannot know what this task and these settings need of it.
         if task.has_groups and "groups" not in find_parameters(_build_template(self, _get_sizes(task))):
             message = f"its forward has no parameter groups, but the task {task.name} has token groups"
             yield Problem(key=key, given=given, message=message, allowed="forward(self, tokens, groups)")
@@ -108,6 +107,7 @@ class Vmapped(Model):
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the parameters of the module, by their names in it."""
         module = _build_template(self, _get_sizes(task))
+        # A table of embeddings is a matrix, but no map between layers.
         tables = {id(layer.weight) for layer in module.modules() if isinstance(layer, nn.Embedding)}
         return tuple(
             Parameter(name=name, shape=tuple(value.shape), std=0.0, decay=is_map, hidden=is_map)
@@ -118,6 +118,7 @@ class Vmapped(Model):
     def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
         """Return the initial weights of the module built after `torch.manual_seed(seed)`, for every seed."""
         sizes = _get_sizes(task)
+        # The module draws from torch's own generator, so every seed needs a build.
         weights_of_seeds = [dict(_build_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
         return {
             name: torch.stack([parameters[name].detach() for parameters in weights_of_seeds]).to(seeds_S.device)
@@ -127,6 +128,7 @@ class Vmapped(Model):
     def other_tensors(self, task: Task) -> Mapping[str, Tensor | str]:
         """Return the buffers in the state_dict of the module, and the further names of tied parameters."""
         module = _build_template(self, _get_sizes(task))
+        # A tied parameter has several names in the state_dict, and only the first in `named_parameters`.
         first = {id(value): name for name, value in module.named_parameters()}
         stored: Mapping[str, Tensor] = module.state_dict(keep_vars=True)
         return {
@@ -151,14 +153,14 @@ class Vmapped(Model):
 
         Raises ValueError for a batch with groups if `forward` has no such parameter.
         """
-        # The module, which must accept groups if the batch has any.
+        # A module without the parameter would silently let tokens see other groups.
         inputs, outputs, positions = map(int, form.split()[1:])
         sizes = (inputs, outputs, positions)
         module = _build_template(self, sizes)
         if batch.groups is not None and "groups" not in find_parameters(module):
             raise ValueError(f"{self.name}: forward has no parameter groups, but the batch has groups; use a decoder")
 
-        # Its calls, with dropout only in training.
+        # In evaluation a module has no random numbers, unlike the encodings of a transformer.
         weight = next(iter(weights.values()))
         buffers = _copy_buffers(self, sizes, weight.device, weight.dtype)
         training, stacked = noise is None or noise.training, form.startswith(_STACKED)
@@ -204,6 +206,7 @@ def _get_sizes(task: Task) -> ModuleSizes:
 
 def _build_seeded(model: Vmapped, sizes: ModuleSizes, seed: int) -> nn.Module:
     """Return the module built after `torch.manual_seed(seed)`, with keyed dropout."""
+    # The user's own random numbers must not depend on how often modules are built.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return replace_dropout(model.build(*sizes))
@@ -226,8 +229,9 @@ def _copy_buffers(model: Vmapped, sizes: ModuleSizes, device: torch.device, dtyp
 def _try_build(model: Vmapped, sizes: ModuleSizes, causal: bool) -> Trial:
     """Return the result of a trial of the module, cached; an error of `build` is a problem."""
     try:
-        module, other = _build_template(model, sizes), _build_seeded(model, sizes, 1)
+        # The second module shows which buffers are random.
+        module, second_module = _build_template(model, sizes), _build_seeded(model, sizes, 1)
     except (Exception, SystemExit) as error:  # any error of the user's code
         return Trial((f"the module cannot be built: {type(error).__name__}: {error}",))
-    trial = try_module(module, other, sizes, causal, model._has_rate)
+    trial = try_module(module, second_module, sizes, causal, model._has_rate)
     return trial._replace(problems=tuple(f"{type(module).__name__}: {problem}" for problem in trial.problems))

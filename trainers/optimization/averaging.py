@@ -72,17 +72,17 @@ class Average(Settings, ABC):
         """Return the weights to evaluate, (M, P); layout: the columns of every parameter."""
 
 
-def _interpolate(past: Tensor, theta: Tensor, old: Tensor, new: Tensor) -> Tensor:
-    """Return old * past + new * theta."""
-    return (past * old.to(past.dtype)).add_(theta * new.to(past.dtype))
+def _mix(average: Tensor, theta: Tensor, average_share: Tensor, theta_share: Tensor) -> Tensor:
+    """Return average_share * average + theta_share * theta."""
+    return (average * average_share.to(average.dtype)).add_(theta * theta_share.to(average.dtype))
 
 
-def _apply_due(moved: Tensor, past: Tensor, theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
-    """Return `moved` for members whose update is due, `theta` during the burn-in, else `past`."""
+def _apply_due(updated: Tensor, average: Tensor, theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
+    """Return `updated` for members whose update is due, `theta` during the burn-in, else `average`."""
     steps_after = step - h["burn_in"] if "burn_in" in h else step
     if "update_period" in h:
-        moved = torch.where(steps_after % h["update_period"] == 0, moved, past)
-    return torch.where(steps_after <= 0, theta, moved) if "burn_in" in h else moved
+        updated = torch.where(steps_after % h["update_period"] == 0, updated, average)
+    return torch.where(steps_after <= 0, theta, updated) if "burn_in" in h else updated
 
 
 def _count_updates(average: "Ema | Bema", steps: int) -> int:
@@ -91,9 +91,12 @@ def _count_updates(average: "Ema | Bema", steps: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _log_start_share(kappa: float, rho: float, gamma: float, update_period: int, updates: int) -> float:
-    """Return the logarithm of the product of 1 - beta_t over the updates of BEMA; cached for members alike."""
-    # The first updates exactly, later updates by the mean over a sample of them.
+def _compute_log_start_share(kappa: float, rho: float, gamma: float, update_period: int, updates: int) -> float:
+    """Return the logarithm of the product of 1 - beta_t over the updates of BEMA.
+
+    Cached, because many members have the same settings.
+    """
+    # Later factors change so slowly that a sample of them is enough.
     log = 0.0
     for first, last in ((1, min(updates, _EXACT_UPDATES)), (_EXACT_UPDATES + 1, updates)):
         if (count := last - first + 1) > 0:
@@ -151,6 +154,7 @@ class Ema(Average):
         """Return the decay that would leave 1 %."""
         if (updates := _count_updates(self, steps)) == 0:
             return _explain_no_update(self, steps)
+        # Solve decay^updates = 0.01, rounded in 1 - decay, which may be tiny.
         decay = 1 - float(f"{1 - 0.01 ** (1 / updates):.3g}")
         return f"decay {self.decay:.6g}, updates {updates}; a decay of {decay:.12g} would leave 1 %"
 
@@ -163,7 +167,7 @@ class Ema(Average):
     ) -> tuple[Tensor, ...]:
         """Update the average of every member whose update is due."""
         (ema,) = buffers
-        return (_apply_due(_interpolate(ema, theta, h["decay"], 1.0 - h["decay"]), ema, theta, step, h),)
+        return (_apply_due(_mix(ema, theta, h["decay"], 1.0 - h["decay"]), ema, theta, step, h),)
 
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the average."""
@@ -195,7 +199,8 @@ class Bema(Average):
             return 0.0
         if (updates := _count_updates(self, steps)) == 0:
             return 1.0
-        log = _log_start_share(self.kappa, self.rho, self.gamma, self.update_period, updates)
+        log = _compute_log_start_share(self.kappa, self.rho, self.gamma, self.update_period, updates)
+        # The correction subtracts alpha_t times the initial weights.
         alpha = (self.rho + self.gamma * updates * self.update_period) ** -self.eta if self.eta >= 0 else 0.0
         return max(0.0, math.exp(log) - alpha)
 
@@ -213,18 +218,18 @@ class Bema(Average):
         self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
         """Update the buffers of members whose update is due; during the burn-in they equal the training weights."""
-        # beta_t and alpha_t of every member.
+        # A negative power switches averaging (beta_t = 1) or the correction (alpha_t = 0) off.
         ema, anchor, average = buffers
         steps_after = step - h["burn_in"] if "burn_in" in h else step
         count = h["rho"] + h["gamma"] * torch.clamp(steps_after, min=1)
         beta = torch.where(h["kappa"] < 0, torch.ones_like(count), count ** -h["kappa"])
         alpha = torch.where(h["eta"] < 0, torch.zeros_like(count), count ** -h["eta"])
 
-        # The EMA, and its correction by the distance from the anchor.
-        moved = _interpolate(ema, theta, 1.0 - beta, beta)
-        corrected = (theta - anchor).mul_(alpha.to(ema.dtype)).add_(moved)
+        # During the burn-in the anchor moves, too, so the correction starts at zero.
+        new_ema = _mix(ema, theta, 1.0 - beta, beta)
+        corrected = (theta - anchor).mul_(alpha.to(ema.dtype)).add_(new_ema)
         return (
-            _apply_due(moved, ema, theta, step, h),
+            _apply_due(new_ema, ema, theta, step, h),
             torch.where(steps_after <= 0, theta, anchor) if "burn_in" in h else anchor,
             _apply_due(corrected, average, theta, step, h),
         )
@@ -247,19 +252,19 @@ class NormMatched(Bema):
     @property
     def source(self) -> Average:
         """BEMA with the same hyperparameters; a subclass is its own source."""
+        # A subclass may update other buffers.
         if type(self) is not NormMatched:
             return self
         return Bema(**{item.name: getattr(self, item.name) for item in settings_fields(Bema)})
 
     def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
         """Yield a problem if the list of names is empty, and a problem for each unknown name."""
-        # An empty list; without the parameters of the model nothing can be checked.
+        # The names are empty if the model itself is invalid; then nothing can be checked.
         names = parameter_names() if self.parameters is not None else ()
         allowed = f"null for all parameters, or names of some, such as {', '.join(names[:8])}"
         if names and not self.parameters:
             yield Problem(key="parameters", given=[], message="names no parameter", allowed=allowed)
 
-        # Names that the model does not have.
         for name in self.parameters or () if names else ():
             if name not in names:
                 message, close = f"the model has no parameter {name}", find_nearest(name, names)

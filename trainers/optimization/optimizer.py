@@ -80,4 +80,5 @@ class Optimizer(Settings, ABC):
 def clip_gradient(gradient: Tensor, limit: Tensor) -> Tensor:
     """Return the gradient (M, P) scaled to a norm of at most `limit` (M, 1) for each member, as `clip_grad_norm_`."""
     norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+    # As in torch, 1e-6 keeps a gradient of zero from becoming NaN.
     return gradient * torch.clamp(limit.to(gradient.dtype) / (norm + 1e-6), max=1.0)

@@ -75,6 +75,7 @@ class Decaying(Schedule):
     def decay_progress(self, step: Tensor, steps: int) -> Tensor:
         """Return the progress of the decay at `step`: 0 at the end of the warm-up, 1 at the end of the decay."""
         warmup = self.warmup_steps(steps)
+        # At least 1: a decay that ends with the warm-up would divide by zero.
         length = max((self.decay_steps or steps) - warmup, 1)
         return torch.clamp((step.double() - warmup) / length, min=0.0, max=1.0)
 

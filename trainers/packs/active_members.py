@@ -24,7 +24,7 @@ class ActiveMembers:
         self.pack, self.state, self.compiled = full_pack, state, compiled
         self.indices = list(range(len(full_pack)))  # indices of the active members in the full pack
         self._finished_indices: list[int] = []
-        self._finished: State | None = None
+        self._finished_state: State | None = None
         self._steps = {name: getattr(state, name).cpu().numpy().copy() for name in ("failed_at", "stopped_at")}
         if compiled and len(full_pack) == 1:
             self._select([0])
@@ -53,30 +53,37 @@ class ActiveMembers:
         if not finishing:
             return
 
-        # Store the states of the finishing members on the host.
+        # Finished members move to the host: their state is only read again for checkpoints and final weights.
         self._steps = {name: self.member_steps(name) for name in self._steps}
         state = self.state.select([self.indices.index(index) for index in finishing]).to("cpu")
-        self._finished = state if self._finished is None else self._finished.concatenate(state)
+        self._finished_state = state if self._finished_state is None else self._finished_state.concatenate(state)
         self._finished_indices += finishing
 
-        # Continue with the others.
-        active = [row for row, index in enumerate(self.indices) if index not in set(finishing)]
-        self.indices = [self.indices[row] for row in active]
-        self._select(active)
+        active_rows = [row for row, index in enumerate(self.indices) if index not in set(finishing)]
+        self.indices = [self.indices[row] for row in active_rows]
+        self._select(active_rows)
 
     def _select(self, rows: list[int]) -> None:
-        """Keep these rows of `pack` and `state`; repeat a single row if the step is compiled."""
+        """Keep these rows of `pack` and `state`; repeat a single row if the step is compiled.
+
+        Without rows `pack` stays as it is, because a pack has at least one member.
+        """
         rows = rows * 2 if len(rows) == 1 and self.compiled else rows
         self.state = self.state.select(rows)
         if rows:
             self.pack = self.pack.select(rows)
 
-    def full_state(self) -> State:
+    def collect_full_state(self) -> State:
         """Return the state of every member in the order of the full pack, on the host once members have finished."""
-        active = self.state if len(self.pack) == len(self.indices) else self.state.select(range(len(self.indices)))
-        if self._finished is None:
-            return active
-        state = self._finished.concatenate(active.to("cpu"))
+        # Without the copy of a single member.
+        active_state = self.state
+        if len(self.pack) > len(self.indices):
+            active_state = self.state.select(range(len(self.indices)))
+        if self._finished_state is None:
+            return active_state
+
+        # Finished members come first here, so sort by the indices of the full pack.
+        state = self._finished_state.concatenate(active_state.to("cpu"))
         order = np.argsort([*self._finished_indices, *self.indices])
         return state.select(order.tolist())
 

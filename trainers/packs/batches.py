@@ -19,7 +19,7 @@ from trainers.tensors.batch import Batch
 MAX_STEPS = 64
 MAX_ELEMENTS = 2**17  # of the batches of a draw: 1 MiB of int64; intermediate tensors take several times that
 MAX_ELEMENTS_GPU = 2**22  # larger, because kernel launches take most of the time
-_TRIAL_SEEDS, _TRIAL_STEPS, _TRIAL_ROWS = (3, 2**40), (1, 2, 10**6), 4  # of the draws in `elements_per_row`
+_TRIAL_SEEDS, _TRIAL_STEPS, _TRIAL_ROWS = (3, 2**40), (1, 2, 10**6), 4  # of the draws in `count_elements_per_row`
 
 
 class StepBatches:
@@ -29,9 +29,9 @@ class StepBatches:
         self.pack, self.rows = pack, pack.training.batch_size
         self.seeds = pack.seeds_S if pack.curriculum is None else pack.seeds_M  # members may be at different stages
         self.has_one_length = pack.training.one_length_per_batch  # then the batches of two steps differ in shape
-        per_row = None if self.has_one_length else elements_per_row(pack.task, pack.curriculum is not None)
+        per_row = None if self.has_one_length else count_elements_per_row(pack.task, pack.curriculum is not None)
         elements = None if per_row is None else per_row * self.rows * len(self.seeds)
-        self.steps_at_once = 1 if elements is None else steps_per_draw(elements, pack.device.type)
+        self.steps_at_once = 1 if elements is None else choose_steps_per_draw(elements, pack.device.type)
         self._drawn: tuple[Batch, ...] = ()
         self._first = self._last = 0  # the drawn steps are first + 1 to last
 
@@ -42,20 +42,20 @@ class StepBatches:
         """
         has_stages = self.pack.curriculum is not None
 
-        # Draw the batches of the next steps if this step was not drawn before.
+        # One draw serves several steps, because its operations cost the same for one step as for many.
         if not self._first <= done < self._last:
             self._first, self._last = done, min(done + self.steps_at_once, stop)
             stage_S = None if not has_stages else torch.zeros_like(self.seeds) if stage_M is None else stage_M
             length = self.pack.task.draw_step_length(self._last) if self.has_one_length else None
             self._drawn = _draw_steps(self.pack.task, self.seeds, self._first, self._last, self.rows, stage_S, length)
 
-        # The slice of this step; without a curriculum members with equal seeds share rows.
-        seeds, index = len(self.seeds), done - self._first
-        batches = tuple(batch.slice_seeds(index * seeds, (index + 1) * seeds) for batch in self._drawn)
+        # Select this step. Without a curriculum members with equal seeds share rows, so they were drawn once.
+        count, index = len(self.seeds), done - self._first
+        batches = tuple(batch.slice_seeds(index * count, (index + 1) * count) for batch in self._drawn)
         return batches if has_stages else tuple(batch.for_members(self.pack.index_M) for batch in batches)
 
 
-def steps_per_draw(elements: int, device: str) -> int:
+def choose_steps_per_draw(elements: int, device: str) -> int:
     """Return how many steps to draw at once if the batches of one step have `elements` elements."""
     return max(1, min(MAX_STEPS, (MAX_ELEMENTS if device == "cpu" else MAX_ELEMENTS_GPU) // elements))
 
@@ -72,13 +72,13 @@ def _draw_steps(
         step = torch.full((), last, dtype=torch.int64, device=seeds_S.device)
         return task.training_batches(Stream(seeds_S, "data", step), rows, stage_S, length)
 
-    # Several steps: each seed once for every step.
+    # The random numbers of several steps are those of each seed repeated once per step.
     steps = torch.arange(first + 1, last + 1, device=seeds_S.device)[:, None].expand(-1, len(seeds_S))
     stages = None if stage_S is None else stage_S.repeat(last - first)
     return task.training_batches(Stream(seeds_S.repeat(last - first), "data", steps.flatten()), rows, stages)
 
 
-def elements_per_row(task: Task, has_stages: bool = False) -> int | None:
+def count_elements_per_row(task: Task, has_stages: bool = False) -> int | None:
     """Return the number of elements per row of a task's training batches.
 
     None if several steps cannot be drawn at once with the same numbers, because the task uses the step as a scalar, or
@@ -87,23 +87,26 @@ def elements_per_row(task: Task, has_stages: bool = False) -> int | None:
     # Draw the steps one by one, and all at once.
     seeds, steps = torch.tensor(_TRIAL_SEEDS), torch.tensor(_TRIAL_STEPS)
     stages = torch.tensor([0, len(task.stages) - 1]) if has_stages else None
-    alone = [task.training_batches(Stream(seeds, "data", step), _TRIAL_ROWS, stages) for step in steps]
+    single_draws = [task.training_batches(Stream(seeds, "data", step), _TRIAL_ROWS, stages) for step in steps]
     step_S = steps.repeat_interleave(len(seeds))
     try:
-        repeated = None if stages is None else stages.repeat(len(steps))
-        together = task.training_batches(Stream(seeds.repeat(len(steps)), "data", step_S), _TRIAL_ROWS, repeated)
+        repeated_stages = None if stages is None else stages.repeat(len(steps))
+        joint_draw = task.training_batches(
+            Stream(seeds.repeat(len(steps)), "data", step_S), _TRIAL_ROWS, repeated_stages
+        )
     except Exception:  # any error of the user's code with several steps; with a single step it was raised above
         return None
 
-    # Both must give the same numbers.
-    for k, batches in enumerate(alone):
+    # Training must not depend on how many steps are drawn at once, so both must give the same bits.
+    for k, batches in enumerate(single_draws):
         if not are_equal_batches(
-            [batch.slice_seeds(k * len(seeds), (k + 1) * len(seeds)) for batch in together], batches
+            [batch.slice_seeds(k * len(seeds), (k + 1) * len(seeds)) for batch in joint_draw], batches
         ):
             return None
 
-    # The elements of all batches per row, rounded up.
-    return -(-sum(tensor.numel() for batch in together for tensor in batch.tensors()) // (len(step_S) * _TRIAL_ROWS))
+    # Round up, so that a draw stays below the limit.
+    elements = sum(tensor.numel() for batch in joint_draw for tensor in batch.tensors())
+    return -(-elements // (len(step_S) * _TRIAL_ROWS))
 
 
 def are_equal_batches(first: Sequence[Batch], second: Sequence[Batch]) -> bool:
@@ -111,11 +114,11 @@ def are_equal_batches(first: Sequence[Batch], second: Sequence[Batch]) -> bool:
     if [type(batch) for batch in first] != [type(batch) for batch in second]:
         return False
     values = [[value for batch in batches for value in vars(batch).values()] for batches in (first, second)]
-    return all(_are_equal(*pair) for pair in zip(*values, strict=True))
+    return all(_are_equal_fields(*pair) for pair in zip(*values, strict=True))
 
 
-def _are_equal(value: Any, other: Any) -> bool:
+def _are_equal_fields(first: Any, second: Any) -> bool:
     """Return whether two fields of batches are equal; tensors also in their dtype."""
-    if isinstance(value, Tensor) and isinstance(other, Tensor):
-        return value.dtype == other.dtype and torch.equal(value, other)
-    return bool(value == other)
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return first.dtype == second.dtype and torch.equal(first, second)
+    return bool(first == second)

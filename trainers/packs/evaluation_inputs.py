@@ -12,7 +12,7 @@ from trainers.tasks.task import EvaluationBatch
 MAX_CACHED_BYTES = 2**26  # per pack and stream; larger inputs are drawn again at every evaluation
 
 
-def evaluation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
+def draw_evaluation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
     """Yield the evaluation batches of the pack's seeds, drawn from their eval streams: the same at every evaluation.
 
     They are cached in the pack after the last batch, unless all together are larger than MAX_CACHED_BYTES.
@@ -20,12 +20,12 @@ def evaluation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
     return _draw_cached(pack, "eval", pack.task.evaluation_batches, pack.evaluation.samples, pack.lengths)
 
 
-def validation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
+def draw_validation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
     """Yield the batches for early stopping and curricula, drawn from the validation streams; cached in the same way."""
     return _draw_cached(pack, "validation", pack.task.validation_batches, pack.criteria[0].samples)
 
 
-def evaluation_stream(pack: Pack, name: str) -> Stream:
+def make_evaluation_stream(pack: Pack, name: str) -> Stream:
     """Return a named stream of the pack's seeds at step 0: eval or validation for inputs, dropout for other numbers."""
     return Stream(pack.seeds_S, name, torch.zeros((), dtype=torch.int64, device=pack.device))
 
@@ -38,9 +38,9 @@ def _draw_cached(
         yield from pack.cached_inputs[name]
         return
 
-    # Draw the batches, and collect them as long as they are small.
+    # Drop the collected batches at once if they grow too large: they would stay in memory during training.
     batches, size = list[EvaluationBatch](), 0
-    for test in draw(evaluation_stream(pack, name), *arguments):
+    for test in draw(make_evaluation_stream(pack, name), *arguments):
         size += sum(
             value.untyped_storage().nbytes() for value in vars(test.batch).values() if isinstance(value, Tensor)
         )

@@ -34,7 +34,7 @@ class Pack:
         if len(keys) != 1:
             raise PackError(f"a pack of {len(members)} members has {len(keys)} structural keys; allowed: 1")
 
-        # Settings that all members share.
+        # Members have the same structural key, so any of them has the settings that all share.
         first = members[0]
         self.device = device
         self.task, self.model, self.schedule = first.task, first.model, first.training.schedule
@@ -50,27 +50,27 @@ class Pack:
         self.decay_mask = self.layout.decay_mask(device)
         self.lower_bounds = self.layout.lower_bounds(device, self.dtype)
 
-        # Member hyperparameters as columns (M, 1): of training, optimizer, loss and dropout.
+        # Hyperparameters that may differ between members become columns (M, 1), so that one program serves all values.
         self._set_members(members)
-        self.hyperparameters = self._member_columns([member.training for member in members])
+        self.hyperparameters = self._make_member_columns([member.training for member in members])
         betas = torch.tensor([member.training.betas for member in members], dtype=torch.float64, device=device)
         self.hyperparameters["beta1"], self.hyperparameters["beta2"] = (
             beta.contiguous() for beta in (betas[:, :1], betas[:, 1:])
         )
-        self.optimizer_hyperparameters = self._member_columns([member.training.optimizer for member in members])
+        self.optimizer_hyperparameters = self._make_member_columns([member.training.optimizer for member in members])
         losses = [member.training.loss for member in members if member.training.loss is not None]
-        self.loss_hyperparameters = self._member_columns(losses) if losses else {}
-        rates = self._member_columns([member.model for member in members]).get("dropout")
+        self.loss_hyperparameters = self._make_member_columns(losses) if losses else {}
+        rates = self._make_member_columns([member.model for member in members]).get("dropout")
         has_dropout = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.dropout_rates = rates[:, 0] if rates is not None and has_dropout else None  # (M,)
 
-        # Weight averages; those with the same source share its buffers.
+        # Averages with the same source in every member share its buffers, which are as large as the weights.
         self.averages = tuple(first.training.averages[label] for label in self.labels)
         sources = [tuple(member.training.averages[label].source for member in members) for label in self.labels]
-        distinct = list(dict.fromkeys(sources))
-        self.source_indices = tuple(distinct.index(source) for source in sources)  # by label
-        self.sources = tuple(member_sources[0] for member_sources in distinct)
-        self.average_hyperparameters = tuple(map(self._average_member_columns, distinct))
+        distinct_sources = list(dict.fromkeys(sources))
+        self.source_indices = tuple(distinct_sources.index(source) for source in sources)  # by label
+        self.sources = tuple(member_sources[0] for member_sources in distinct_sources)
+        self.average_hyperparameters = tuple(map(self._make_average_columns, distinct_sources))
         self.cached_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # filled by trainers.packs.evaluation_inputs
 
     def __len__(self) -> int:
@@ -90,11 +90,10 @@ class Pack:
 
     def select(self, indices: Sequence[int]) -> "Pack":
         """Return a pack of the members with these indices, which may repeat; the same program serves both packs."""
-        # A copy that shares the settings and has its own members.
+        # The copy shares settings and layout with this pack; everything per member is replaced below.
         pack, index = copy(self), torch.tensor(indices, dtype=torch.int64, device=self.device)
         pack._set_members([self.members[number] for number in indices])
 
-        # Their rows of every member hyperparameter.
         def select_rows(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return {name: column[index] for name, column in columns.items()}
 
@@ -118,23 +117,24 @@ class Pack:
         seeds = [self.compiled_seeds_S, self.compiled_index_M]
         return [*columns, *seeds, *([] if self.dropout_rates is None else [self.dropout_rates])]
 
-    def _member_columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
+    def _make_member_columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
         """Return every scalar member hyperparameter as a column (M, 1): float64, or int64 if all are integers."""
         columns = {}
         for item in settings_fields(type(settings[0])):
             values = [getattr(member, item.name) for member in settings]
+            # Nested parts have columns of their own, and `betas` becomes two columns in `__init__`.
             is_plain = not is_nested(item) and not isinstance(values[0], tuple)
             if item.metadata["member"] and is_plain and values[0] is not None:
                 dtype = torch.int64 if all(isinstance(value, int) for value in values) else torch.float64
                 columns[item.name] = torch.tensor(values, dtype=dtype, device=self.device)[:, None]
         return columns
 
-    def _average_member_columns(self, members: Sequence[Average]) -> dict[str, Tensor]:
+    def _make_average_columns(self, members: Sequence[Average]) -> dict[str, Tensor]:
         """Return the columns (M, 1) of an average, without hyperparameters that are neutral in all members."""
         defined_in = next(cls for cls in type(members[0]).__mro__ if "update" in vars(cls))
         neutral = vars(defined_in).get("neutral", {})  # a subclass that overrides `update` may need these columns
         unused = {name for name, value in neutral.items() if all(getattr(member, name) == value for member in members)}
-        return {name: column for name, column in self._member_columns(members).items() if name not in unused}
+        return {name: column for name, column in self._make_member_columns(members).items() if name not in unused}
 
 
 @dataclass(kw_only=True)
@@ -158,12 +158,11 @@ class State:
         reads_files: whether members with `training.initial` start with the weights of their files instead. Raises
         WeightsError for a file that cannot be used.
         """
-        # Weights of every seed, then of every member, drawn or stored.
+        # Initial weights depend on the seed only, so draw them once per seed.
         theta = pack.layout.initial(pack.seeds_S, pack.dtype, pack.model.initial(pack.task, pack.seeds_S))
         theta = theta if pack.index_M is None else theta[pack.index_M]
         theta = _read_initial(pack, theta) if reads_files else theta
 
-        # Everything else starts empty.
         count = len(pack)
         return cls(
             step=torch.zeros((), dtype=torch.int64, device=pack.device),
@@ -193,57 +192,59 @@ class State:
 
     def _map_rows(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "State":
         """Return the state with `change` applied to every tensor (M, ...), in the order of `tensors`."""
-        plain = {name: change(value) for name, value in self._plain().items() if value.dim()}
+        tensors = {name: change(value) for name, value in self._tensor_fields().items() if value.dim()}
         averages = tuple(tuple(change(buffer) for buffer in buffers) for buffers in self.averages)
         optimizer = {name: change(value) for name, value in self.optimizer.items()}
         step = self.step.clone() if step is None else step
-        return replace(self, **plain, averages=averages, optimizer=optimizer, step=step)
+        return replace(self, **tensors, averages=averages, optimizer=optimizer, step=step)
 
     def tensors(self) -> list[Tensor]:
         """Return every tensor; the first dimension of all but `step` is M."""
         return [
-            *self._plain().values(),
+            *self._tensor_fields().values(),
             *(buffer for buffers in self.averages for buffer in buffers),
             *self.optimizer.values(),
         ]
 
-    def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool) -> Snapshot:
+    def make_snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool) -> Snapshot:
         """Return this state of a pack, and its evaluations so far, as the content of a checkpoint."""
         return Snapshot(
             step=int(self.step),
-            arrays=self._arrays(pack),
+            arrays=self._name_arrays(pack),
             evaluations=evaluations,
             parameters=pack.layout.shapes,
             compiled=compiled,
         )
 
-    def restored(self, stored: Snapshot, pack: Pack) -> "State":
+    def restore(self, stored: Snapshot, pack: Pack) -> "State":
         """Return the stored state; called on the initial state of the same pack.
 
         Raises CheckpointError that names the difference between the stored state and the pack.
         """
-        # The stored tensors, checked against those of this state.
-        arrays = fit_state(stored, self._arrays(pack), pack.layout.shapes)
+        # This initial state has the names and shapes that the stored state must have.
+        arrays = fit_state(stored, self._name_arrays(pack), pack.layout.shapes)
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
 
-        # Buffers that averages share are read under the first label of their source.
+        # Shared buffers are stored under every label that uses them; the first label is enough.
         labels = [pack.labels[pack.source_indices.index(source)] for source in range(len(self.averages))]
         averages = tuple(
-            tuple(tensors[_buffer_name(label, j)] for j in range(len(buffers)))
+            tuple(tensors[_name_buffer(label, j)] for j in range(len(buffers)))
             for label, buffers in zip(labels, self.averages, strict=True)
         )
         optimizer = {name: tensors[name] for name in self.optimizer}
-        return type(self)(averages=averages, optimizer=optimizer, **{name: tensors[name] for name in self._plain()})
+        return type(self)(
+            averages=averages, optimizer=optimizer, **{name: tensors[name] for name in self._tensor_fields()}
+        )
 
-    def _plain(self) -> dict[str, Tensor]:
+    def _tensor_fields(self) -> dict[str, Tensor]:
         """Return the fields that are tensors, by name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
-    def _arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
+    def _name_arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
         """Return every tensor as a named array; buffers that averages share are listed under each of these averages."""
-        tensors = {**self._plain(), **self.optimizer}
+        tensors = {**self._tensor_fields(), **self.optimizer}
         for label, source in zip(pack.labels, pack.source_indices, strict=True):
-            tensors.update({_buffer_name(label, j): buffer for j, buffer in enumerate(self.averages[source])})
+            tensors.update({_name_buffer(label, j): buffer for j, buffer in enumerate(self.averages[source])})
         return {name: value.cpu().numpy() for name, value in tensors.items()}
 
 
@@ -254,13 +255,14 @@ def _read_initial(pack: Pack, theta: Tensor) -> Tensor:
         initial = member.training.initial
         for name, tensor in initial.read(pack.model, pack.task, member.seed).items() if initial is not None else ():
             views[name][row] = tensor.to(pack.device, pack.dtype)
+    # Stored weights may be below a bound that training would have kept.
     theta = pack.layout.flat(views)
     return theta if pack.lower_bounds is None else torch.maximum(theta, pack.lower_bounds)
 
 
 def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
     """Return the state of the optimizer before the first step. Raises ValueError for a reserved name."""
-    # Clone tensors that share the memory of the weights, which steps overwrite.
+    # A step overwrites the weights in place, and would change a state that shares their memory.
     state = pack.optimizer.start(theta, pack.layout)
     memory = theta.untyped_storage().data_ptr()
     state = {
@@ -270,16 +272,20 @@ def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
 
     # Names must differ from those of other arrays in a checkpoint.
     reserved = {item.name for item in fields(State)}
-    if wrong := [name for name in state if name in reserved or name.startswith("averages.")]:
-        raise ValueError(f"optimizer {pack.optimizer.name}: its state has reserved names {', '.join(wrong)}")
+    if clashing := [name for name in state if name in reserved or name.startswith("averages.")]:
+        raise ValueError(
+            f"optimizer {pack.optimizer.name}: its state has reserved names {', '.join(clashing)}; "
+            f"allowed: all except {', '.join(sorted(reserved))} and averages.*"
+        )
     return state
 
 
-def _buffer_name(label: str, index: int) -> str:
+def _name_buffer(label: str, index: int) -> str:
+    """Return the name of a buffer of an average in a checkpoint."""
     return f"averages.{label}.{index}"
 
 
-def average_weights(pack: Pack, state: State) -> dict[str, Tensor]:
+def read_averages(pack: Pack, state: State) -> dict[str, Tensor]:
     """Return the weights (M, P) of every weight average of the pack, by label."""
     return {label: read_average(pack, label, state.averages, state.theta) for label in pack.labels}
 
@@ -288,14 +294,13 @@ def read_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -> T
     """Return the weights (M, P) of a weight average. Raises ValueError for a label that the pack does not have."""
     if label not in pack.labels:
         close = find_nearest(label, pack.labels)
-        hint = f"; did you mean {close}?" if close else ""
+        hint = f"; did you mean {close!r}?" if close else ""
         raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.labels)}{hint}")
 
-    # Averages with the same source share its buffers.
     index = pack.labels.index(label)
     return pack.averages[index].weights(averages[pack.source_indices[index]], theta, pack.layout)
 
 
 def collect_weights(pack: Pack, state: State) -> Mapping[str, Tensor]:
     """Return weights (M, P) by label: every weight average of the pack, and the training weights as `raw`."""
-    return {"raw": state.theta, **average_weights(pack, state)}
+    return {"raw": state.theta, **read_averages(pack, state)}

@@ -60,6 +60,7 @@ class Abacus(Position):
         """Add the vector of each token's place."""
         tokens, causal = forward_pass.tokens, forward_pass.causal
         place = forward_pass.select_queries(self.places(tokens, causal, forward_pass.visible, forward_pass.groups))
+        # Place 0 marks tokens outside of runs, which are not shifted.
         if forward_pass.noise is not None and forward_pass.training and self.max_offset:
             offset = forward_pass.noise.integers(EMBED_SITE, (1, 1), self.max_offset + 1, shared=True)
             place = torch.where(place > 0, place + offset, 0)
@@ -77,7 +78,7 @@ class Abacus(Position):
         >>> Abacus().places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=True).tolist()
         [0, 1, 2, 0, 1, 2, 3]
         """
-        # Digits in the order of counting.
+        # Flip the rows of a bidirectional model, so that below every run is counted from its first token.
         is_digit = tokens < self.digits + self.pads
         is_digit = is_digit if visible is None else is_digit & visible
         is_digit = is_digit if causal else is_digit.flip(-1)
@@ -86,6 +87,7 @@ class Abacus(Position):
         position = torch.arange(1, is_digit.shape[-1] + 1, device=is_digit.device)
         run_start = torch.where(is_digit, 0, position)
         if groups is not None:
+            # A digit after one of a group that it does not see begins a run.
             ordered = groups if causal else groups.flip(-1)
             previous = functional.pad(ordered[..., :-1], (1, 0))
             is_boundary = (ordered != previous) & (ordered != 0) & (previous != 0)

@@ -17,10 +17,11 @@ from trainers.tensors.precision import matmul, upcast
 Recorder = Callable[[str, Tensor], None]
 Watcher = Callable[["Context", Tensor], None]
 
-# Sites of the random numbers of a pass: 0 for the token embedding, 1 + 3 * layer + place for the blocks, HIDDEN_SITE +
-# layer for the MLPs. Encodings use sites in between: EMBED_SITE, PLACE_SITE, and _SITES_PER_LAYER for each layer from
-# _LAYER_SITES on. The n-th chunk of queries adds n * CHUNK_SITES to its sites.
-EMBED_SITE, PLACE_SITE, GENERATION_SITE = 1000, 1001, 1002
+# Sites of the random numbers of a pass, distinct so that no two draws are equal: 0 for the token embedding, from
+# 1 + 3 * layer on for the three dropouts of a block, HIDDEN_SITE + layer for its MLP. Encodings use sites in between:
+# EMBED_SITE, POSITION_SITE, and _SITES_PER_LAYER for each layer from _LAYER_SITES on. The n-th chunk of queries adds
+# n * CHUNK_SITES to its sites.
+EMBED_SITE, POSITION_SITE, GENERATION_SITE = 1000, 1001, 1002
 _LAYER_SITES, _SITES_PER_LAYER = 1024, 16
 HIDDEN_SITE = 7168
 CHUNK_SITES = 2**13
@@ -81,18 +82,18 @@ class Pass:
     @property
     def allowed(self) -> Tensor | None:
         """The attention mask: whether query i sees key j, bool (T, K) or (M, B, 1, T, K); None without masked keys."""
-        # No later keys in a causal pass.
+        # A single last query sees every key, also in a causal pass, and needs no mask.
         mask, total = None, self.tokens.shape[-1]
         if self.causal and (self.count > 1 or self.first + 1 < total):
             mask = torch.ones(self.count, total, dtype=torch.bool, device=self.tokens.device).tril(self.first)
 
-        # Only visible keys, and keys of a group that the query sees.
+        # Group 0 sees and is seen by every group.
         if self.visible is not None:
             visible = self.visible[:, :, None, None, :]
             mask = visible.expand(-1, -1, -1, self.count, -1) if mask is None else mask & visible
         if self.groups is not None:
-            query, other = self.select_queries(self.groups)[..., :, None], self.groups[..., None, :]
-            sees_group = ((query == other) | (other == 0) | (query == 0))[:, :, None]
+            query, key = self.select_queries(self.groups)[..., :, None], self.groups[..., None, :]
+            sees_group = ((query == key) | (key == 0) | (query == 0))[:, :, None]
             mask = sees_group if mask is None else mask & sees_group
         return mask
 
@@ -130,6 +131,7 @@ class Context(Pass):
 
     def exact_products(self) -> Tensor:
         """Return q . k / sqrt(E) in float32 at least, also in a bfloat16 pass."""
+        # Scaling the queries saves a second tensor of the size of the scores.
         q, k = (part.to(upcast(part.dtype)) for part in (self.q, self.k))
         with torch.autocast(self.q.device.type, enabled=False):
             return torch.matmul(q / math.sqrt(q.shape[-1]), k.mT)
@@ -155,7 +157,6 @@ class Context(Pass):
 
         keeps_later_keys: False drops the keys after the last query if the pass is causal.
         """
-        # The queries, with all keys.
         sliced = replace(
             self,
             first=start,
@@ -168,7 +169,7 @@ class Context(Pass):
         if keeps_later_keys or not self.causal:
             return sliced
 
-        # Without later keys, which a causal pass would mask.
+        # A causal pass would mask the later keys, so scores for them are not computed.
         return replace(
             sliced,
             tokens=self.tokens[..., :stop],
@@ -194,4 +195,4 @@ class Scores:
 
     def __post_init__(self) -> None:
         if self.bias is not None and self.logits is not None:
-            raise ValueError("Scores has both a bias and logits; allowed: one of the two")
+            raise ValueError("Scores has both a bias and logits; allowed: only one of them")

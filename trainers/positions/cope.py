@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainers.positions.context import Context, Scores
-from trainers.positions.gates import cumulative_sums
+from trainers.positions.gates import compute_cumulative_sums
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -39,37 +39,36 @@ class Cope(Position):
 
     def score(self, context: Context) -> Scores:
         """Return the logits with the term of the contextual position."""
-        # Gates of the visible keys, and the sum of gates between query and key.
+        # A contextual position is the sum of the gates between query and key; masked keys must not count.
         scores, allowed, table = context.products(), context.allowed, context.weights[f"{context.name}.cope"]
         scores = scores.to(upcast(scores.dtype))  # counts are sums of many gates
         gates = sigmoid(scores)
         gates = gates if allowed is None else gates.masked_fill(~allowed, 0.0)
-        sums, at_query = cumulative_sums(gates, context)
+        sums, at_query = compute_cumulative_sums(gates, context)
         counts = at_query - sums if context.causal else (at_query - sums).abs()
         counts = (counts + gates).clamp(0.0, self.npos_max - 1.0)
 
-        # q . e of every whole count, and its slopes for the interpolation.
+        # q . e is linear in e, so interpolate the products: a vector for each pair would take too much memory.
         tables = table.mT[:, None, None]
-        eager = not torch.compiler.is_compiling() and not torch.is_autocast_enabled(table.device.type)
-        if len(table) == 1 and eager:  # otherwise the gradient of a lone member would be summed in another order
+        is_eager = not torch.compiler.is_compiling() and not torch.is_autocast_enabled(table.device.type)
+        if len(table) == 1 and is_eager:  # otherwise the gradient of a lone member would be summed in another order
             tables = tables.expand(*context.q.shape[:3], -1, -1).contiguous()
         products = matmul(context.q, tables).to(scores.dtype)  # q . e of each place, (M, B, H, T, npos_max)
         slopes = torch.cat([products.diff(dim=-1), torch.zeros_like(products[..., :1])], dim=-1)
 
-        # The term of each pair, added to the scores.
         if torch.compiler.is_compiling():  # the compiler chooses which tensors to save for the gradient
             term = _interpolate(products, slopes, counts)
         else:
             term = _Interpolate.apply(products, slopes, counts)  # type: ignore[no-untyped-call]
         term = term / math.sqrt(context.q.shape[-1]) if self.scaled else term
-        return Scores(logits=torch.sub(scores, term, alpha=-1))  # scores + term; see `attention_weights`
+        return Scores(logits=torch.sub(scores, term, alpha=-1))  # scores + term; see `compute_attention_weights`
 
 
 def _interpolate(products: Tensor, slopes: Tensor, counts: Tensor) -> Tensor:
     """Return products (..., T, K), interpolated at `counts` (..., T, K) from whole counts, (..., T, npos_max)."""
-    below = counts.detach().floor()
-    index = _make_index(below)
-    return torch.addcmul(products.gather(-1, index), counts - below, slopes.gather(-1, index))
+    lower_counts = counts.detach().floor()
+    index = _make_index(lower_counts)
+    return torch.addcmul(products.gather(-1, index), counts - lower_counts, slopes.gather(-1, index))
 
 
 def _make_index(counts: Tensor) -> Tensor:
@@ -90,6 +89,7 @@ class _Interpolate(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        # The gradient of an interpolation does not depend on the products.
         ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
@@ -100,10 +100,10 @@ class _Interpolate(torch.autograd.Function):
 
 def _compute_gradients(gradient: Tensor, slopes: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of products, slopes and counts from the gradient of `_interpolate`."""
-    below = counts.floor()
-    index = _make_index(below)
+    lower_counts = counts.floor()
+    index = _make_index(lower_counts)
     product_gradient = torch.zeros_like(slopes).scatter_add_(-1, index, gradient)
-    slope_gradient = torch.zeros_like(slopes).scatter_add_(-1, index, gradient * (counts - below))
+    slope_gradient = torch.zeros_like(slopes).scatter_add_(-1, index, gradient * (counts - lower_counts))
     return product_gradient, slope_gradient, gradient * slopes.gather(-1, index)
 
 

@@ -29,24 +29,23 @@ class Fire(Position):
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return an MLP initialised as torch.nn.Linear, c = 0.1 and the factor of L; only matrices have decay."""
-        side = self.hidden**-0.5
+        bound = self.hidden**-0.5
         return (
             uniform_parameter(f"{name}.fire_in", (1, self.hidden), -1.0, 1.0),
             uniform_parameter(f"{name}.fire_in_bias", (self.hidden,), -1.0, 1.0, decay=False),
-            uniform_parameter(f"{name}.fire_out", (self.hidden, sizes.heads), -side, side),
-            uniform_parameter(f"{name}.fire_out_bias", (sizes.heads,), -side, side, decay=False),
+            uniform_parameter(f"{name}.fire_out", (self.hidden, sizes.heads), -bound, bound),
+            uniform_parameter(f"{name}.fire_out_bias", (sizes.heads,), -bound, bound, decay=False),
             Parameter(name=f"{name}.fire_c", shape=(1,), std=0.0, mean=0.1, decay=False),
             Parameter(name=f"{name}.fire_factor", shape=(1,), std=0.0, mean=1.0, decay=False),
         )
 
     def score(self, context: Context) -> Scores:
         """Return the MLP's value for each head as a bias."""
-        # The parameters of the layer.
         keys, dtype = ("in", "in_bias", "out", "out_bias", "c", "factor"), upcast(context.q.dtype)
         parameters = {key: context.weights[f"{context.name}.fire_{key}"] for key in keys}
         c, limit = parameters["c"][:, :, None], (self.threshold * parameters["factor"]).abs()[:, :, None]
 
-        # The distance relative to the position.
+        # Both models divide by the later of the two positions; a causal query is never the earlier.
         distance = context.differences().abs().to(dtype)
         query, key = context.query_ids.to(dtype)[..., :, None], context.key_ids.to(dtype)[..., None, :]
         last = query if context.causal else torch.maximum(query, key)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainers.positions.context import Context, Scores
-from trainers.positions.gates import cumulative_sums, gate_parameters, log_gates
+from trainers.positions.gates import compute_cumulative_sums, compute_log_gates, gate_parameters
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -34,20 +34,20 @@ class Fox(Position):
 
     def key_state(self, context: Context) -> Mapping[str, Tensor]:
         """Return log f of each token."""
-        return {"log_forget": log_gates(context)}
+        # Queries of later passes need the gates of earlier tokens, so they are cached with the keys.
+        return {"log_forget": compute_log_gates(context)}
 
     def score(self, context: Context) -> Scores:
         """Return the sums of log f between query and key as a bias."""
-        # Without masked tokens the sums of a key are the same for all queries.
+        # Without masked tokens all queries have the same sums; otherwise each query sums only the gates that it sees.
         logs = context.state["log_forget"]
         if context.groups is None and context.visible is None:
             sums = logs.cumsum(dim=-1)
             bias = context.select_queries(sums)[..., :, None] - sums[..., None, :]
-        # Otherwise each query sums the gates that it sees.
         else:
             allowed, logs = context.allowed, logs[..., None, :]
             allowed = torch.ones((), dtype=torch.bool, device=logs.device) if allowed is None else allowed
-            sums, at_query = cumulative_sums(
+            sums, at_query = compute_cumulative_sums(
                 torch.where(allowed, logs, 0.0).expand(*logs.shape[:3], context.count, -1), context
             )
             bias = at_query - sums

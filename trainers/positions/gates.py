@@ -16,16 +16,15 @@ from trainers.tensors.precision import upcast
 
 def gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:
     """Return the parameters of a map D -> H for layer `name`, initialised as torch.nn.Linear; no decay of the bias."""
-    side = sizes.width**-0.5
+    bound = sizes.width**-0.5
     return (
-        uniform_parameter(f"{name}.gate", (sizes.width, sizes.heads), -side, side),
-        uniform_parameter(f"{name}.gate_bias", (sizes.heads,), -side, side, decay=False),
+        uniform_parameter(f"{name}.gate", (sizes.width, sizes.heads), -bound, bound),
+        uniform_parameter(f"{name}.gate_bias", (sizes.heads,), -bound, bound, decay=False),
     )
 
 
-def log_gates(context: Context) -> Tensor:
+def compute_log_gates(context: Context) -> Tensor:
     """Return log sigmoid(W x + b) of the layer's input, (M, B, H, T), float32 at least."""
-    # A single head needs sums instead of a matrix product.
     x, matrix = context.x, context.weights[f"{context.name}.gate"]
     bias = context.weights[f"{context.name}.gate_bias"]
     if matrix.shape[-1] == 1:  # the bits of a matrix product with one column depend on the number of members
@@ -35,7 +34,9 @@ def log_gates(context: Context) -> Tensor:
     return functional.logsigmoid(logits.to(upcast(logits.dtype))).transpose(2, 3)
 
 
-def cumulative_sums(values: Tensor, context: Context, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+def compute_cumulative_sums(
+    values: Tensor, context: Context, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
     """Return sums of `values` (..., T, K) over the keys up to each key, (..., T, K), and up to the query, (..., T, 1).
 
     The second minus the first is the sum over the keys after key j up to query i; for later keys it is negative. Values

@@ -35,6 +35,7 @@ class Learned(Position):
 
     def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Add the vector of each position."""
+        # Evaluation uses the positions as they are.
         offset = None
         if forward_pass.noise is not None and forward_pass.training and self.max_offset:
             offset = forward_pass.noise.integers(EMBED_SITE, (x_MBTD.shape[1],), self.max_offset + 1)
@@ -47,7 +48,7 @@ def look_up_positions(table_MPD: Tensor, forward_pass: Pass, offset_MB: Tensor |
     if forward_pass.ids is None and offset_MB is None:
         return table_MPD[:, None, forward_pass.first : forward_pass.first + forward_pass.count]
 
-    # The rows of the table at the shifted ids.
+    # Every member has a table of its own, so gather along its rows.
     ids = forward_pass.query_ids if offset_MB is None else offset_MB[:, :, None] + forward_pass.query_ids
     members, width = len(table_MPD), table_MPD.shape[-1]
     index = ids.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)

@@ -19,16 +19,17 @@ from trainers.tensors.parameters import Parameter
 from trainers.tensors.precision import matmul
 
 
-def pairwise_table(name: str, rows: int, sizes: Sizes) -> tuple[Parameter, ...]:
+def declare_pairwise_table(name: str, rows: int, sizes: Sizes) -> tuple[Parameter, ...]:
     """Return the table of layer `name`, with weight decay."""
     return (Parameter(name=f"{name}.pairs", shape=(rows, sizes.head_width), std=sizes.std),)
 
 
-def pairwise_scores(q_MBHTK: Tensor, table_MRK: Tensor, rows: Tensor) -> Tensor:
+def compute_pairwise_scores(q_MBHTK: Tensor, table_MRK: Tensor, rows: Tensor) -> Tensor:
     """Return q_i . table[rows_ij] / sqrt(K) for query i and key j, (M, B, H, T, J).
 
     rows: (T, J), or broadcastable to (M, B, H, T, J).
     """
+    # One product with the table and a look-up: a vector for each pair of tokens would take K times the memory.
     m, b, h, t, k = q_MBHTK.shape
     products = matmul(q_MBHTK.reshape(m, b * h * t, k), table_MRK.mT).reshape(m, b, h, t, -1)
     return torch.gather(products, -1, rows.expand(m, b, h, t, rows.shape[-1])) / math.sqrt(k)

@@ -136,11 +136,10 @@ class Position(Settings):
         """
         measures = {}
         for name in (name for name in self.metrics if name in recorded):
-            # Over heads and layers.
             reduce = self._get_reduction(name)
             rows_MBT = reduce(torch.stack([reduce(value, dim=2) for value in recorded[name]]), dim=0)
 
-            # At the last position of each length, or over the positions of a single length.
+            # A row of several lengths measures each prefix at its last position.
             columns = rows_MBT.unbind(dim=-1) if len(lengths) > 1 else ()
             measures[name] = (
                 torch.stack([columns[s - 1] for s in lengths], -1) if columns else reduce(rows_MBT, -1, keepdim=True)

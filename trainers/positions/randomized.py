@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainers.errors import Problem
-from trainers.positions.context import PLACE_SITE
+from trainers.positions.context import POSITION_SITE
 from trainers.positions.position import Position, Sizes
 from trainers.positions.upe import Upe
 from trainers.settings.fields import Settings, setting
@@ -41,6 +41,7 @@ class Randomized(Position):
     longest: int = setting(2048, low=1, help="positions are drawn from 0..longest - 1; at least the longest input")
     draw: str = setting("batch", choices=("batch", "row"), help="whether each batch or each row has its own draw")
 
+    # Everything but the position ids is up to the base.
     looks_ahead = _read_base_property("looks_ahead")
     depends_on_adjacency = _read_base_property("depends_on_adjacency")
     has_mix = _read_base_property("has_mix")
@@ -90,10 +91,10 @@ class Randomized(Position):
         if noise is None:
             raise ValueError("randomized positions need noise in every pass, and noise is None")
 
-        # The first positions of a random permutation, sorted; for each row or for the whole batch.
+        # The first entries of a random permutation are distinct; sorted, they keep the order of the tokens.
         shared = self.draw == "batch"
-        order = (self.longest,) if shared else (shape[1], self.longest)
-        drawn = noise.integers(PLACE_SITE, order, 2**31, shared=shared).argsort(dim=-1, stable=True)
+        draw_shape = (self.longest,) if shared else (shape[1], self.longest)
+        drawn = noise.integers(POSITION_SITE, draw_shape, 2**31, shared=shared).argsort(dim=-1, stable=True)
         drawn = drawn[..., : shape[2]].sort(dim=-1).values
         drawn = (drawn[:, None] if shared else drawn).expand(shape)
         return drawn if ids_MBT is None else torch.gather(drawn, -1, ids_MBT)

@@ -30,9 +30,9 @@ class Rope(Position):
         q, k = context.normalized() if self.qk_norm else (context.q, context.k)
         width = q.shape[-1]
 
-        # The angle of each position and pair of coordinates, in float64.
-        turns = self.base ** (-torch.arange(0, width, 2, device=q.device, dtype=torch.float64) / width)
-        angle = context.query_ids.to(torch.float64)[..., None] * turns
+        # In float64, because angles of late positions are large and their rounding would turn the vectors.
+        frequencies = self.base ** (-torch.arange(0, width, 2, device=q.device, dtype=torch.float64) / width)
+        angle = context.query_ids.to(torch.float64)[..., None] * frequencies
         angle = angle if context.ids is None else angle[:, :, None]
         cos, sin = (wave.to(upcast(q.dtype)) for wave in (torch.cos(angle), torch.sin(angle)))
         return _rotate(q, cos, sin), _rotate(k, cos, sin)
@@ -40,5 +40,5 @@ class Rope(Position):
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return `x` with coordinates i and i + E/2 rotated by the angle with this cosine and sine."""
-    even, odd = x.chunk(2, dim=-1)
-    return torch.cat([even * cos - odd * sin, even * sin + odd * cos], dim=-1).to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1).to(x.dtype)

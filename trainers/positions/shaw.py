@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from trainers.positions.context import Context, Scores
-from trainers.positions.pairwise import pairwise_scores
+from trainers.positions.pairwise import compute_pairwise_scores
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -29,20 +29,22 @@ class Shaw(Position):
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return 2 clip + 1 vectors for the keys, and as many for the values if they have any."""
         shape = (2 * self.clip + 1, sizes.head_width)
-        side = (6.0 / sum(shape)) ** 0.5
+        bound = (6.0 / sum(shape)) ** 0.5
         names = ("pairs", "pair_values") if self.values else ("pairs",)
-        return tuple(uniform_parameter(f"{name}.{key}", shape, -side, side) for key in names)
+        return tuple(uniform_parameter(f"{name}.{key}", shape, -bound, bound) for key in names)
 
     def score(self, context: Context) -> Scores:
         """Return the bias q_i . a_(i-j) / sqrt(E)."""
         return Scores(
-            bias=pairwise_scores(context.q, context.weights[f"{context.name}.pairs"], self._find_rows(context))
+            bias=compute_pairwise_scores(context.q, context.weights[f"{context.name}.pairs"], self._find_rows(context))
         )
 
     def mix(self, context: Context, attention_MBHTK: Tensor) -> Tensor | None:
         """Return the vectors of the values, weighted by the attention to each difference."""
         if not self.values:
             return None
+        # Adding up the attention to each difference first leaves a product with 2 clip + 1 vectors instead of one per
+        # key.
         attention = attention_MBHTK.to(upcast(attention_MBHTK.dtype))  # sums of many small numbers
         sums = attention.new_zeros(*attention.shape[:-1], 2 * self.clip + 1)
         sums = sums.scatter_add(-1, self._find_rows(context).expand_as(attention), attention)

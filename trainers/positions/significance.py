@@ -10,7 +10,7 @@ from torch.nn import functional
 from trainers.errors import Problem
 from trainers.positions.context import Context, Pass, Scores
 from trainers.positions.learned import look_up_positions
-from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
+from trainers.positions.pairwise import compute_pairwise_scores, declare_pairwise_table, multiplier_problems
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import register
@@ -57,7 +57,7 @@ class Significance(Position):
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return 2 longest - 1 vectors of differences (some unused with text), then the uniform vectors."""
-        return pairwise_table(name, 2 * sizes.longest - 1 + self.uniform, sizes)
+        return declare_pairwise_table(name, 2 * sizes.longest - 1 + self.uniform, sizes)
 
     def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Add the vector of each absolute position."""
@@ -67,14 +67,15 @@ class Significance(Position):
         """Return the bias q_i . p_ij / sqrt(K) for pairs of number tokens in the extra heads, else 0."""
         table = context.weights[f"{context.name}.pairs"]
         ordinary = context.q.shape[2] // 2 if self.ordinary is None else self.ordinary
-        rows, paired = self._find_rows(context, table.shape[1] - self.uniform)
-        scores = pairwise_scores(context.q[:, :, ordinary:], table, rows[:, :, None])
-        scores = torch.where(paired[:, :, None], scores, 0.0)
+        rows, has_vector = self._find_rows(context, table.shape[1] - self.uniform)
+        scores = compute_pairwise_scores(context.q[:, :, ordinary:], table, rows[:, :, None])
+        scores = torch.where(has_vector[:, :, None], scores, 0.0)
+        # The ordinary heads have a bias of zero.
         return Scores(bias=functional.pad(scores, (0, 0, 0, 0, ordinary, 0)))
 
     def _find_rows(self, context: Context, relative: int) -> tuple[Tensor, Tensor]:
         """Return the table row of each pair, and whether the pair has a vector; relative: number of differences."""
-        # The row of the difference of virtual indices; keys of the first number may have uniform vectors.
+        # With these virtual indices equal significances have the same difference wherever the numbers are.
         places = find_places(context.tokens)
         first, second = places.role == FIRST, places.role == SECOND
         virtual = torch.where(first, places.significance + second.sum(dim=-1, keepdim=True) + 1, places.significance)
@@ -82,7 +83,7 @@ class Significance(Position):
         if self.uniform:
             rows = torch.where(first[..., None, :], relative + places.significance[..., None, :] - 1, rows)
 
-        # Only pairs of number tokens have a vector.
+        # Operators and text have no significance, so their pairs have no vector.
         is_number = first | second
-        paired = context.select_queries(is_number)[..., :, None] & is_number[..., None, :]
-        return torch.where(paired, rows, 0), paired
+        has_vector = context.select_queries(is_number)[..., :, None] & is_number[..., None, :]
+        return torch.where(has_vector, rows, 0), has_vector

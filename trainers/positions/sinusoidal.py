@@ -18,7 +18,8 @@ class Sinusoidal(Position):
     def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Add sin(t / base^(2i/D)) at coordinate 2i and the cosine at 2i + 1."""
         width = x_MBTD.shape[-1]
-        even = torch.arange(0, width, 2, device=x_MBTD.device, dtype=torch.float64)
-        angle = forward_pass.query_ids.to(torch.float64)[..., None] * self.base ** (-even / width)
+        even_columns = torch.arange(0, width, 2, device=x_MBTD.device, dtype=torch.float64)
+        angle = forward_pass.query_ids.to(torch.float64)[..., None] * self.base ** (-even_columns / width)
+        # Sines and cosines alternate; an odd width ends in a sine.
         waves = torch.stack([torch.sin(angle), torch.cos(angle)], dim=-1).flatten(-2)[..., :width]
         return x_MBTD + waves.to(x_MBTD.dtype)

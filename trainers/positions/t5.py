@@ -43,6 +43,7 @@ class T5(Position):
 
     def score(self, context: Context) -> Scores:
         """Return the bias of the bucket of i - j."""
+        # Without ids all rows of a batch have the same buckets, which are looked up once.
         table, rows = context.weights["buckets"], self.bucket(context.differences(), context.causal)
         index = rows.reshape(1 if context.ids is None else len(rows), 1, -1).expand(*table.shape[:2], -1)
         bias = torch.gather(table, -1, index).reshape(*table.shape[:2], -1, *rows.shape[-2:])
@@ -53,9 +54,10 @@ class T5(Position):
         count = self.buckets if causal else self.buckets // 2
         distance = difference.clamp(min=0) if causal else difference.abs()
 
-        # Narrow buckets up to `exact`, then wide buckets.
-        exact = count // 2
-        ratio = torch.log(distance.clamp(min=1).double() / exact) / math.log(self.max_distance / exact)
-        wide = exact + (ratio * (count - exact) + 1e-9).floor().long()  # rounding of logarithms at the edges
-        one_side = torch.where(distance < exact, distance, wide.clamp(max=count - 1))
-        return one_side if causal else one_side + count * (difference < 0)
+        # Half of the buckets hold one distance each; the others grow with the logarithm of the distance.
+        narrow_count = count // 2
+        ratio = torch.log(distance.clamp(min=1).double() / narrow_count) / math.log(self.max_distance / narrow_count)
+        wide_index = (ratio * (count - narrow_count) + 1e-9).floor().long()  # 1e-9: rounding of logarithms at the edges
+        wide_bucket = narrow_count + wide_index
+        bucket = torch.where(distance < narrow_count, distance, wide_bucket.clamp(max=count - 1))
+        return bucket if causal else bucket + count * (difference < 0)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.positions.context import Context, Scores
-from trainers.positions.gates import cumulative_sums, gate_parameters, log_gates
+from trainers.positions.gates import compute_cumulative_sums, compute_log_gates, gate_parameters
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -70,7 +70,7 @@ class ThresholdRelative(Position):
 
     def score(self, context: Context) -> Scores:
         """Return the logits S + D, and the remaining keys."""
-        # Keys that remain, and keys that distances count.
+        # Without a threshold distances count every visible key.
         scores, allowed = context.exact_products(), context.allowed
         keep = None
         if self.threshold:
@@ -79,11 +79,8 @@ class ThresholdRelative(Position):
         if counted is None:
             counted = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
 
-        # The distance of each key times the gate of its query.
-        distance, gate = (
-            self._measure_distance(context, counted, scores.dtype),
-            self._compute_gate(context, scores.dtype),
-        )
+        distance = self._measure_distance(context, counted, scores.dtype)
+        gate = self._compute_gate(context, scores.dtype)
         if context.is_recording:
             self._record_metrics(context, scores, counted, distance, gate)
         return Scores(logits=scores if gate is None else torch.addcmul(scores, gate, distance), keep=keep)
@@ -92,7 +89,8 @@ class ThresholdRelative(Position):
         """Return the distance of each key, 1 for the nearest key; meaningless for dropped keys."""
         if self.distance == "absolute":
             return context.differences().abs().to(dtype) + 1
-        sums, at_query = cumulative_sums(counted, context, dtype)
+        # The difference of the sums counts the remaining keys after key j; 1 adds key j itself.
+        sums, at_query = compute_cumulative_sums(counted, context, dtype)
         return at_query + 1 - sums if context.causal else (at_query - sums).abs() + 1
 
     def _compute_gate(self, context: Context, dtype: torch.dtype) -> Tensor | None:
@@ -100,9 +98,8 @@ class ThresholdRelative(Position):
         if self.gate == "off":
             return None
 
-        # Of each query, or of each head.
         if self.gate == "query":
-            return log_gates(context).to(dtype)[..., None]
+            return compute_log_gates(context).to(dtype)[..., None]
         bias = context.weights[f"{context.name}.gate_bias"].to(dtype)
         return functional.logsigmoid(bias)[:, None, :, None, None]
 
@@ -110,12 +107,12 @@ class ThresholdRelative(Position):
         self, context: Context, scores: Tensor, counted: Tensor, distance: Tensor, gate: Tensor | None
     ) -> None:
         """Record the metrics of the enabled parts for each query."""
-        # How many keys of each query remain.
+        # In a causal pass the distance of the first key is the number of remaining keys, which saves a sum.
         shape, allowed = scores.shape[:-1], context.allowed
-        is_counting = self.distance == "contextual" and context.causal  # then the first key's distance counts all keys
+        is_counting = self.distance == "contextual" and context.causal
         surviving = distance[..., 0] - 1 + counted[..., 0] if is_counting else counted.sum(dim=-1)
 
-        # The metrics that the settings enable.
+        # `metrics` declares the same names for the same settings.
         measures = dict[str, Tensor]()
         if self.threshold:
             measures["surviving_keys"] = surviving / (scores.shape[-1] if allowed is None else allowed.sum(dim=-1))

@@ -7,7 +7,7 @@ import torch
 
 from trainers.errors import Problem
 from trainers.positions.context import Context, Scores
-from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
+from trainers.positions.pairwise import compute_pairwise_scores, declare_pairwise_table, multiplier_problems
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import register
@@ -33,7 +33,7 @@ class Upe(Position):
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return 2 ids - 1 relative vectors, then a vector for each multiplier digit, units first."""
-        return pairwise_table(name, 2 * sizes.ids - 1 + self.uniform, sizes)
+        return declare_pairwise_table(name, 2 * sizes.ids - 1 + self.uniform, sizes)
 
     def score(self, context: Context) -> Scores:
         """Return the bias q_i . c_j / sqrt(K) for keys j of the multiplier, else q_i . p_(i-j) / sqrt(K)."""
@@ -41,8 +41,8 @@ class Upe(Position):
         relative = table.shape[1] - self.uniform
         rows = context.differences() + relative // 2
 
-        # Keys of the multiplier have the row of their significance.
+        # The rows of the multiplier follow those of the differences; the first position has the last row.
         key = context.key_ids if context.ids is None else context.key_ids[:, :, None, None, :]
-        distance = relative + self.uniform - 1 - key  # the first position is the most significant digit
-        rows = torch.where(key < self.uniform, distance.clamp(min=0), rows)
-        return Scores(bias=pairwise_scores(context.q, table, rows))
+        multiplier_rows = relative + self.uniform - 1 - key  # the first position is the most significant digit
+        rows = torch.where(key < self.uniform, multiplier_rows.clamp(min=0), rows)
+        return Scores(bias=compute_pairwise_scores(context.q, table, rows))

@@ -11,7 +11,9 @@ from torch import Tensor
 from trainers.random import fused, library, reference
 
 
-def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int] | None) -> Tensor:
+def draw_words(
+    seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int] | None
+) -> Tensor:
     """Return the `count` 32-bit words of a draw for every seed, int64 (S, count).
 
     part: (first, last + 1), to return only these words.
@@ -21,9 +23,9 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, par
         return computed
     source: Any = fused if fused.is_enabled(seeds_S) else reference
     drawn: Tensor = (
-        source.words(seeds_S, step, stream, site, count)
+        source.draw_words(seeds_S, step, stream, site, count)
         if part is None
-        else source.some_words(seeds_S, step, stream, site, count, part)
+        else source.draw_some_words(seeds_S, step, stream, site, count, part)
     )
     return drawn
 
@@ -47,7 +49,11 @@ def argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
 
 
 def _uses_library(tensor: Tensor) -> bool:
+    """Return whether draws on the device of this tensor are computed in C."""
     return tensor.device.type == "cpu" and library.is_available()
+
+
+# The shapes of the results, from which torch's compiler plans memory without running a draw.
 
 
 def _words_shape(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
@@ -71,7 +77,7 @@ _operators.define(
 _operators.define("sequential(Tensor words, SymInt n) -> Tensor")
 _operators.define("order(Tensor words, SymInt take) -> Tensor")
 for _name, _computed, _shape in (
-    ("words", library.words, _words_shape),
+    ("words", library.draw_words, _words_shape),
     ("sequential", library.draw_prefixes, _prefixes_shape),
     ("order", library.argsort_smallest, _argsort_shape),
 ):

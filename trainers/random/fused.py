@@ -39,17 +39,17 @@ def is_enabled(seeds: Tensor) -> bool:
     return state.is_enabled and seeds.device.type == "cuda" and not torch.compiler.is_compiling()
 
 
-def words(*arguments: Any) -> Tensor:
-    """Return `reference.words` of the same arguments."""
-    return _call(reference.words, arguments)
+def draw_words(*arguments: Any) -> Tensor:
+    """Return `reference.draw_words` of the same arguments."""
+    return _call_fused(reference.draw_words, arguments)
 
 
-def some_words(*arguments: Any) -> Tensor:
-    """Return `reference.some_words` of the same arguments."""
-    return _call(reference.some_words, arguments)
+def draw_some_words(*arguments: Any) -> Tensor:
+    """Return `reference.draw_some_words` of the same arguments."""
+    return _call_fused(reference.draw_some_words, arguments)
 
 
-def _call(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor:
+def _call_fused(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor:
     """Return the result of the fused function; compare the first result of each kernel with the reference."""
     with torch.no_grad():  # otherwise draws inside a gradient would need a second kernel
         programs_before = _count_programs()
@@ -59,6 +59,7 @@ def _call(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor
             raise
         except Exception as error:  # any type: torch's compiler calls other compilers
             return _disable(function, arguments, f"{type(error).__name__}: {error}".splitlines()[0])
+        # This call has compiled a program, which is checked before its numbers are used.
         if _count_programs() != programs_before and not torch.equal(drawn, function(*arguments)):
             return _disable(function, arguments, "the compiled kernels draw other numbers")
         return drawn

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainers.files.cache_folder import cache_folder
+from trainers.files.cache_folder import make_cache_folder
 
 MAX_ENTRIES = 64  # of `draw_prefixes`, as in draws.c
 _SOURCE = Path(__file__).with_name("draws.c")
@@ -67,8 +67,9 @@ def is_available() -> bool:
     return state.library is not None
 
 
-def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
+def draw_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
     """Return words first..last-1 of the `count` words of a draw for every seed, int64 (S, last - first)."""
+    # C reads plain memory.
     seeds_S, step = seeds_S.contiguous(), step.contiguous()
     seeds = len(seeds_S)
     out = torch.empty((seeds, last - first), dtype=torch.int64)
@@ -118,11 +119,11 @@ def _load() -> None:
 
 def _open_library() -> ctypes.CDLL:
     """Return the library from the cache, compiled if it is missing there. Raises _UnusableError or OSError."""
-    # A library of another source, compiler or CPU has another name.
+    # The name depends on source, compiler and CPU, so a stale or foreign library is never loaded.
     compiler = _find_compiler()
     source = _SOURCE.read_bytes()
     try:
-        folder = cache_folder("native")
+        folder = make_cache_folder("native")
         path = folder / f"draws-{_make_cache_key(source, compiler)}.so"
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=folder) as temporary:
@@ -146,8 +147,10 @@ def _find_compiler() -> list[str]:
 
 
 def _make_cache_key(source: bytes, compiler: Sequence[str]) -> str:
-    """Return a hash of the source, the compiler (size and time instead of its version) and the CPU."""
-    # Size and time of the compiler change with its version, and are faster to read.
+    """Return a hash of the source, the compiler and the CPU.
+
+    The size and time of the compiler's file stand for its version, which only running it would tell.
+    """
     program = Path(compiler[0]).resolve()
     status = program.stat()
     parts = (
@@ -175,17 +178,17 @@ def _compile(compiler: Sequence[str], folder: Path) -> Path:
     """Compile the library in a folder and return its path. Raises _UnusableError."""
     path, failure = folder / "draws.so", ""
 
-    # With the instructions of this CPU if the compiler supports that, else without them.
+    # Some compilers do not know -march=native; without it draws are slower, but the same.
     for flags in _FLAGS:
         command = [*compiler, *flags, "-o", str(path), str(_SOURCE)]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=_COMPILE_TIMEOUT_SECONDS, check=False)
+            process = subprocess.run(command, capture_output=True, timeout=_COMPILE_TIMEOUT_SECONDS, check=False)
         except (subprocess.SubprocessError, OSError) as error:
             raise _UnusableError(f"{shlex.join(compiler)} cannot be run ({error})") from error
-        if done.returncode == 0 and path.exists():
+        if process.returncode == 0 and path.exists():
             return path
-        messages = done.stderr.decode(errors="replace").strip().splitlines()
-        failure = failure or next(iter(messages), f"exit status {done.returncode}")
+        messages = process.stderr.decode(errors="replace").strip().splitlines()
+        failure = failure or next(iter(messages), f"exit status {process.returncode}")
     raise _UnusableError(f"{shlex.join(compiler)} cannot compile {_SOURCE.name} ({failure})")
 
 
@@ -193,12 +196,12 @@ def _load_checked(path: Path) -> ctypes.CDLL:
     """Return the library, loaded, after checking that it computes the known answers. Raises _UnusableError."""
     library = ctypes.CDLL(str(path))
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
-    signatures = {"words": (3, 7), "sequential": (2, 4), "order": (3, 3)}  # pointers, then integers
-    for name, (pointers, integers) in signatures.items():
+    signatures = {"words": (3, 7), "sequential": (2, 4), "order": (3, 3)}  # numbers of pointers and of integers
+    for name, (pointer_count, integer_count) in signatures.items():
         function = getattr(library, f"lengthwise_{name}", None)
         if function is None:
             raise _UnusableError(f"{path} has no function lengthwise_{name}")
-        function.argtypes, function.restype = [pointer] * pointers + [integer] * integers, None
+        function.argtypes, function.restype = [pointer] * pointer_count + [integer] * integer_count, None
     if not _computes_known_answers(library):
         raise _UnusableError(f"{path} computes wrong numbers")
     return library
@@ -208,7 +211,7 @@ def _computes_known_answers(library: ctypes.CDLL) -> bool:
     """Return whether the library computes the known words, a known permutation and a known order."""
     out, scratch = (ctypes.c_int64 * 4)(), (ctypes.c_int64 * 32)()
 
-    # Each word of each vector, drawn as word `counter` of a draw of 2^32 blocks.
+    # A draw of 2^32 blocks reaches every block number with a single word.
     for block, site, step, stream, seed, expected in _KNOWN_ANSWERS:
         key, step_pointer = (ctypes.c_int64 * 1)(seed), (ctypes.c_int64 * 1)(step)
         for lane, word in enumerate(expected):
@@ -217,7 +220,7 @@ def _computes_known_answers(library: ctypes.CDLL) -> bool:
             if out[0] != word:
                 return False
 
-    # The start of a permutation, and the order of four words.
+    # The start of a permutation, and the order of four words, two of which are equal.
     library.lengthwise_sequential(out, (ctypes.c_int64 * 3)(2**31, 2**31, 0), 1, 1, 4, 3)
     entries = out[:3]
     library.lengthwise_order(out, (ctypes.c_int64 * 4)(3, 1, 2, 1), scratch, 1, 4, 4)

@@ -17,8 +17,8 @@ def philox4x32(
     """Return Philox4x32-10 of a counter and a key (Salmon et al., SC'11): 32-bit words in int64; shapes broadcast."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
-    for turn in range(10):
-        if turn:
+    for round_number in range(10):
+        if round_number:
             k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
         # Multipliers minus 2^32 keep the products inside an int64. An overflow would wrap correctly in eager torch, but
         # compiled C++ assumes that signed integers do not overflow and drops masks that are then needed.
@@ -27,7 +27,7 @@ def philox4x32(
     return c0, c1, c2, c3
 
 
-def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int) -> Tensor:
+def draw_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int) -> Tensor:
     """Return the `count` 32-bit words of a draw for every seed, int64 (S, count)."""
     blocks = -(-count // 4)
     seeds, step = seeds_S[:, None], step[..., None]
@@ -38,22 +38,22 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int) -> 
     return torch.cat([lane.expand(len(seeds_S), blocks) for lane in lanes], dim=1)[:, :count]
 
 
-def some_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int]) -> Tensor:
-    """Return words first..last-1 of the draw of `words`, int64 (S, last - first); part: (first, last)."""
+def draw_some_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int]) -> Tensor:
+    """Return words first..last-1 of the draw of `draw_words`, int64 (S, last - first); part: (first, last)."""
     blocks = -(-count // 4)
     seeds, step = seeds_S[:, None], step[..., None]
     zero = step ^ step
 
-    # The lane and the block of every word.
+    # `draw_words` concatenates the four lanes, so a word's index gives its lane and block.
     index = torch.arange(*part, dtype=torch.int64, device=seeds.device) + zero
     lane = index // blocks
     counter = (index - lane * blocks, zero + site, step, zero + stream)
 
-    # All four lanes of its block, of which one is selected.
-    chosen = torch.zeros_like(index)
+    # Philox computes all four lanes of a block at once; select the lane of each word.
+    selected = torch.zeros_like(index)
     for number, values in enumerate(philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK))):
-        chosen = torch.where(lane == number, values, chosen)
-    return chosen
+        selected = torch.where(lane == number, values, selected)
+    return selected
 
 
 def draw_prefixes(words: Tensor, n: int) -> Tensor:
@@ -61,18 +61,20 @@ def draw_prefixes(words: Tensor, n: int) -> Tensor:
     drawn: list[Tensor] = []
     sorted_entries: list[Tensor] = []
 
-    # Draw entries one after the other from the numbers that are left; the drawn entries stay sorted.
+    # An entry is an index among the numbers that are left. Passing the drawn numbers in ascending order turns it into a
+    # number: it moves up by one for every drawn number that is not larger.
     for index in range(words.shape[1]):
         entry = (words[:, index] * (n - index)) >> 32
-        for low in sorted_entries:  # the entry-th number that is not yet taken
-            entry = entry + (entry >= low)
+        for drawn_number in sorted_entries:
+            entry = entry + (entry >= drawn_number)
         drawn.append(entry)
 
-        # Insert the entry.
-        rest = entry
-        for number, low in enumerate(sorted_entries):
-            sorted_entries[number], rest = torch.minimum(low, rest), torch.maximum(low, rest)
-        sorted_entries.append(rest)
+        # Keep the drawn numbers sorted, by an insertion without branches, because every row differs.
+        larger = entry
+        for position, drawn_number in enumerate(sorted_entries):
+            sorted_entries[position] = torch.minimum(drawn_number, larger)
+            larger = torch.maximum(drawn_number, larger)
+        sorted_entries.append(larger)
     return torch.stack(drawn, dim=-1)
 
 

@@ -33,10 +33,11 @@ class Stream:
         """
         count, part = math.prod(shape), None
         if rows is not None:
+            # A draw of some rows gives the words that these rows have in the full draw.
             per_row = math.prod(shape[1:])
             part, shape = (rows[0] * per_row, rows[1] * per_row), (rows[1] - rows[0], *shape[1:])
-        words = draws.words(self.seeds_S, self.step, STREAMS[self.name], site, count, part)
-        return words.reshape(len(self.seeds_S), *shape)
+        drawn = draws.draw_words(self.seeds_S, self.step, STREAMS[self.name], site, count, part)
+        return drawn.reshape(len(self.seeds_S), *shape)
 
     def uniform(self, site: int, shape: tuple[int, ...]) -> Tensor:
         """Return uniform numbers in [0, 1) with 24 bits, float32 (S, *shape)."""
@@ -45,6 +46,7 @@ class Stream:
     def normal(self, site: int, shape: tuple[int, ...]) -> Tensor:
         """Return standard normal numbers by Box-Muller in float64, rounded to float32, (S, *shape)."""
         pairs = self.bits(site, (2, math.prod(shape))).to(torch.float64)
+        # Words start at 0, whose logarithm is infinite.
         radius = torch.sqrt(-2.0 * torch.log((pairs[:, 0] + 1.0) * 2.0**-32))
         angle = (2.0 * math.pi * 2.0**-32) * pairs[:, 1]
         return (radius * torch.cos(angle)).to(torch.float32).reshape(len(self.seeds_S), *shape)
@@ -55,6 +57,7 @@ class Stream:
 
     def permutations(self, site: int, batch: int, n: int, take: int) -> Tensor:
         """Return the first `take` entries of `batch` random permutations of 0..n-1, int64 (S, batch, take)."""
+        # A few entries are drawn faster one by one than by sorting n words.
         if take > _SEQUENTIAL_DRAWS:
             return draws.argsort_smallest(self.bits(site, (batch, n)), take)
         return draws.draw_prefixes(self.bits(site, (take, batch)), n)

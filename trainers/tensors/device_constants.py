@@ -20,4 +20,5 @@ def constant(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype =
 
 @cache  # without a limit: a CUDA graph reads the tensors it was captured with
 def _copy_cached(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return the numbers as a tensor on the device, copied there by the first call."""
     return torch.tensor(values, dtype=dtype, device=device)

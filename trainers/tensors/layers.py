@@ -30,6 +30,7 @@ def embedding_parameter(tokens: int, width: int, std: float, largest: float | No
 def embed(table_MVD: Tensor, tokens_MBT: Tensor) -> Tensor:
     """Return the rows of each member's table for its tokens, (M, B, T, D)."""
     members, vocabulary, width = table_MVD.shape
+    # Shifted ids look up all members in one stacked table, by a single kernel.
     offset = torch.arange(members, device=tokens_MBT.device) * vocabulary
     return functional.embedding(tokens_MBT + offset[:, None, None], table_MVD.reshape(members * vocabulary, width))
 
@@ -48,6 +49,6 @@ def rms_norm(x: Tensor, gain_MD: Tensor | None = None, epsilon: float = 1e-6) ->
 
     Computed in float32 at least.
     """
-    exact = x.to(upcast(x.dtype))
-    y = (exact * torch.rsqrt((exact * exact).mean(dim=-1, keepdim=True) + epsilon)).to(x.dtype)
+    wide = x.to(upcast(x.dtype))
+    y = (wide * torch.rsqrt((wide * wide).mean(dim=-1, keepdim=True) + epsilon)).to(x.dtype)
     return y if gain_MD is None else y * gain_MD.reshape(len(gain_MD), *[1] * (x.dim() - 2), -1)

@@ -48,6 +48,7 @@ class Noise:
         assert self.rate_M is not None
         bits = self._select_members(self._draw_bits(site, shape))
         rate = self.rate_M.reshape(-1, *[1] * len(shape))
+        # A comparison of integers gives the same result on every device.
         threshold = (rate * 2.0**32).to(torch.int64)
         scale = (1.0 / (1.0 - rate)).to(dtype)
         return torch.where(bits >= threshold, scale, torch.zeros((), dtype=dtype, device=bits.device))
@@ -75,6 +76,8 @@ class Noise:
         site = self._compute_site(site)
         if self.total is None:
             return self.stream.bits(site, shape)
+
+        # A slice of rows draws its part of the batch, so the numbers do not depend on how a batch is sliced.
         return self.stream.bits(site, (self.total, *shape[1:]), rows=(self.first, self.first + shape[0]))
 
     def _compute_site(self, site: int) -> int:

@@ -34,15 +34,14 @@ def find_places(tokens: Tensor) -> Places:
     >>> places.role.tolist(), places.significance.tolist()
     ([0, 1, 0, 3, 2, 2, 0], [0, 1, 0, 0, 2, 1, 0])
     """
-    # The role of each token: before, at or after the operator.
     operator = (tokens == PLUS) | (tokens == TIMES)
     is_later = operator.long().cumsum(dim=-1) > 0
     first, second = (tokens <= PAD) & ~is_later, (tokens <= PAD) & is_later
     role = FIRST * first.long() + SECOND * second.long() + OPERATOR * operator.long()
 
-    # Its significance, counted from the end of each number.
+    # Significance counts from the right, because numbers end with their units.
     significance = torch.zeros_like(role)
-    for block in (first, second):
-        index = block.long().cumsum(dim=-1)
-        significance = torch.where(block, index[..., -1:] + 1 - index, significance)
+    for is_in_number in (first, second):
+        index = is_in_number.long().cumsum(dim=-1)
+        significance = torch.where(is_in_number, index[..., -1:] + 1 - index, significance)
     return Places(role, significance)

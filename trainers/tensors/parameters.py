@@ -44,6 +44,7 @@ class Parameter:
 
 def uniform_parameter(name: str, shape: tuple[int, ...], low: float, high: float, **options: Any) -> Parameter:
     """Return a parameter whose entries start uniform in [low, high); `options` are other fields of `Parameter`."""
+    # A uniform distribution of width w has the standard deviation w / sqrt(12).
     std = (high - low) / math.sqrt(12.0)
     return Parameter(name=name, shape=shape, std=std, mean=(low + high) / 2, uniform=True, **options)
 
@@ -79,7 +80,7 @@ class ParameterLayout:
         overrides: initial values (S, *shape) by name, instead of drawn ones. Raises ValueError for an unknown name or
         a wrong shape.
         """
-        # Check the overrides, which may come from the user's code.
+        # Overrides may come from the user's code.
         overrides, shapes = overrides or {}, {name: (len(seeds_S), *shape) for name, shape in self.shapes}
         for name, value in overrides.items():
             if name not in shapes:
@@ -87,7 +88,7 @@ class ParameterLayout:
             if tuple(value.shape) != shapes[name]:
                 raise ValueError(f"initial values of {name} have shape {tuple(value.shape)}; allowed: {shapes[name]}")
 
-        # Override or draw each parameter, and apply its lower bound.
+        # The site is the index of the parameter, so an override does not change the draws of the others.
         stream = Stream(seeds_S, "init", torch.zeros((), dtype=torch.int64, device=seeds_S.device))
         pieces = [
             overrides[p.name].reshape(len(seeds_S), -1) if p.name in overrides else p.initial(stream, site)

@@ -38,17 +38,16 @@ def matmul(matrix: Tensor, other: Tensor) -> Tensor:
     bfloat16 kernels on a CPU by the number of matrices. The product of a lone member with a single row or column is
     computed twice, because torch would sum it in another order than in a pack.
     """
-    # A lone member.
+    # A batch of one matrix takes another kernel than several, which sums single rows and columns in another order.
     if len(matrix) == len(other) == 1 and matrix.dim() == other.dim() == 3 and 1 in (matrix.shape[1], other.shape[2]):
         return matmul(matrix.expand(2, -1, -1), other.expand(2, -1, -1))[:1]
 
-    # The plain product, unless bfloat16 is emulated on a CPU.
     multiply = torch.bmm if matrix.dim() == other.dim() == 3 else torch.matmul
     device = matrix.device.type
     if device != "cpu" or not torch.is_autocast_enabled(device):
         return multiply(matrix, other)
 
-    # Round the factors, multiply in float32, and round the sums.
+    # Emulate bfloat16 on a CPU.
     narrow = torch.get_autocast_dtype(device)
     with torch.autocast(device, enabled=False):
         return multiply(matrix.to(narrow).float(), other.to(narrow).float()).to(narrow)
@@ -70,16 +69,15 @@ def sigmoid(values_M: Tensor) -> Tensor:
 
 
 @cache
-def mkl_order_problem() -> str | None:
+def find_mkl_order_problem() -> str | None:
     """Return a warning if MKL ignores MKL_CBWR, which it reads at its first product; None if it obeys or is absent."""
-    # The branch that MKL uses; None if torch has no MKL.
+    # torch bundles MKL, whose own function tells the branch in use; some builds of torch have no MKL.
     requested = os.environ.get("MKL_CBWR", "")
     try:
         branch = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).mkl_serv_cbwr_get(-1)
     except (OSError, AttributeError):
         return None
 
-    # A warning if it was asked for another branch.
     if not requested or "OFF" in requested.upper() or branch != _CBWR_OFF:
         return None
     return (

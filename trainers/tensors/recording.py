@@ -11,7 +11,7 @@ from torch import Tensor
 
 Values = dict[str, list[Tensor | float]]
 
-_current: ContextVar[Values | None] = ContextVar("recorded values of the call at hand", default=None)
+_current: ContextVar[Values | None] = ContextVar("recorded values of the current call", default=None)
 
 
 def record(name: str, value: Tensor | float | Callable[[], Tensor | float]) -> None:

@@ -46,12 +46,11 @@ def should_compile(member: MemberConfig, device: str = "cpu") -> bool:
     `compile: auto` decides from the device (only on a CPU) and the estimated time of a single member, never of its
     pack, so that all packs of a member use the same program.
     """
-    # An explicit setting.
     setting = member.training.compile
     if isinstance(setting, bool):
         return setting
 
-    # auto: by device, model and estimated time.
+    # On a GPU captured CUDA graphs are about as fast without the time to compile.
     if member.training.one_length_per_batch:  # every length would need a program
         return False
     return device == "cpu" and member.model.compiling == "auto" and estimate_seconds(member) >= COMPILE_FROM_SECONDS
@@ -86,16 +85,16 @@ def estimate_seconds(member: MemberConfig) -> float:
 @functools.cache
 def compile_program(function: _Function, device: str) -> _Function:
     """Return `function` wrapped by torch.compile for a device type; its first call compiles it."""
-    # Limits for a process that trains many packs, and the options that this version of torch knows.
+    # Beyond these limits torch refuses to compile further programs.
     torch._dynamo.config.recompile_limit = 1024  # one process trains packs of many structures
     torch._dynamo.config.accumulated_recompile_limit = 1024
     options = dict(_CPU_OPTIONS) if device == "cpu" else {}
     if options and _supports_avx512():
         options["cpp.vec_isa_ok"] = True  # otherwise torch tests it by compiling for six seconds
-    known = set(torch._inductor.list_options())
-    options = {name: value for name, value in options.items() if name in known}
+    supported = set(torch._inductor.list_options())  # versions of torch differ
+    options = {name: value for name, value in options.items() if name in supported}
 
-    # Shapes are fixed, except dimensions marked as dynamic.
+    # Fixed shapes make faster programs; `mark_dynamic` exempts the number of members.
     compiled: Any = torch.compile(function, dynamic=False, fullgraph=True, options=options)
     return cast(_Function, compiled)
 
@@ -110,6 +109,7 @@ def call_first(function: Callable[..., Any], *arguments: Any) -> None:
     except Exception as error:
         from torch._inductor.runtime.cache_dir_utils import cache_dir
 
+        # Only a truncated file in the compiler's cache is removed; any other error is passed on.
         truncated = _TRUNCATED_LIBRARY.search(str(error))
         if truncated is None or not Path(truncated[1]).resolve().is_relative_to(Path(cache_dir()).resolve()):
             raise
@@ -131,7 +131,7 @@ def compile_once(key: str, on_wait: Callable[[], None]) -> Iterator[None]:
     They then run it with the compiler's cache filled. If a process dies, the next process compiles. on_wait: called ten
     times a second while waiting.
     """
-    # The lock of this program and the file that says it was compiled, in the compiler's cache.
+    # Lock and marker are in the compiler's cache, so that they disappear together with the compiled programs.
     try:
         import fcntl
 
@@ -140,17 +140,17 @@ def compile_once(key: str, on_wait: Callable[[], None]) -> Iterator[None]:
         folder = Path(cache_dir()) / "lengthwise"
         folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256(f"{key} {torch.__version__} {platform.machine()}".encode()).hexdigest()[:32]
-        done = folder / f"{name}.done"
-        file = (folder / f"{name}.lock").open("wb")
+        marker = folder / f"{name}.done"
+        lock = (folder / f"{name}.lock").open("wb")
     except (ImportError, OSError):  # without file locks every process compiles
         yield
         return
 
-    # Wait for the lock, or until another process has compiled.
-    with file:
-        while not done.exists():
+    # The lock of a process that dies is released, so the next process compiles.
+    with lock:
+        while not marker.exists():
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 on_wait()
@@ -159,12 +159,12 @@ def compile_once(key: str, on_wait: Callable[[], None]) -> Iterator[None]:
                 break
 
         # After another process has compiled, the others load the program at the same time.
-        if done.exists():
+        if marker.exists():
             with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_UN)
+                fcntl.flock(lock, fcntl.LOCK_UN)
         yield
         with contextlib.suppress(OSError):
-            done.touch()
+            marker.touch()
 
 
 @functools.cache

@@ -28,10 +28,10 @@ class CudaGraphStep:
     A step that cannot be captured, because it reads a number on the host, stays eager; `notice` gets the reason.
     """
 
-    failed: ClassVar[bool] = False  # in this process: the GPU memory of a failed capture may never be freed
+    has_failed: ClassVar[bool] = False  # in this process: the GPU memory of a failed capture may never be freed
 
     def __init__(self, learn: Learn, notice: Callable[[str], None]) -> None:
-        self._learn, self._notice, self._noticed = learn, notice, False
+        self._learn, self._notice, self._has_noticed = learn, notice, False
         self._peaks: dict[Hashable, float] = {}  # peak memory of the eager step, by the shapes of its batches
         self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
         self._state: State | None = None
@@ -44,7 +44,7 @@ class CudaGraphStep:
             self._peaks.clear()
             self.graphs.clear()
 
-        # The first step with these shapes runs eagerly, and so does every step that cannot be captured.
+        # Only an eager step tells how much memory a graph would need, so the first step of each shape is eager.
         key = tuple(map(_shape_key, batches))
         if key not in self._peaks:  # the eager step allocates cached tables and workspaces
             torch.cuda.reset_peak_memory_stats()
@@ -55,38 +55,39 @@ class CudaGraphStep:
             self._learn(state, batches)
             return
 
-        # Copy the batches into the tensors that the graph reads, and replay it.
+        # A graph reads fixed addresses, so the batches are copied there.
         graph, inputs = self.graphs[key]
         torch._foreach_copy_(inputs, [tensor for batch in batches for tensor in batch.tensors()])
         graph.replay()
 
     def _capture(self, key: Hashable, state: State, batches: Sequence[Batch]) -> bool:
         """Capture a graph for batches of these shapes without taking a step; return whether that worked."""
-        # Capture only steps of small models, and only a few shapes.
+        # Steps of large models keep the GPU busy anyway, and every further shape costs memory.
         total = torch.cuda.get_device_properties(state.theta.device).total_memory
         memory = total * torch.cuda.get_per_process_memory_fraction()
-        if self.failed or self._peaks[key] > MAX_MEMORY_SHARE * memory:
+        if self.has_failed or self._peaks[key] > MAX_MEMORY_SHARE * memory:
             return False
         if len(self.graphs) == MAX_GRAPHS:
             self._notice_once(f"batches have more than {MAX_GRAPHS} different shapes")
             return False
 
-        # Capture a step that reads copies of the batches; all graphs share a memory pool.
+        # Graphs never run at the same time, so they can share a memory pool.
         copies = [batch.clone() for batch in batches]
-        graph, first = torch.cuda.CUDAGraph(), next(iter(self.graphs.values()), None)
+        graph, first_entry = torch.cuda.CUDAGraph(), next(iter(self.graphs.values()), None)
         try:
-            with torch.cuda.graph(graph, pool=first and first[0].pool()):
+            with torch.cuda.graph(graph, pool=first_entry and first_entry[0].pool()):
                 self._learn(state, copies)
         except RuntimeError as error:
-            CudaGraphStep.failed = True
+            CudaGraphStep.has_failed = True
             self._notice_once(str(error).splitlines()[0])
             return False
         self.graphs[key] = graph, [tensor for batch in copies for tensor in batch.tensors()]
         return True
 
     def _notice_once(self, reason: str) -> None:
-        if not self._noticed:
-            self._noticed = True
+        """Report why steps are not captured, once for this object."""
+        if not self._has_noticed:
+            self._has_noticed = True
             self._notice(f"CUDA graph: steps are not captured, so slower: {reason}")
 
 

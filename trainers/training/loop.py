@@ -20,7 +20,7 @@ from trainers.evaluation.results import (
     Reporter,
     Validation,
     WeightsFile,
-    member_results,
+    make_member_results,
 )
 from trainers.files.checkpoint import Checkpoints, Snapshot
 from trainers.packs.active_members import ActiveMembers
@@ -28,12 +28,17 @@ from trainers.packs.batches import StepBatches
 from trainers.packs.pack import Pack, State
 from trainers.random import fuse, pop_warning
 from trainers.tasks.metrics import Evaluated
-from trainers.tensors.precision import mkl_order_problem
+from trainers.tensors.precision import find_mkl_order_problem
 from trainers.training.compiling import should_compile, should_fuse_draws
 from trainers.training.earlier import Earlier, join_earlier
 from trainers.training.final_weights import write_pack_weights
 from trainers.training.step import make_learner
-from trainers.training.stopping import ended_members, members_to_stop, next_stages, remaining_evaluations
+from trainers.training.stopping import (
+    choose_next_stages,
+    find_ended_members,
+    find_members_to_stop,
+    list_remaining_evaluations,
+)
 
 _HEARTBEAT_SECONDS = 1.0
 
@@ -63,7 +68,7 @@ def train(
     belongs to other members or does not fit, WeightsError for weights that cannot be written, or cannot be read as
     `training.initial`.
     """
-    # The names of the members in files, the pack, and the state that it starts from.
+    # A checkpoint of this pack has precedence over `earlier`, because it is further along.
     names = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)
     if [seed for _, seed in names] != [member.seed for member in members]:
         raise PackError(
@@ -75,43 +80,43 @@ def train(
     if stored is None and earlier is not None:
         stored, notices = join_earlier(earlier, notices, compiled=compiled, max_step=members[0].training.steps)
 
-    # Build the run, pass on warnings, and restore the state of a checkpoint.
+    # Warnings come before the evaluations of a checkpoint, which are reported again.
     if should_fuse_draws(members[0], pack.device.type):
         fuse()
     start = State.initial(pack, reads_files=stored is None)
     run = _TrainingRun(pack, names, compiled, reporter, checkpoints, weights, prune_at, start)
     del start  # it is as large as the state
-    for notice in (*notices, *filter(None, [mkl_order_problem(), pop_warning()])):
+    for notice in (*notices, *filter(None, [find_mkl_order_problem(), pop_warning()])):
         reporter.notice(notice)
     if stored:
         run.resume(stored)
         del stored  # it is as large as the state
 
-    # Train from stop to stop: evaluations, which may remove members, and checkpoints.
+    # Stops are at evaluations, which may remove members, and at checkpoints.
     steps = pack.training.steps
     run.prepare()
     run.evaluate_if_due()
     while run.done < steps and len(run.active) and not run.stopped:
-        run.run_until(run.next_stop())
+        run.run_until(run.find_next_stop())
         if checkpoints and checkpoints.enabled and run.done == steps:
             run.save()  # before the last evaluation, so that a longer training can start from here
         run.evaluate_if_due()
         if checkpoints and run.done < steps and not run.stopped and checkpoints.is_due(run.done):
             run.save()
 
-    # A pack whose members all ended early repeats their last values up to the last step.
+    # A pack whose members all ended early repeats their last values, as it would beside active members.
     run.report_remaining()
 
     # The reporter has stopped it: keep the state, to resume from.
     if not (last := run.evaluations[-1]).final and checkpoints:
         run.save()
-    return member_results(pack.members, last) if last.final else []
+    return make_member_results(pack.members, last) if last.final else []
 
 
 class _TrainingRun:
     """A pack in training: its active members, its evaluations and its clocks.
 
-    done: steps so far. past: cache of `history`. stopped: the reporter asked to stop. spent: seconds of
+    done: steps so far. past: cache of `collect_history`. stopped: the reporter asked to stop. spent: seconds of
     earlier processes. rate: member steps per second.
     """
 
@@ -155,24 +160,26 @@ class _TrainingRun:
         """Remove members that ended at or before the last evaluation; return whether any were removed."""
         if not self.evaluations or self.evaluations[-1].final:
             return False
-        count_before, ended = len(self.active), ended_members(self.evaluations[-1], self.last_step_M)
-        if ended.any():
-            self.active.remove(np.flatnonzero(ended).tolist())
-        if has_left := len(self.active) < count_before:
+        count_before, has_ended = len(self.active), find_ended_members(self.evaluations[-1], self.last_step_M)
+        if has_ended.any():
+            self.active.remove(np.flatnonzero(has_ended).tolist())
+        if any_removed := len(self.active) < count_before:
+            # The cached history has the rows of the previous pack.
             self.past.clear()
-        return has_left
+        return any_removed
 
     def resume(self, snapshot: Snapshot) -> None:
         """Restore the state of a checkpoint, and report its evaluations again."""
-        state = self.active.full_state().restored(snapshot, self.pack)
+        state = self.active.collect_full_state().restore(snapshot, self.pack)
         self.active = ActiveMembers(self.pack, state, self.compiled)
         self.done = snapshot.step
         for data in snapshot.evaluations:
             self.report(Evaluation.from_bytes(data))
         self.spent = max((evaluation.seconds for evaluation in self.evaluations), default=0.0)
+        # Members that had ended before the checkpoint was written end again.
         self.remove_finished()
 
-    def next_stop(self) -> int:
+    def find_next_stop(self) -> int:
         """Return the next step at which the loop must stop: for an evaluation, a checkpoint or the end."""
         stops = [self.pack.training.steps]
         if every := self.pack.evaluation.every:
@@ -185,7 +192,7 @@ class _TrainingRun:
         """Train up to step `stop`, with a heartbeat every second; return early if a checkpoint is due by time."""
         burst = 1  # steps between two reads of the clock, adapted to take 0.25 s
         while self.done < stop:
-            # Steps up to the next read of the clock.
+            # The clock is read only after a burst, because on a GPU that means to wait for its steps.
             began = time.monotonic()
             count = min(burst, stop - self.done)
             for done in range(self.done, self.done + count):
@@ -193,7 +200,7 @@ class _TrainingRun:
             if self.pack.device.type != "cpu":
                 torch.accelerator.synchronize()
 
-            # Adapt their number, so that heartbeats and checkpoints are on time.
+            # Shorter bursts for slow steps keep heartbeats and checkpoints on time.
             self.done += count
             elapsed = time.monotonic() - began
             self.rate = count * len(self.active) / elapsed
@@ -208,21 +215,21 @@ class _TrainingRun:
         if warning := pop_warning():
             self.reporter.notice(warning)
 
-        # Measure metrics and the mean loss since the last evaluation.
+        # The loss is the mean since the last evaluation, so its sums start again.
         active, pack, state = self.active, self.active.pack, self.active.state
         validation = validate(pack, state, self.beat_if_due)
-        metrics, values = evaluate(pack, state, self.history(), self.beat_if_due)
-        steps = state.loss_steps.cpu().numpy()
-        loss = np.where(steps > 0, state.loss_sum.cpu().numpy() / np.maximum(steps, 1), np.nan)
+        metrics, values = evaluate(pack, state, self.collect_history(), self.beat_if_due)
+        loss_steps = state.loss_steps.cpu().numpy()
+        loss = np.where(loss_steps > 0, state.loss_sum.cpu().numpy() / np.maximum(loss_steps, 1), np.nan)
         state.loss_sum.zero_()
         state.loss_steps.zero_()
 
-        # By validation: stop members, or move them to the next stage of the curriculum.
+        # Validation has inputs of its own, so that curves are not selected by the inputs they are measured on.
         stage = state.stage.cpu().numpy().copy()
         if validation is not None:
-            stops = members_to_stop(pack, validation, stage)
-            active.assign("stopped_at", np.where(stops, self.done, state.stopped_at.cpu().numpy()))
-            active.assign("stage", next_stages(pack, validation, stage))
+            is_stopping = find_members_to_stop(pack, validation, stage)
+            active.assign("stopped_at", np.where(is_stopping, self.done, state.stopped_at.cpu().numpy()))
+            active.assign("stage", choose_next_stages(pack, validation, stage))
 
         # Report active members with the last values of finished ones.
         final = self.done == pack.training.steps
@@ -236,7 +243,7 @@ class _TrainingRun:
                 values_MAKL=self.merge_finished(values, lambda last: last.select_metrics(metrics)),
                 loss_M=self.merge_finished(loss, lambda last: last.final_loss_M),
                 failed_at_M=active.member_steps("failed_at"),
-                seconds=self.seconds(),
+                seconds=self.measure_seconds(),
                 form=pack.form,
                 compiled=self.compiled,
                 weights=self.write_weights_files() if final else (),
@@ -249,12 +256,12 @@ class _TrainingRun:
     def report_remaining(self) -> None:
         """Report the remaining evaluations of a pack without active members: the last values of each member."""
         last, steps = self.evaluations[-1], self.pack.training.steps
-        for step in remaining_evaluations(self.pack, last.step):
+        for step in list_remaining_evaluations(self.pack, last.step):
             if self.stopped:
                 return
             files = self.write_weights_files() if step == steps else ()
             repeated = replace(last, step=step, final=step == steps, loss_M=last.final_loss_M, weights=files)
-            self.report(replace(repeated, seconds=self.seconds()))
+            self.report(replace(repeated, seconds=self.measure_seconds()))
 
     def report(self, evaluation: Evaluation) -> None:
         """Store and report an evaluation; note whether the reporter asked to stop."""
@@ -284,7 +291,7 @@ class _TrainingRun:
         )
         return replace(active, values_MDL=values)
 
-    def history(self) -> list[Evaluated]:
+    def collect_history(self) -> list[Evaluated]:
         """Return the earlier evaluations of active members, cached until members finish."""
         rows = self.active.pack_rows
         for evaluation in self.evaluations[len(self.past) :]:
@@ -303,7 +310,9 @@ class _TrainingRun:
         """Write a checkpoint of all members and of the evaluations so far."""
         assert self.checkpoints is not None
         evaluations = [evaluation.to_bytes() for evaluation in self.evaluations]
-        self.checkpoints.save(self.active.full_state().snapshot(self.pack, evaluations, self.compiled), self.names)
+        self.checkpoints.save(
+            self.active.collect_full_state().make_snapshot(self.pack, evaluations, self.compiled), self.names
+        )
 
     def beat_if_due(self, phase: str = "evaluate") -> None:
         """Send a heartbeat if the last heartbeat is more than a second old."""
@@ -312,25 +321,25 @@ class _TrainingRun:
 
     def beat(self, phase: str) -> None:
         """Send a heartbeat with the progress of the pack."""
-        # Count members that have failed or stopped early.
         self.last_beat = time.monotonic()
+
+        # Reading these counts waits for a GPU, which does no harm once a second.
         ended = (self.active.member_steps(name) >= 0 for name in ("failed_at", "stopped_at"))
         failed, stopped = (int(ended_M.sum()) for ended_M in ended)
 
-        # Report the progress of all members.
         self.reporter.progress(
             Progress(
                 step=self.done,
                 steps=self.pack.training.steps,
                 members=len(self.pack),
                 failed=failed,
-                seconds=self.seconds(),
+                seconds=self.measure_seconds(),
                 member_steps_per_second=self.rate,
                 phase=phase,
                 stopped=stopped,
             )
         )
 
-    def seconds(self) -> float:
+    def measure_seconds(self) -> float:
         """Return the seconds spent on this pack, including earlier processes."""
         return self.spent + time.monotonic() - self.started

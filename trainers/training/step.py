@@ -29,7 +29,7 @@ def sample_batches(
     With a curriculum they are drawn for each member at its stage; `stage_M` None means the first stage. longest: with
     `one_length_per_batch`, draw the longest length instead of the length of the step.
     """
-    # With a curriculum a batch for each member, else for each seed.
+    # Members of one seed may be at different stages; without a curriculum they train on the same rows.
     if pack.curriculum is not None:
         stage_M = torch.zeros_like(pack.seeds_M) if stage_M is None else stage_M
         return pack.task.training_batches(Stream(pack.seeds_M, "data", step), rows, stage_M)
@@ -47,17 +47,16 @@ def compute_losses(
     averages: the buffers of the weight averages, for losses that read them; by default buffers that start at `theta`.
     Raises ValueError if the task's or the user's loss returns other shapes.
     """
-    # Without a loss of its own, a configuration trains on the loss of the task.
     weights = pack.layout.views(theta)
     if pack.loss is None:
-        return _task_loss(pack, _forward(pack, weights, batch, noise), batch)
+        return _compute_task_loss(pack, _run_forward(pack, weights, batch, noise), batch)
 
-    def average(label: str) -> Mapping[str, Tensor]:
+    def read_detached_average(label: str) -> Mapping[str, Tensor]:
         detached = theta.detach()
         buffers = tuple(source.start(detached) for source in pack.sources) if averages is None else averages
         return pack.layout.views(read_average(pack, label, buffers, detached))
 
-    # Otherwise its loss runs forward passes and reads averages through these inputs.
+    # Functions instead of values, because a loss chooses which passes and averages it needs.
     inputs = LossInputs(
         batch=batch,
         weights=weights,
@@ -65,16 +64,16 @@ def compute_losses(
         steps=pack.training.steps,
         h={name: column[:, 0].to(theta.dtype) for name, column in pack.loss_hyperparameters.items()},
         target_weights=supervised.weigh_targets(batch, theta.dtype),
-        task_loss=lambda logits: _task_loss(pack, logits, batch),
-        average=average,
-        forward=lambda draw, record, other: _forward(
+        task_loss=lambda logits: _compute_task_loss(pack, logits, batch),
+        average=read_detached_average,
+        forward=lambda draw, record, other: _run_forward(
             pack, weights if other is None else other, batch, noise and noise.for_pass(draw), record
         ),
     )
     return _check_loss(f"loss {pack.loss.name}: compute", pack.loss.compute(inputs), len(theta))
 
 
-def _forward(
+def _run_forward(
     pack: Pack, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, record: Recorder | None = None
 ) -> Tensor:
     """Return the logits (M, B, T, V) in the dtype of the weights."""
@@ -84,9 +83,10 @@ def _forward(
     return logits.to(first_weight.dtype)
 
 
-def _task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+def _compute_task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return sum and weight of the loss of the task, with label smoothing and z-loss, (M,) each."""
     loss = _check_loss(f"{pack.task.name}: loss", pack.task.loss(logits, batch), len(logits))
+    # Without both settings the loss of the task keeps its bits.
     smoothing, factor = pack.hyperparameters.get("label_smoothing"), pack.hyperparameters.get("z_loss")
     if smoothing is None and factor is None:
         return loss
@@ -102,10 +102,11 @@ def _check_loss(name: str, loss: tuple[Tensor, Tensor], members: int) -> tuple[T
     return loss
 
 
-def training_noise(pack: Pack, step: Tensor) -> Noise | None:
+def make_training_noise(pack: Pack, step: Tensor) -> Noise | None:
     """Return the noise of a training step, None if nothing is random."""
     if pack.dropout_rates is None and not pack.model.draws_random_numbers:
         return None
+    # A compiled program serves packs of any size, so it reads seeds and index in a form that all packs have.
     seeds_S, index_M = pack.seeds_S, pack.index_M
     if torch.compiler.is_compiling():
         seeds_S, index_M = pack.compiled_seeds_S, pack.compiled_index_M
@@ -124,8 +125,8 @@ def compute_gradients(
 
     averages: as in `compute_losses`. Raises ValueError for a loss that does not depend on the weights.
     """
-    # One slice for each batch and accumulation step, with the noise of its rows.
-    noise = training_noise(pack, step)
+    # The noise of a slice is that of its rows in the batch, so accumulation does not change random numbers.
+    noise = make_training_noise(pack, step)
     slices = [
         (rows, noise and replace(noise, first=first, total=None if rows is batch else count, part=part))
         for part, batch in enumerate(batches)
@@ -133,30 +134,27 @@ def compute_gradients(
         for first, rows in _split_rows(batch, pack.training.accumulation)
     ]
 
-    # A single slice: differentiate the mean loss.
+    # A single slice differentiates the mean: the sum divided afterwards would have other bits.
     if len(slices) == 1:
         rows, noise = slices[0]
 
-        def mean(theta: Tensor) -> tuple[Tensor, Tensor]:
+        def compute_mean(theta: Tensor) -> tuple[Tensor, Tensor]:
             loss_M, weight_M = compute_losses(pack, theta, rows, noise, step, averages)
             loss_M = loss_M / _safe_divisor(weight_M)
             return loss_M.sum(), loss_M.detach()
 
-        return _differentiate(mean, theta)
+        return _differentiate(compute_mean, theta)
 
-    # Several slices: sum gradients, losses and weights, and divide once.
-    gradient, loss_M, weight_M = (
-        torch.zeros_like(theta),
-        theta.new_zeros(theta.shape[0]),
-        theta.new_zeros(theta.shape[0]),
-    )
+    # Slices may have different weights, so their means cannot be averaged: sum everything, and divide once.
+    gradient = torch.zeros_like(theta)
+    loss_M, weight_M = theta.new_zeros(theta.shape[0]), theta.new_zeros(theta.shape[0])
     for rows, noise in slices:
 
-        def summed(theta: Tensor, rows: Batch = rows, noise: Noise | None = noise) -> tuple[Tensor, Tensor]:
+        def compute_sums(theta: Tensor, rows: Batch = rows, noise: Noise | None = noise) -> tuple[Tensor, Tensor]:
             loss_M, weight_M = compute_losses(pack, theta, rows, noise, step, averages)
             return loss_M.sum(), torch.stack([loss_M.detach(), weight_M.detach()])
 
-        slice_gradient, (slice_loss_M, slice_weight_M) = _differentiate(summed, theta)
+        slice_gradient, (slice_loss_M, slice_weight_M) = _differentiate(compute_sums, theta)
         gradient, loss_M, weight_M = gradient + slice_gradient, loss_M + slice_loss_M, weight_M + slice_weight_M
     divisor_M = _safe_divisor(weight_M)
     return gradient / divisor_M[:, None], loss_M / divisor_M
@@ -195,6 +193,7 @@ def _split_rows(batch: Batch, count: int) -> list[tuple[int, Batch]]:
     total = batch.tokens.shape[1]
     if count == 1:
         return [(0, batch)]
+    # With fewer rows than slices some edges coincide, hence the set.
     edges = sorted({total * part // count for part in range(count + 1)})
     return [(first, batch.slice_rows(first, last)) for first, last in pairwise(edges)]
 
@@ -204,7 +203,6 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
 
     A member is frozen if it has stopped, or if its loss, weights or optimizer state are not finite.
     """
-    # Gradient, and the optimizer's update of weights and state.
     step = state.step + 1
     gradient, loss_M = compute_clipped_gradients(pack, state.theta, batches, step, state.averages)
     inputs = Update(
@@ -220,26 +218,27 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         compute_gradient=lambda theta: compute_clipped_gradients(pack, theta, batches, step, state.averages)[0],
     )
     theta, updates = pack.optimizer.update(inputs)
+    # Checkpoints and compiled programs depend on these names.
     if updates.keys() != state.optimizer.keys():
         raise ValueError(f"optimizer {pack.optimizer.name}: update must return the state {', '.join(state.optimizer)}")
     if pack.lower_bounds is not None:
         theta = torch.maximum(theta, pack.lower_bounds)
 
-    # Freeze members that have stopped, or are not finite after this step.
+    # A member that is not finite keeps the state before this step, so that its averages stay finite.
     loss_M, active_M = loss_M.double(), state.failed_at < 0
     if pack.stop is not None:
         active_M = active_M & (state.stopped_at < 0)
-    alive = active_M & torch.isfinite(loss_M + _sum_entries(theta, pack.optimizer.checked(updates)))
-    mask = None if _all_known_alive(alive) else alive
+    alive_M = active_M & torch.isfinite(loss_M + _sum_entries(theta, pack.optimizer.checked(updates)))
+    mask = None if _all_known_alive(alive_M) else alive_M
 
-    # Write weights, optimizer state, averages, losses and failures.
+    # Averages read the new weights, so the weights are written first.
     buffers = (state.theta, *state.optimizer.values())
     _write_buffers(mask, buffers, [theta, *(updates[name] for name in state.optimizer)])
     for source, buffers, h in zip(pack.sources, state.averages, pack.average_hyperparameters, strict=True):
         _write_buffers(mask, buffers, source.update(buffers, state.theta, step, h))
-    state.loss_sum.add_(torch.where(alive, loss_M, 0.0))
-    state.loss_steps.add_(alive)
-    state.failed_at.copy_(torch.where(active_M ^ alive, step, state.failed_at))
+    state.loss_sum.add_(torch.where(alive_M, loss_M, 0.0))
+    state.loss_steps.add_(alive_M)
+    state.failed_at.copy_(torch.where(active_M ^ alive_M, step, state.failed_at))
     state.step.copy_(step)
 
 
@@ -262,7 +261,7 @@ def _write_buffers(mask: Tensor | None, buffers: Sequence[Tensor], updates: Sequ
     """Overwrite buffers with their updates, for the members in the mask (M,); None means all members."""
     # Clone an update that aliases another buffer, which is overwritten before it is read.
     separate = [
-        new.clone() if any(new is other for other in buffers if other is not old) else new.to(old.dtype)
+        new.clone() if any(new is buffer for buffer in buffers if buffer is not old) else new.to(old.dtype)
         for old, new in zip(buffers, updates, strict=True)
     ]
     for buffer, updated in zip(buffers, separate, strict=True):
@@ -290,12 +289,11 @@ def make_learner(
     The program is compiled here for packs of any size, or loaded from the cache. on_wait: called while another process
     compiles it. notice: gets reasons why steps are slow.
     """
-    # Compiled or eager.
     if compiled is None:
         compiled = should_compile(pack.members[0], pack.device.type)
     learner = _compile_learner(pack, on_wait) if compiled else partial(learn, pack)
 
-    # On a GPU captured as a CUDA graph.
+    # Launching the kernels of a step one by one takes longer than running them.
     if pack.device.type != "cuda" or pack.model.compiling == "never":  # a user's module may compute on the host
         return learner
     return CudaGraphStep(learner, notice)
@@ -311,7 +309,7 @@ def _compile_learner(pack: Pack, on_wait: Callable[[], None]) -> Learn:
     batches = separate_tensors(trial, sample_batches(trial, step, trial.training.batch_size))
     mark_dynamic([*trial.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
 
-    # One process compiles, the others load the program from the cache.
+    # The number of threads is part of the program.
     with compile_once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", on_wait):
         call_first(program, trial, state, batches)
     return lambda state, batches: program(pack, state, separate_tensors(pack, batches))

@@ -14,7 +14,7 @@ from trainers.packs.pack import Pack
 Ints = NDArray[np.int64]
 
 
-def members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> NDArray[np.bool_]:
+def find_members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> NDArray[np.bool_]:
     """Return which members stop early, (M,): their mean over the trained lengths reaches the threshold.
 
     stage_M: with a curriculum, only members in the last stage stop.
@@ -22,17 +22,17 @@ def members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> NDArra
     stop = pack.stop
     if stop is None:
         return np.zeros(len(pack), dtype=bool)
-    reached = is_reached(validation.mean(stop.metric, stop.average), stop.threshold, pack.directions[stop.metric])
-    return reached if pack.curriculum is None else reached & (stage_M == len(pack.task.stages) - 1)
+    is_reached_M = is_reached(validation.mean(stop.metric, stop.average), stop.threshold, pack.directions[stop.metric])
+    return is_reached_M if pack.curriculum is None else is_reached_M & (stage_M == len(pack.task.stages) - 1)
 
 
-def ended_members(last: Evaluation, last_step_M: Ints) -> NDArray[np.bool_]:
+def find_ended_members(last: Evaluation, last_step_M: Ints) -> NDArray[np.bool_]:
     """Return which members have ended, (M,): at step `last_step_M`, or, with early stopping, by stopping or failing."""
-    ended = last_step_M <= last.step
-    return ended if last.stopped_at_M is None else ended | (last.stopped_at_M >= 0) | (last.failed_at_M >= 0)
+    has_ended = last_step_M <= last.step
+    return has_ended if last.stopped_at_M is None else has_ended | (last.stopped_at_M >= 0) | (last.failed_at_M >= 0)
 
 
-def remaining_evaluations(pack: Pack, done: int) -> list[int]:
+def list_remaining_evaluations(pack: Pack, done: int) -> list[int]:
     """Return the steps of the evaluations after step `done` that a pack without active members must still report.
 
     With early stopping all of them, so that a member has the same curve in any pack; otherwise only the last step.
@@ -42,16 +42,16 @@ def remaining_evaluations(pack: Pack, done: int) -> list[int]:
     return [*intermediate, *([steps] if done < steps else [])]
 
 
-def next_stages(pack: Pack, validation: Validation, stage_M: Ints) -> Ints:
+def choose_next_stages(pack: Pack, validation: Validation, stage_M: Ints) -> Ints:
     """Return the next stages of the members, (M,). Raises PackError if a curriculum returns invalid stages."""
     curriculum, stages = pack.curriculum, pack.task.stages
     if curriculum is None:
         return stage_M
 
-    # Ask the curriculum, which may be the user's code, and check its answer.
+    # The curriculum may be the user's code, so its result is checked.
     scores_MN = validation.scores_at(curriculum.metric, curriculum.average, stages)
-    chosen = np.asarray(curriculum.advance_stages(stage_M.copy(), scores_MN, pack.directions[curriculum.metric]))
-    if chosen.shape != stage_M.shape or chosen.dtype.kind not in "iu" or not np.isin(chosen, range(len(stages))).all():
+    next_M = np.asarray(curriculum.advance_stages(stage_M.copy(), scores_MN, pack.directions[curriculum.metric]))
+    if next_M.shape != stage_M.shape or next_M.dtype.kind not in "iu" or not np.isin(next_M, range(len(stages))).all():
         allowed = f"{len(stage_M)} integers from 0 to {len(stages) - 1}"
-        raise PackError(f"curriculum {curriculum.name}: advance_stages returned {chosen.tolist()}; allowed: {allowed}")
-    return chosen.astype(np.int64)
+        raise PackError(f"curriculum {curriculum.name}: advance_stages returned {next_M.tolist()}; allowed: {allowed}")
+    return next_M.astype(np.int64)

@@ -17,8 +17,8 @@ from orchestrator.storage import fetch_file
 from orchestrator.text.wording import label, spans
 from trainers.errors import WeightsError, find_nearest
 from trainers.evaluation.results import WeightsFile
-from trainers.evaluation.weights import Array, StoredWeights, member_prefix
-from trainers.files.atomic_file import final_name
+from trainers.evaluation.weights import Array, StoredWeights, make_member_prefix
+from trainers.files.atomic_file import get_final_name
 
 
 class WeightsLocation(NamedTuple):
@@ -89,9 +89,9 @@ def delete_unrecorded(state: SweepState, pack_id: str) -> None:
     """Delete weights of a pack that are not in the ledger, left by failed attempts."""
     folder, pack = state.folder / WEIGHTS_FOLDER, state.packs[pack_id]
     named = {file["name"] for file in _list_recorded(pack) if file}
-    prefixes = {member_prefix(config_id, seed) for config_id, seed in pack.members}
+    prefixes = {make_member_prefix(config_id, seed) for config_id, seed in pack.members}
     for path in folder.iterdir() if folder.is_dir() else ():
-        prefix = final_name(path.name).rpartition("-")[0] + "-"
+        prefix = get_final_name(path.name).rpartition("-")[0] + "-"
         if prefix in prefixes and path.name not in named:
             path.unlink(missing_ok=True)
 

@@ -185,10 +185,10 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
 
 def use_inductor_cache() -> None:
     """Use a persistent cache for compiled programs if it is writable, unless the user has chosen a cache folder."""
-    from trainers.files.cache_folder import cache_folder
+    from trainers.files.cache_folder import make_cache_folder
 
     with suppress(OSError):
-        cache = cache_folder("inductor")
+        cache = make_cache_folder("inductor")
         if os.access(cache, os.W_OK | os.X_OK):
             os.environ.setdefault(CACHE_VARIABLE, str(cache))
 

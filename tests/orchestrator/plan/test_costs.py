@@ -12,7 +12,7 @@ from trainers.config.member import MemberConfig
 from trainers.models.model import Model
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
-from trainers.training.cost import estimate
+from trainers.training.cost import estimate_member_cost
 
 PLAIN: dict[str, Any] = {
     "task": {"name": "set_complement", "vocabulary": 8, "train_length": 3},
@@ -30,7 +30,7 @@ class Meant(SetComplement):
 
 def test_a_step_that_fails_is_said_with_the_classes_and_the_module_to_check() -> None:
     member = MemberConfig.from_dict(PLAIN)
-    assert estimate_cost(member) == estimate(member)
+    assert estimate_cost(member) == estimate_member_cost(member)
     with pytest.raises(UserError) as caught:
         estimate_cost(replace(member, task=Meant(vocabulary=8, train_length=3)))
     said = str(caught.value)

@@ -25,14 +25,14 @@ def test_a_small_step_is_measured() -> None:
 
 def test_the_time_is_that_of_all_steps_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two packs of 600 steps of 10 ms: 6 s on two workers, 12 s on one, after 12 s in which Ray starts."""
-    monkeypatch.setattr(module, "calibrate", lambda *_, **__: 0.01)
+    monkeypatch.setattr(module, "measure_seconds_per_step", lambda *_, **__: 0.01)
     assert plan()["time"].startswith("about 18 s with 2 packs")
     assert plan(workers=1)["time"].startswith("about 24 s with 1 pack")
 
 
 def test_structures_that_are_not_measured_take_the_time_of_their_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.01])
-    monkeypatch.setattr(module, "calibrate", lambda *_, **__: next(times))
+    monkeypatch.setattr(module, "measure_seconds_per_step", lambda *_, **__: next(times))
     monkeypatch.setattr(module, "MAX_MEASURED", 1)
     rows = plan()
     assert rows["packs"].endswith("(2 structures)") and " ms to " in rows["one step"]
@@ -41,13 +41,13 @@ def test_structures_that_are_not_measured_take_the_time_of_their_operations(monk
 @pytest.mark.parametrize("limit", ["MAX_STEP_OPERATIONS", "MAX_MEMORY_SHARE"])
 def test_a_step_too_large_for_this_machine_is_not_tried(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, limit, 0.0)
-    monkeypatch.setattr(module, "calibrate", lambda *_, **__: pytest.fail("a step was tried"))
+    monkeypatch.setattr(module, "measure_seconds_per_step", lambda *_, **__: pytest.fail("a step was tried"))
     rows = plan("search.configurations=1")
     assert rows["time"].startswith("not measured") and "one step" not in rows
 
 
 def test_on_a_gpu_it_says_what_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "calibrate", lambda *_, **__: 0.01)
+    monkeypatch.setattr(module, "measure_seconds_per_step", lambda *_, **__: 0.01)
     assert "GPU is not measured" in plan("resources.gpus=1", "search.configurations=1", workers=1)["time"]
 
 

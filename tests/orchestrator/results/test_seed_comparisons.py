@@ -29,7 +29,7 @@ from orchestrator.results.comparing.shared_streams import compare_streams
 from orchestrator.results.pack_environments import RecordedConfiguration, find_differing_code
 from orchestrator.results.summarise import summarise
 from trainers.config.member import MemberConfig
-from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.training.step import sample_batches
 
@@ -166,7 +166,7 @@ def drawn_by(member):
     """What the member's seed really gives it: the batch of a step, the test inputs, the weights before the first."""
     pack = Pack([member], torch.device("cpu"))
     data = [batch.tokens for batch in sample_batches(pack, torch.tensor(2), member.training.batch_size)]
-    inputs = [test.batch.tokens for test in evaluation_inputs(pack)]
+    inputs = [test.batch.tokens for test in draw_evaluation_inputs(pack)]
     return {DATA: data, INPUTS: inputs, WEIGHTS: [State.initial(pack).theta]}
 
 

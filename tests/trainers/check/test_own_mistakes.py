@@ -21,7 +21,7 @@ from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
-from trainers.training.cost import estimate
+from trainers.training.cost import estimate_member_cost
 from trainers.training.step import step_once
 
 CPU = torch.device("cpu")
@@ -140,7 +140,7 @@ def test_several_batches_may_be_a_list_and_some_without_rows(member, pack) -> No
         step_once(mine, state)
         losses.append(state.loss_sum)
     assert torch.equal(*losses)
-    assert estimate(replace(member(), task=Ragged(two=True), model=DECODER)).bytes_per_member > 0
+    assert estimate_member_cost(replace(member(), task=Ragged(two=True), model=DECODER)).bytes_per_member > 0
 
 
 def test_initial_values_are_those_of_parameters(pack) -> None:

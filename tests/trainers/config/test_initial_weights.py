@@ -16,7 +16,7 @@ from tests.trainers.runs import Recorder, killed, same, train_recorded
 from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, WeightsError
-from trainers.packs.pack import Pack, State, average_weights
+from trainers.packs.pack import Pack, State, read_averages
 from trainers.training.step import sample_batches, step_once
 
 CPU = torch.device("cpu")
@@ -124,7 +124,7 @@ def test_each_seed_starts_from_its_own_file(member, tmp_path: Path) -> None:
 
 def test_averages_start_from_the_file(member, stored, tmp_path: Path) -> None:
     pack, state = starts(from_file(member, tmp_path / "start.safetensors"))
-    assert torch.equal(average_weights(pack, state)["ema"], state.theta)
+    assert torch.equal(read_averages(pack, state)["ema"], state.theta)
     assert torch.equal(pack.layout.views(state.theta)["query"][0], stored["query"])
 
 

@@ -19,7 +19,7 @@ from trainers.errors import ConfigError
 from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation.evaluate import evaluate, evaluate_weights
 from trainers.metrics.metric import EvaluatedBatch, Metric
-from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, State, collect_weights
 from trainers.settings.fields import setting
 
@@ -85,7 +85,7 @@ def test_every_member_has_the_values_of_a_plain_script() -> None:
     pack = Pack(members(3, SHIPPED), CPU)
     state = stepped(pack)
     values = curves(pack, state)
-    for test in evaluation_inputs(pack):
+    for test in draw_evaluation_inputs(pack):
         column = pack.lengths.index(test.lengths[0])
         for place in range(3):
             for name, value in plain_values(pack, state, place, test).items():
@@ -115,7 +115,7 @@ def test_lengths_of_one_batch_count_the_target_of_each() -> None:
     pack = Pack(members(2, {"cross_entropy": {}}, task={"name": "set_complement", "vocabulary": 8}), CPU)
     state = stepped(pack)
     values = curves(pack, state)
-    for test in evaluation_inputs(pack):
+    for test in draw_evaluation_inputs(pack):
         batch = test.batch.for_members(torch.tensor([1]))
         views = {name: value[1:2] for name, value in pack.layout.views(state.theta).items()}
         with torch.no_grad():

@@ -12,7 +12,7 @@ from trainers import MemberConfig
 from trainers.errors import ConfigError
 from trainers.evaluation.attention_weights import compute_input_attention
 from trainers.models import attention
-from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs, make_evaluation_stream
 from trainers.packs.pack import Pack, State
 from trainers.tensors.noise import Noise
 
@@ -42,7 +42,7 @@ def test_the_weights_of_the_first_layer_are_those_of_its_equations() -> None:
     of = member(FLIPS, {**DECODER, "norm": "none"}, name="alibi")
     weights, row = initial(of), 4
     found = compute_input_attention(of, weights, length=4, row=row)
-    (test, *_) = evaluation_inputs(Pack([of], torch.device("cpu")))
+    (test, *_) = draw_evaluation_inputs(Pack([of], torch.device("cpu")))
     tokens = test.batch.tokens[0, row]
     x = weights["embedding"][tokens]
     projected = x @ weights["block0.qkv"] + weights["block0.qkv_bias"]
@@ -65,7 +65,7 @@ def test_looking_changes_nothing_and_rows_sum_to_one_or_attend_to_nothing(positi
     pack, weights = Pack([of], torch.device("cpu")), initial(of)
     views = {name: torch.as_tensor(value)[None] for name, value in weights.items()}
     seen = list[torch.Tensor]()
-    for test in evaluation_inputs(pack):
+    for test in draw_evaluation_inputs(pack):
         plain = of.model.logits(views, test.batch, None, "plain")
         whole = of.model._make_full_pass(views, test.batch, None, watcher=lambda context, part: seen.append(part))
         torch.testing.assert_close(of.model._compute_logits(whole), plain, rtol=1e-9, atol=1e-12)
@@ -80,11 +80,11 @@ def test_looking_changes_nothing_and_rows_sum_to_one_or_attend_to_nothing(positi
 def test_the_row_is_one_that_was_evaluated_with_its_random_numbers() -> None:
     of = member(COPY, DECODER, name="randomized", longest=64, base="learned", draw="row")
     pack, weights = Pack([of], torch.device("cpu")), initial(of)
-    test = next(one for one in evaluation_inputs(pack) if 8 in one.lengths)
+    test = next(one for one in draw_evaluation_inputs(pack) if 8 in one.lengths)
     views = {name: torch.as_tensor(value)[None] for name, value in weights.items()}
     rows = test.batch.tokens.shape[1]
     noise = Noise(
-        evaluation_stream(pack, "dropout"), torch.zeros(1, dtype=torch.int64), training=False, first=0, total=rows
+        make_evaluation_stream(pack, "dropout"), torch.zeros(1, dtype=torch.int64), training=False, first=0, total=rows
     )
     every = of.model.compute_attention(views, test.batch, noise)
     for row in (0, 3):
@@ -107,7 +107,7 @@ def test_a_row_that_measures_several_lengths_is_cut_and_one_head_is_one() -> Non
 @pytest.mark.parametrize(("task", "model"), [(COPY, DECODER), (PRODUCT, {**DECODER, "name": "encoder"})])
 def test_chunks_of_queries_are_put_together(task: dict, model: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     of = member(task, model)
-    test = next(evaluation_inputs(Pack([of], torch.device("cpu"))))
+    test = next(draw_evaluation_inputs(Pack([of], torch.device("cpu"))))
     grouped = replace(test.batch, groups=torch.ones_like(test.batch.tokens))
     weights = {name: torch.as_tensor(value)[None] for name, value in initial(of).items()}
     whole = of.model.compute_attention(weights, grouped, None)

@@ -29,7 +29,7 @@ from trainers.positions.randomized import Randomized
 from trainers.tasks.decoding import Decoding
 from trainers.tensors.batch import Batch
 from trainers.training import cost
-from trainers.training.cost import estimate
+from trainers.training.cost import estimate_member_cost
 
 M, B = 2, 4
 PAD, MARK, END = 0, 1, 2
@@ -379,7 +379,7 @@ def test_kept_keys_bound_how_much_is_evaluated_together(member, monkeypatch) -> 
     for task in (Wide(), Texts()):
         one = replace(member(evaluation__samples=500), task=task, model=model)
         rows[type(task)] = evaluation.choose_piece_sizes(Pack([one], torch.device("cpu")), Batch(tokens, tokens))[0]
-        costs[type(task)] = estimate(one).bytes_per_member
+        costs[type(task)] = estimate_member_cost(one).bytes_per_member
     assert model.cache_size_per_token == 2 * 8 * 64
     assert rows[Texts] == evaluation.LOGITS_PER_MEMBER // (24 * 1024) < rows[Wide]
     assert costs[Texts] - costs[Wide] == 4 * 500 * 24 * 1024

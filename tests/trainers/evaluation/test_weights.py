@@ -16,7 +16,7 @@ from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluation.evaluate import evaluate
-from trainers.evaluation.weights import MemberWeights, StoredWeights, averages_kept, write_weights
+from trainers.evaluation.weights import MemberWeights, StoredWeights, list_stored_averages, write_weights
 from trainers.packs.pack import Pack, State
 
 NAME = ("0123456789ab", 0)
@@ -70,7 +70,7 @@ def test_kept_weights_give_the_reported_metrics_to_the_bit(member, recorder, tmp
         assert path.stat().st_size == file.bytes
         for a, average in enumerate(final.averages):
             stored = StoredWeights(path, file.sha256, average)
-            assert stored.averages == averages_kept(one) and MemberConfig.from_dict(stored.member) == one
+            assert stored.averages == list_stored_averages(one) and MemberConfig.from_dict(stored.member) == one
             assert [(name, stored[name].shape) for name in stored] == [
                 (parameter.name, parameter.shape) for parameter in one.model.parameters(one.task)
             ]
@@ -87,7 +87,7 @@ def test_training_weights_are_kept_where_no_average_is_raw(member, recorder, tmp
     train([only], recorder, weights=tmp_path)
     train([both], recorder, weights=tmp_path)
     one, other = (StoredWeights(tmp_path / e.weights[0].name, e.weights[0].sha256, "raw") for e in recorder.evaluations)
-    assert one.averages == ("raw", "ema") == averages_kept(only)
+    assert one.averages == ("raw", "ema") == list_stored_averages(only)
     assert all(np.array_equal(one[name], other[name]) for name in other)
 
 

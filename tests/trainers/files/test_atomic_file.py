@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainers.files.atomic_file import final_name, write_all_atomic, write_atomic
+from trainers.files.atomic_file import get_final_name, write_all_atomic, write_atomic
 from trainers.files.checkpoint import Checkpoints
 
 KILLED = """
@@ -29,7 +29,7 @@ def test_a_process_killed_in_the_middle_changes_nothing(tmp_path, before) -> Non
     done = subprocess.run([sys.executable, "-c", KILLED, str(path)], capture_output=True)
     assert done.returncode == -9, done.stderr
     assert path.read_bytes() == before if before else not path.exists()
-    assert [final_name(left.name) for left in tmp_path.iterdir() if left != path] == ["file"]
+    assert [get_final_name(left.name) for left in tmp_path.iterdir() if left != path] == ["file"]
 
 
 def test_a_checkpoint_that_was_written_half_is_deleted_where_a_pack_resumes(tmp_path) -> None:

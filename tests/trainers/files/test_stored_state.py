@@ -126,7 +126,7 @@ class GrownState(State):
 
 def test_a_new_field_is_named(halfway, pack) -> None:
     with pytest.raises(CheckpointError, match="has no paused_at;"):
-        GrownState.initial(pack).restored(snapshot_of(halfway), pack)
+        GrownState.initial(pack).restore(snapshot_of(halfway), pack)
 
 
 def test_shapes_come_in_the_order_of_the_columns(pack) -> None:

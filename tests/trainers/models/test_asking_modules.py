@@ -19,7 +19,7 @@ from trainers.models.encoder import Encoder
 from trainers.models.lstm import Lstm
 from trainers.models.model import Cache
 from trainers.models.vmapped import Vmapped
-from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings import registry
@@ -147,7 +147,7 @@ def test_a_module_knows_whether_it_is_called_in_a_training_step(member) -> None:
         for name, value in module.named_parameters():
             torch.testing.assert_close(pack.layout.views(state.theta)[name][m], value.detach(), rtol=1e-3, atol=1e-5)
         with torch.no_grad():
-            tests = [(test, test.batch.for_members(torch.tensor([m]))) for test in evaluation_inputs(pack)]
+            tests = [(test, test.batch.for_members(torch.tensor([m]))) for test in draw_evaluation_inputs(pack)]
             logits = [module(batch.tokens[0], training=False)[None] for _, batch in tests]
         scores.append([
             float(pack.task.score_rows(of_batch, batch, test.lengths)["accuracy"].mean())

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.trainers.own_tasks import TOKENS, Last
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.tasks.supervised import IGNORED
@@ -81,7 +81,7 @@ def test_only_scored_positions_count_over_the_keys_they_see(
     found = dict(zip(names, values[:, 0].swapaxes(0, 1), strict=True))
     views = pack.layout.views(state.theta.double())
     compared = 0
-    for test in evaluation_inputs(pack):
+    for test in draw_evaluation_inputs(pack):
         metric = pack.task.recorded_name("attention_uniformity", test.distribution)
         for length in test.lengths:
             for m in range(2):

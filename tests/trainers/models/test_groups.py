@@ -12,7 +12,7 @@ from tests.trainers.positions.passes import drawn, noise, pass_of, tokens_of
 from tests.trainers.runs import check_alone
 from tests.trainers.training.test_waits import check_one_program
 from trainers.models import attention as attention_module
-from trainers.models.attention import Drop, attention
+from trainers.models.attention import Drop, apply_attention
 from trainers.models.block import block_drops
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
@@ -109,7 +109,7 @@ def test_chunks_of_queries_are_the_whole_and_tell_their_number(monkeypatch, kind
         monkeypatch.setattr(attention_module, "MAX_QUERIES", at_once)
         recorded, shapes = {}, []
         seen = pass_of(tokens, weights, model.causal, groups=groups, recorder=recorded.__setitem__)
-        out = attention(x, seen, name="block0", layer=0, heads=2, position=position, drop=watched(shapes))
+        out = apply_attention(x, seen, name="block0", layer=0, heads=2, position=position, drop=watched(shapes))
         found.append({"out": out, **recorded})
     assert shapes == [(0, 3), (1, 3), (2, 1)]
     assert found[0].keys() == found[1].keys() == {"out", *position.metrics}
@@ -220,5 +220,5 @@ def test_scores_that_are_the_same_for_all_rows_are_dropped_row_by_row(member) ->
     weights, x = drawn(model, TASK), torch.randn(M, B, 5, 8, dtype=torch.float64)
     tokens = torch.zeros(M, B, 5, dtype=torch.int64)
     given = pass_of(tokens, weights, True)
-    attention(x, given, name="block0", layer=0, heads=2, position=Anywhere(), drop=drop)
+    apply_attention(x, given, name="block0", layer=0, heads=2, position=Anywhere(), drop=drop)
     assert seen[0].shape == (M, B, 2, 5, 5)

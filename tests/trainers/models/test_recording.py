@@ -19,7 +19,7 @@ from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate
 from trainers.metrics.metric import EvaluatedBatch, Metric
 from trainers.models.vmapped import Vmapped, _try_build
-from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
@@ -143,7 +143,7 @@ def test_every_member_has_the_values_of_a_plain_script(model: str) -> None:
     assert pack.form.startswith("looped" if model == "looped" else "vmapped")
     state = stepped(pack)
     values = curves(pack, state)
-    for test in evaluation_inputs(pack):
+    for test in draw_evaluation_inputs(pack):
         column = pack.lengths.index(test.lengths[0])
         for m in range(3):
             expected = plain_values(module_of(pack, state, m), test.batch.for_members(torch.tensor([m])))
@@ -176,7 +176,7 @@ def test_a_metric_reads_what_is_recorded_where_it_is_defined() -> None:
     state = stepped(pack)
     values = curves(pack, state)["from_the_last"]
     assert pack.metrics["from_the_last"].lengths == pack.lengths[1:]
-    for test, column in zip(evaluation_inputs(pack), range(len(pack.lengths)), strict=True):
+    for test, column in zip(draw_evaluation_inputs(pack), range(len(pack.lengths)), strict=True):
         with torch.no_grad():
             logits = module_of(pack, state, 1)(test.batch.for_members(torch.tensor([1])).tokens[0])
         expected = float(logits[:, -1].amax(dim=-1).mean())
@@ -251,7 +251,7 @@ def test_a_value_of_each_row_is_refused_for_a_batch_of_several_lengths(registere
     pack = Pack([MemberConfig.from_dict(of_tokens)], CPU)
     state = State.initial(pack)
     values, module = curves(pack, state), module_of(pack, state, 0)
-    for test in evaluation_inputs(pack):
+    for test in draw_evaluation_inputs(pack):
         for length in test.lengths:
             expected = module.table(test.batch.tokens[0, :, length - 1]).std(dim=-1).mean()
             assert values["spread"][0, pack.lengths.index(length)] == pytest.approx(float(expected), rel=1e-5)

@@ -18,11 +18,11 @@ from trainers.errors import PackError
 from trainers.evaluation.results import Validation
 from trainers.optimization.criterion import Stop
 from trainers.optimization.curricula import Curriculum, Threshold
-from trainers.packs.batches import StepBatches, elements_per_row
+from trainers.packs.batches import StepBatches, count_elements_per_row
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.training.step import sample_batches
-from trainers.training.stopping import members_to_stop, next_stages
+from trainers.training.stopping import choose_next_stages, find_members_to_stop
 
 CPU = torch.device("cpu")
 RISING = Threshold(metric="accuracy", threshold=0.95, samples=100)
@@ -65,10 +65,10 @@ def test_a_good_score_before_the_last_stage_stops_nobody(member) -> None:
     values = np.array([[[1.0, 1.0]], [[1.0, 1.0]], [[1.0, 0.9]], [[np.nan, 1.0]], [[np.nan, np.nan]]], np.float32)
     seen = Validation(decided=(("accuracy", "raw"),), lengths=(2, 4), values_MDL=values)
     pack = Pack([staged(member, seed) for seed in SEEDS], CPU)
-    assert members_to_stop(pack, seen, np.array([0, 1, 1, 1, 1])).tolist() == [False, True, False, True, False]
+    assert find_members_to_stop(pack, seen, np.array([0, 1, 1, 1, 1])).tolist() == [False, True, False, True, False]
     plain = Pack([quick(member, seed) for seed in SEEDS], CPU)
-    assert members_to_stop(plain, seen, np.zeros(5, int)).tolist() == [True, True, False, True, False]
-    assert next_stages(plain, seen, np.zeros(5, int)).tolist() == [0] * 5
+    assert find_members_to_stop(plain, seen, np.zeros(5, int)).tolist() == [True, True, False, True, False]
+    assert choose_next_stages(plain, seen, np.zeros(5, int)).tolist() == [0] * 5
 
 
 @pytest.mark.parametrize("chosen", [(2,), (4, 1, 2)], ids=str)
@@ -97,7 +97,7 @@ def test_what_is_drawn_ahead_is_what_is_drawn_step_by_step(member) -> None:
     pack = Pack([staged(member, seed) for seed in (3, 1, 3)], CPU)
     stage_M = torch.tensor([0, 1, 1])
     step_batches = StepBatches(pack)
-    assert elements_per_row(pack.task, has_stages=True) is not None and step_batches.steps_at_once > 4
+    assert count_elements_per_row(pack.task, has_stages=True) is not None and step_batches.steps_at_once > 4
     for done in range(4):
         (found,) = step_batches.batches(done, 4, stage_M)
         (wanted,) = sample_batches(pack, torch.tensor(done + 1), 4, stage_M)
@@ -142,15 +142,15 @@ def test_an_advance_of_falling_metrics_and_of_none() -> None:
 
 
 def test_validation_inputs_are_no_test_inputs(member) -> None:
-    from trainers.packs.evaluation_inputs import evaluation_inputs, validation_inputs
+    from trainers.packs.evaluation_inputs import draw_evaluation_inputs, draw_validation_inputs
 
     pack = Pack([staged(member, 0, evaluation__samples=100)], CPU)
-    tests = {test.lengths: test.batch.tokens for test in evaluation_inputs(pack)}
-    found = list(validation_inputs(pack))
+    tests = {test.lengths: test.batch.tokens for test in draw_evaluation_inputs(pack)}
+    found = list(draw_validation_inputs(pack))
     assert [one.lengths for one in found] == [(2,), (4,)] and found[0].batch.tokens.shape[1] == 100
     for one in found:
         assert not torch.equal(one.batch.tokens, tests[one.lengths])
-    assert next(iter(validation_inputs(pack))).batch is found[0].batch, "drawn once"
+    assert next(iter(draw_validation_inputs(pack))).batch is found[0].batch, "drawn once"
 
 
 def test_a_text_is_validated_on_its_validation_text() -> None:

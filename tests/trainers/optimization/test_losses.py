@@ -23,8 +23,8 @@ from trainers.packs.pack import Pack, State
 from trainers.settings.fields import setting
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.recording import record
-from trainers.training.cost import estimate
-from trainers.training.step import compute_gradients, sample_batches, step_once, training_noise
+from trainers.training.cost import estimate_member_cost
+from trainers.training.step import compute_gradients, make_training_noise, sample_batches, step_once
 
 CPU = torch.device("cpu")
 DECODER = {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "dropout": 0.3}
@@ -141,7 +141,7 @@ def test_r_drop_is_equation_4_of_its_paper(member: Make) -> None:
     theta = State.initial(pack).theta
     gradient, loss_M = compute_gradients(pack, theta, [batch], step)
 
-    at, noise = theta.clone().requires_grad_(), training_noise(pack, step)
+    at, noise = theta.clone().requires_grad_(), make_training_noise(pack, step)
     assert noise is not None
     first, second = (pack.model.logits(pack.layout.views(at), batch, noise.for_pass(k), pack.form) for k in (0, 1))
     assert not torch.allclose(first, second), "the same dropout in both passes"
@@ -212,7 +212,7 @@ def test_a_loss_reads_a_weight_average_from_before_the_step(member: Make) -> Non
     (batch,) = sample_batches(pack, step, pack.training.batch_size)
     gradient, loss_M = compute_gradients(pack, state.theta, [batch], step, state.averages)
 
-    slow, at, noise = state.averages[0][0], state.theta.clone().requires_grad_(), training_noise(pack, step)
+    slow, at, noise = state.averages[0][0], state.theta.clone().requires_grad_(), make_training_noise(pack, step)
     assert not torch.equal(slow, state.theta) and noise is not None
     goal, logits = (
         pack.model.logits(pack.layout.views(weights), batch, noise.for_pass(k), pack.form)
@@ -328,7 +328,7 @@ def test_a_result_that_is_not_two_values_for_each_member_is_refused(
 
 
 def test_each_pass_of_a_step_has_dropout_of_its_own(member: Make) -> None:
-    noise = training_noise(Pack([built(member, "r_drop", 0)], CPU), torch.tensor(1))
+    noise = make_training_noise(Pack([built(member, "r_drop", 0)], CPU), torch.tensor(1))
     assert noise is not None and noise.for_pass(0) is noise
     drawn = [noise.for_pass(k).dropout_factors(0, (40, 40), torch.float32) for k in range(16)]
     assert len({tensor.numpy().tobytes() for tensor in drawn}) == 16
@@ -338,7 +338,7 @@ def test_each_pass_of_a_step_has_dropout_of_its_own(member: Make) -> None:
 
 
 def test_estimates_know_the_passes(member: Make) -> None:
-    plain, twice = (estimate(member(model=DECODER, training__loss=loss)) for loss in (None, "r_drop"))
+    plain, twice = (estimate_member_cost(member(model=DECODER, training__loss=loss)) for loss in (None, "r_drop"))
     assert twice.flops_per_step == 2 * plain.flops_per_step
     assert twice.bytes_per_member > plain.bytes_per_member
 

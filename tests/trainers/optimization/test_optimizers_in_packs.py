@@ -22,7 +22,7 @@ from trainers.packs.pack import Pack, State
 from trainers.settings import registry
 from trainers.settings.fields import setting
 from trainers.tensors.parameters import ParameterLayout
-from trainers.training.cost import estimate, trained_bytes
+from trainers.training.cost import count_trained_bytes, estimate_member_cost
 from trainers.training.step import step_once
 
 CPU = torch.device("cpu")
@@ -183,7 +183,7 @@ def test_the_gradient_is_taken_again_at_other_weights(member: Make) -> None:
     states = [stepped(Pack([each], CPU), 3) for each in (member(), same, other)]
     assert torch.equal(states[0].theta, states[1].theta)
     assert not torch.allclose(states[0].theta, states[2].theta, atol=1e-3)
-    assert estimate(same).flops_per_step == 2 * estimate(member()).flops_per_step
+    assert estimate_member_cost(same).flops_per_step == 2 * estimate_member_cost(member()).flops_per_step
 
 
 def test_noise_is_keyed_by_seed_and_step(member: Make) -> None:
@@ -194,11 +194,11 @@ def test_noise_is_keyed_by_seed_and_step(member: Make) -> None:
 
 
 def test_estimates_know_the_size_of_the_state(member: Make) -> None:
-    sizes = {name: trained_bytes(member(training__optimizer=name)) for name in OPTIONS}
+    sizes = {name: count_trained_bytes(member(training__optimizer=name)) for name in OPTIONS}
     weights = sizes["gradient_descent"] // 2
     assert sizes["adamw"] == sizes["muon"] == 4 * weights and sizes["lion"] == sizes["sgd"] == 3 * weights
     assert 2 * weights < sizes["adafactor"] < 3 * weights
-    costs = {name: estimate(member(training__optimizer=name)) for name in ("adamw", "lion", "muon")}
+    costs = {name: estimate_member_cost(member(training__optimizer=name)) for name in ("adamw", "lion", "muon")}
     assert costs["adamw"].bytes_per_member - costs["lion"].bytes_per_member == weights
     assert costs["adamw"].flops_per_step == costs["lion"].flops_per_step < costs["muon"].flops_per_step
 

@@ -13,7 +13,7 @@ from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged
 from tests.trainers.runs import check_resumed
 from trainers import train
 from trainers.packs import batches as step_batches
-from trainers.packs.batches import StepBatches, elements_per_row, steps_per_draw
+from trainers.packs.batches import StepBatches, choose_steps_per_draw, count_elements_per_row
 from trainers.packs.pack import Pack
 from trainers.random import Stream
 from trainers.settings.registry import build
@@ -116,7 +116,7 @@ def test_a_draw_of_many_steps_has_the_batches_of_each(member, task: Any, seeds: 
 def test_a_task_that_looks_at_step_or_seeds_is_asked_step_by_step(member, task: Task) -> None:
     pack = packed(member, task)
     drawn = StepBatches(pack)
-    assert elements_per_row(task) is None and drawn.steps_at_once == 1
+    assert count_elements_per_row(task) is None and drawn.steps_at_once == 1
     for done in (0, 1, 2000):
         same(drawn.batches(done, 5000), sample_batches(pack, torch.tensor(done + 1), pack.training.batch_size))
 
@@ -150,7 +150,7 @@ def test_a_draw_is_bounded(member, monkeypatch) -> None:
         3 * 4 * 2000 * 3
     )  # tokens, targets, weight of 4 positions
     assert StepBatches(packed(member, Last(), training__batch_size=10**6)).steps_at_once == 1
-    assert [steps_per_draw(10**6, device) for device in ("cpu", "cuda")] == [1, 4]  # launches are dear on a GPU
+    assert [choose_steps_per_draw(10**6, device) for device in ("cpu", "cuda")] == [1, 4]  # launches are dear on a GPU
 
 
 @pytest.mark.parametrize("task", [Rich(), Ragged(two=True)], ids=str)

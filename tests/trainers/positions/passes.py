@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.models.attention import attention
+from trainers.models.attention import apply_attention
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
 from trainers.models.model import Model
@@ -75,7 +75,7 @@ def layer(position: Position, causal: bool = True) -> tuple[dict[str, Tensor], T
 def attended(position: Position, weights: Mapping[str, Tensor], x: Tensor, causal: bool = True, **more: Any) -> Tensor:
     """What this layer makes of x, with a pass of random tokens."""
     seen = pass_of(tokens_of((M, B, x.shape[2]), TASK.inputs), weights, causal, **more)
-    return attention(x, seen, name="block0", layer=0, heads=H, position=position)
+    return apply_attention(x, seen, name="block0", layer=0, heads=H, position=position)
 
 
 def heads_of(weights: Mapping[str, Tensor], x: Tensor, m: int, b: int, h: int) -> tuple[Tensor, Tensor, Tensor]:

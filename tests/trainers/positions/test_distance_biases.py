@@ -10,7 +10,7 @@ from tests.trainers.positions.passes import bias_of, noise, pass_of, sizes
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models import attention as attention_module
-from trainers.models.attention import attention
+from trainers.models.attention import apply_attention
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
 from trainers.packs.pack import Pack, State
@@ -200,7 +200,7 @@ def test_a_bias_that_is_not_trained_compiles() -> None:
 
     def total(weights: dict[str, torch.Tensor]) -> torch.Tensor:
         seen = pass_of(TOKENS, weights, False)
-        return attention(x, seen, name="block0", layer=0, heads=H, position=position).square().sum()
+        return apply_attention(x, seen, name="block0", layer=0, heads=H, position=position).square().sum()
 
     eager = torch.func.grad(total)(weights)
     compiled = compile_program(torch.func.grad(total), "cpu")(weights)

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from tests.trainers.positions.passes import bias_of, pass_of, sizes
-from trainers.models.attention import attention
+from trainers.models.attention import apply_attention
 from trainers.models.encoder import Encoder
 from trainers.positions.learned import Learned
 from trainers.positions.significance import Significance
@@ -109,7 +109,7 @@ def test_heads_of_a_width_of_their_own_attend_one_by_one() -> None:
     w = {key: torch.randn(1, *shape, generator=generator, dtype=torch.float64) for key, shape in shapes.items()}
     x = torch.randn(1, 2, 4, width, generator=generator, dtype=torch.float64)
     tokens = torch.zeros(1, 2, 4, dtype=torch.int64)
-    got = attention(x, pass_of(tokens, w, False), name="a", layer=0, heads=heads, position=Learned())
+    got = apply_attention(x, pass_of(tokens, w, False), name="a", layer=0, heads=heads, position=Learned())
     expected = w["a.output_bias"][0].expand_as(x)
     for head in range(heads):
         q, k, v = (

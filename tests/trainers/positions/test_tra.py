@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.trainers.positions.passes import B, D, E, H, M, T, attended, heads_of, layer, layer_of, pass_of, projected
 from tests.trainers.runs import check_alone
-from trainers.models.attention import attention, attention_weights
+from trainers.models.attention import apply_attention, compute_attention_weights
 from trainers.packs.pack import Pack
 from trainers.positions.tra import ThresholdRelative
 
@@ -74,7 +74,7 @@ def test_a_worked_example() -> None:
     scores = ThresholdRelative(gate="head").score(context)
     assert scores.keep.flatten().tolist() == [True, False, True, True]
     torch.testing.assert_close(scores.logits.flatten()[[0, 2, 3]], torch.tensor([-0.7, 1.2, -0.1]).double())
-    found = attention_weights(context, scores).flatten().tolist()
+    found = compute_attention_weights(context, scores).flatten().tolist()
     assert found == pytest.approx([0.1052, 0.0, 0.7032, 0.1916], abs=5e-5) and found[1] == 0.0
     zero = replace(context, k=k.masked_fill(k == 0.3, 0.0))  # a score of zero is not positive
     whole = replace(zero, q=q.expand(-1, -1, -1, 4, -1), first=0, count=4)
@@ -149,7 +149,7 @@ def test_dropout_acts_on_logits_or_on_weights(where: str) -> None:
         return torch.zeros_like(found)
 
     given = pass_of(torch.zeros(M, B, T, dtype=torch.int64), weights, True)
-    out = attention(x, given, name="block0", layer=0, heads=H, position=position, drop=drop)
+    out = apply_attention(x, given, name="block0", layer=0, heads=H, position=position, drop=drop)
     plain = attended(position, weights, x)
     sums = seen[0].sum(dim=-1)
     assert len(seen) == 1 and bool(((sums - 1).abs() < 1e-9)[..., 1:].all()) == (where == "weights")

@@ -38,11 +38,11 @@ def without_kernels(monkeypatch):
 def test_fused_draws_are_those_of_the_reference(seeds, step, stream, site, count, each, data):
     seeds = torch.tensor(seeds)
     step = torch.arange(step, step + len(seeds)) if each else torch.tensor(step)
-    whole = reference.words(seeds, step, stream, site, count)
-    assert torch.equal(fused.words(seeds, step, stream, site, count), whole)
+    whole = reference.draw_words(seeds, step, stream, site, count)
+    assert torch.equal(fused.draw_words(seeds, step, stream, site, count), whole)
     first = data.draw(st.integers(0, count - 1))
     last = data.draw(st.integers(first + 1, count))
-    assert torch.equal(fused.some_words(seeds, step, stream, site, count, (first, last)), whole[:, first:last])
+    assert torch.equal(fused.draw_some_words(seeds, step, stream, site, count, (first, last)), whole[:, first:last])
     assert pop_warning() is None
 
 
@@ -56,7 +56,7 @@ def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(mon
     monkeypatch.setattr(fused, "_compile_draw", broken)
     fused.fuse()
     drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 0, 17
-    assert torch.equal(fused.words(*drawn), reference.words(*drawn))
+    assert torch.equal(fused.draw_words(*drawn), reference.draw_words(*drawn))
     assert str(pop_warning()).endswith("RuntimeError: no C compiler")
     assert pop_warning() is None
     fused.fuse()
@@ -69,7 +69,7 @@ def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
     """Also where only those for draws of some sizes are wrong, which are made later."""
 
     def wrong(seeds, step, stream, site, count):
-        drawn = reference.words(seeds, step, stream, site, count)
+        drawn = reference.draw_words(seeds, step, stream, site, count)
         return drawn + 1 if every or count % 4 == 0 else drawn
 
     program = PROGRAM(wrong, "eager")
@@ -77,7 +77,7 @@ def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
     fused.fuse()
     for count in (17, 19, 20, 24):
         drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 9, count
-        assert torch.equal(fused.words(*drawn), reference.words(*drawn))
+        assert torch.equal(fused.draw_words(*drawn), reference.draw_words(*drawn))
         assert fused.state.is_enabled is (count < 20 and not every)
         if not fused.state.is_enabled:
             break
@@ -97,11 +97,11 @@ def test_draws_are_fused_on_a_gpu_once_that_is_asked_for(monkeypatch):
     asked = []
     monkeypatch.setattr(draws, "_uses_library", lambda given: False)
     monkeypatch.setattr(fused, "is_enabled", lambda given: True)
-    for name in ("words", "some_words"):
+    for name in ("draw_words", "draw_some_words"):
         monkeypatch.setattr(fused, name, lambda *drawn, name=name: asked.append((name, *drawn[2:])))
-    draws.words(seeds, torch.tensor(5), 2, 7, 17, None)
-    draws.words(seeds, torch.tensor(5), 2, 7, 17, (3, 9))
-    assert asked == [("words", 2, 7, 17), ("some_words", 2, 7, 17, (3, 9))]
+    draws.draw_words(seeds, torch.tensor(5), 2, 7, 17, None)
+    draws.draw_words(seeds, torch.tensor(5), 2, 7, 17, (3, 9))
+    assert asked == [("draw_words", 2, 7, 17), ("draw_some_words", 2, 7, 17, (3, 9))]
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -122,7 +122,7 @@ def test_memory_that_runs_out_is_no_reason_to_go_on_without_kernels(monkeypatch)
 
     monkeypatch.setattr(fused, "_compile_draw", full)
     with pytest.raises(torch.OutOfMemoryError):
-        fused.words(torch.tensor([3]), torch.tensor(5), 2, 0, 17)
+        fused.draw_words(torch.tensor([3]), torch.tensor(5), 2, 0, 17)
     assert pop_warning() is None
 
 

@@ -30,14 +30,14 @@ def test_words_are_those_of_the_torch_code(seeds, data, count, site) -> None:
     number = st.integers(0, 2**32 - 1)
     steps = data.draw(number | st.lists(number, min_size=len(seeds), max_size=len(seeds)))
     given_ = (torch.tensor(seeds), torch.tensor(steps), 2, site, count)
-    whole = reference.words(*given_)
-    assert torch.equal(library.words(*given_, 0, count), whole)
+    whole = reference.draw_words(*given_)
+    assert torch.equal(library.draw_words(*given_, 0, count), whole)
     first = data.draw(st.integers(0, count))
     last = data.draw(st.integers(first, count))
-    part = library.words(*given_, first, last)
+    part = library.draw_words(*given_, first, last)
     assert torch.equal(part, whole[:, first:last])
     if first < last:
-        assert torch.equal(part, reference.some_words(*given_, (first, last)))
+        assert torch.equal(part, reference.draw_some_words(*given_, (first, last)))
 
 
 @settings(max_examples=100)
@@ -54,7 +54,7 @@ def test_permutations_are_those_of_the_torch_code(seeds, batch, n, data, high) -
 
 def test_what_does_not_lie_in_one_piece_is_read_right() -> None:
     seeds, steps = torch.arange(8)[::2], torch.arange(8)[1::2]
-    assert torch.equal(library.words(seeds, steps, 1, 0, 9, 0, 9), reference.words(seeds, steps, 1, 0, 9))
+    assert torch.equal(library.draw_words(seeds, steps, 1, 0, 9, 0, 9), reference.draw_words(seeds, steps, 1, 0, 9))
 
 
 def test_a_gradient_and_a_compiler_see_an_operator() -> None:

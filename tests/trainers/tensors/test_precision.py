@@ -12,14 +12,14 @@ from tests.trainers.positions.passes import layer_of
 from tests.trainers.runs import check_alone, check_resumed, stepped
 from trainers.errors import ConfigError
 from trainers.evaluation.forward import Forward
-from trainers.models.attention import _attend_fused, attention_weights
+from trainers.models.attention import _attend_fused, compute_attention_weights
 from trainers.packs.pack import Pack, State
 from trainers.positions.alibi import Alibi
 from trainers.positions.cope import Cope
 from trainers.positions.tra import ThresholdRelative
 from trainers.tasks.decoding import Decoding
 from trainers.tensors.precision import autocast, matmul, sigmoid, upcast
-from trainers.training.step import sample_batches, training_noise
+from trainers.training.step import make_training_noise, sample_batches
 
 CPU = torch.device("cpu")
 TASK = {"name": "copy_string", "train_length": 5, "test_lengths": [8], "symbols": 6}
@@ -49,7 +49,9 @@ def test_what_is_kept_and_the_loss_are_float32_and_near_those_of_float32(member)
     step = torch.tensor(1)
     (batch,) = sample_batches(narrow, step, 16)
     with autocast("bfloat16", "cpu"):
-        logits = narrow.model.logits(narrow.layout.views(one.theta), batch, training_noise(narrow, step), narrow.form)
+        logits = narrow.model.logits(
+            narrow.layout.views(one.theta), batch, make_training_noise(narrow, step), narrow.form
+        )
     assert logits.dtype == torch.bfloat16
 
 
@@ -118,7 +120,7 @@ def test_keys_are_kept_and_counted_in_float32() -> None:
         bits = (q.bfloat16()[..., :2] * k.bfloat16()[..., :2]).sum(dim=-1) + (q * k).bfloat16()[..., 2]
         assert not (bits > 0).any()
         scores = position.score(context)
-        found = attention_weights(context, scores)
+        found = compute_attention_weights(context, scores)
     assert scores.keep[0, 0, 0].tril().sum() == 600 * 601 // 2 and scores.logits.dtype == found.dtype == torch.float32
     counts = (scores.logits[0, 0, 0, -1] - scores.logits[0, 0, 0, -1, -1]) / torch.log(torch.tensor(0.5))
     torch.testing.assert_close(counts.round(), torch.arange(599.0, -1.0, -1.0))  # 257 does not exist in bfloat16
@@ -167,7 +169,7 @@ def test_the_softmax_and_the_fused_kernel_sum_in_float32() -> None:
     q, k, v = torch.randn(3, 2, 3, 2, 40, 4, generator=torch.Generator().manual_seed(1)).bfloat16()
     context = layer_of(q, {}, True, k=k, v=v)
     with autocast("bfloat16", "cpu"):
-        weights, fused = attention_weights(context, None), _attend_fused(context)
+        weights, fused = compute_attention_weights(context, None), _attend_fused(context)
     assert weights.dtype == torch.float32 and fused.dtype == torch.bfloat16
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 3, 2, 40), rtol=1e-6, atol=0)
     exact = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)

@@ -12,8 +12,8 @@ from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
 from trainers.packs.pack import Pack, State
 from trainers.tensors.batch import Batch
-from trainers.training.cost import estimate
-from trainers.training.step import compute_gradients, compute_losses, sample_batches, training_noise
+from trainers.training.cost import estimate_member_cost
+from trainers.training.step import compute_gradients, compute_losses, make_training_noise, sample_batches
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=1, width=8, heads=2, dropout=0.3, position="learned")
@@ -64,7 +64,7 @@ def test_one_slice_is_the_step_there_was(member) -> None:
     (batch,) = sample_batches(pack, step, 10)
 
     def mean(theta: torch.Tensor) -> torch.Tensor:
-        total, weight = compute_losses(pack, theta, batch, training_noise(pack, step), step)
+        total, weight = compute_losses(pack, theta, batch, make_training_noise(pack, step), step)
         return (total / weight).sum()
 
     assert torch.equal(torch.func.grad(mean)(theta), gradient(pack)[0])
@@ -91,7 +91,8 @@ def test_fewer_rows_at_once_need_less_memory(member) -> None:
     settings = {"training__batch_size": 64, "training__compile": False}
     model = replace(DECODER, width=32)
     costs = [
-        estimate(replace(member(training__accumulation=n, **settings), task=Last(), model=model)) for n in (1, 4, 64)
+        estimate_member_cost(replace(member(training__accumulation=n, **settings), task=Last(), model=model))
+        for n in (1, 4, 64)
     ]
     assert costs[0].bytes_per_member > 1.5 * costs[1].bytes_per_member > 1.5 * costs[2].bytes_per_member
     assert costs[0].flops_per_step == costs[2].flops_per_step
@@ -105,8 +106,8 @@ def test_more_slices_than_rows_are_refused(sections) -> None:
 def test_the_cost_counts_the_tokens_of_the_batch(member) -> None:
     """Rows of two widths: half of them have 2 tokens, half 4."""
     wide, both = (replace(member(training__batch_size=10), task=Ragged(two=two), model=Bag()) for two in (False, True))
-    assert estimate(wide).flops_per_step == 3 * 2 * 10 * 4 * TOKENS
-    assert estimate(both).flops_per_step == 3 * 2 * (5 * 2 + 5 * 4) * TOKENS
+    assert estimate_member_cost(wide).flops_per_step == 3 * 2 * 10 * 4 * TOKENS
+    assert estimate_member_cost(both).flops_per_step == 3 * 2 * (5 * 2 + 5 * 4) * TOKENS
 
 
 class Seldom(Last):

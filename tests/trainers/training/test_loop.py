@@ -16,7 +16,7 @@ from trainers.evaluation import results
 from trainers.files import checkpoint
 from trainers.files.container import decode, encode
 from trainers.packs.pack import Pack, State
-from trainers.training.cost import calibrate, estimate, saved_for_backward
+from trainers.training.cost import count_saved_bytes, estimate_member_cost, measure_seconds_per_step
 from trainers.training.step import make_learner
 
 
@@ -80,10 +80,10 @@ def test_training_learns_the_task(member, recorder) -> None:
 
 def test_cost_counts_what_is_there(member) -> None:
     one = member(model__width=8, model__value_width=4)
-    cost = estimate(one)
+    cost = estimate_member_cost(one)
     assert cost.parameters == 2 * 8 * 8 + 2 * 8 * 8 + 2 * 8 * 4
     assert cost.bytes_per_member > 4 * 5 * cost.parameters and cost.flops_per_step > 0
-    assert 0 < calibrate(one, 2, seconds=0.05) < 5
+    assert 0 < measure_seconds_per_step(one, 2, seconds=0.05) < 5
 
 
 def test_rows_evaluated_in_pieces_give_the_same_curves(member, monkeypatch) -> None:
@@ -100,7 +100,7 @@ def test_rows_evaluated_in_pieces_give_the_same_curves(member, monkeypatch) -> N
 def test_cost_grows_with_what_the_gradient_needs(member) -> None:
     def peak(**changes: int) -> int:
         model = {"name": "decoder", "width": 16, "heads": 2, "layers": 2, "dropout": 0.1, **changes}
-        cost = estimate(MemberConfig.from_dict({**member().to_dict(), "model": model}))
+        cost = estimate_member_cost(MemberConfig.from_dict({**member().to_dict(), "model": model}))
         return cost.bytes_per_member - 4 * 6 * cost.parameters
 
     rows, positions = member().training.batch_size, member().task.train_positions
@@ -116,8 +116,8 @@ def test_what_the_gradient_needs_is_a_line_in_rows(member) -> None:
             MemberConfig.from_dict({**member(training__batch_size=rows).to_dict(), **model}) for rows in (16, 64)
         )
         pack = Pack([small], torch.device("cpu"))
-        grown = estimate(large).bytes_per_member - estimate(small).bytes_per_member
-        counted = 3 * (saved_for_backward(pack, 64) - saved_for_backward(pack, 16))
+        grown = estimate_member_cost(large).bytes_per_member - estimate_member_cost(small).bytes_per_member
+        counted = 3 * (count_saved_bytes(pack, 64) - count_saved_bytes(pack, 16))
         assert grown == pytest.approx(counted, rel=0.05)
 
 

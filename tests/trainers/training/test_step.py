@@ -15,10 +15,10 @@ from trainers.optimization import averaging
 from trainers.optimization.averaging import Bema, Ema, NormMatched
 from trainers.optimization.optimizers.adamw import AdamW
 from trainers.optimization.optimizers.descent import GradientDescent
-from trainers.packs.pack import Pack, State, average_weights
+from trainers.packs.pack import Pack, State, read_averages
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training import step
-from trainers.training.cost import estimate
+from trainers.training.cost import estimate_member_cost
 from trainers.training.step import learn, sample_batches, step_once
 
 CPU = torch.device("cpu")
@@ -131,10 +131,10 @@ def test_averages_of_one_source_share_their_buffers(member) -> None:
     pack = packed(member)
     assert pack.source_indices == (0, 1, 2, 2, 2, 3)
     assert [type(source) for source in pack.sources[1:]] == [Ema, Bema, Bema]
-    together = average_weights(pack, stepped(pack, 4))
+    together = read_averages(pack, stepped(pack, 4))
     for label, values in EVERY.items():
         alone = packed(member, {label: values})
-        assert torch.equal(average_weights(alone, stepped(alone, 4))[label], together[label]), label
+        assert torch.equal(read_averages(alone, stepped(alone, 4))[label], together[label]), label
     rho = [member(seed, training__averages={**EVERY, "bema": {"rho": 2.0 + seed}}) for seed in (0, 1)]
     assert Pack(rho, CPU).source_indices == (0, 1, 2, 3, 3, 4), "what differs in one member is kept apart"
 
@@ -142,21 +142,24 @@ def test_averages_of_one_source_share_their_buffers(member) -> None:
 def test_a_checkpoint_has_the_buffers_of_every_average_by_its_label(member) -> None:
     pack = packed(member)
     state = stepped(pack, 3)
-    stored = state.snapshot(pack, [], False)
+    stored = state.make_snapshot(pack, [], False)
     buffers = {"ema": 1, "bema": 3, "norm_matched": 3, "queries": 3, "other": 3}
     named = {f"averages.{label}.{j}" for label, count in buffers.items() for j in range(count)}
     assert {name for name in stored.arrays if name.startswith("averages.")} == named
-    again = State.initial(pack).restored(stored, pack)
+    again = State.initial(pack).restore(stored, pack)
     for one in (state, again):
         step_once(pack, one)
-    for label, weights in average_weights(pack, state).items():
-        assert torch.equal(weights, average_weights(pack, again)[label])
+    for label, weights in read_averages(pack, state).items():
+        assert torch.equal(weights, read_averages(pack, again)[label])
     assert np.array_equal(stored.arrays["averages.bema.2"], stored.arrays["averages.queries.2"])
 
 
 def test_shared_buffers_are_paid_for_once(member) -> None:
     few = {label: EVERY[label] for label in ("raw", "bema")}
-    costs = [estimate(member(training__averages=averages)) for averages in (few, {**few, "norm_matched": {"rho": 2.0}})]
+    costs = [
+        estimate_member_cost(member(training__averages=averages))
+        for averages in (few, {**few, "norm_matched": {"rho": 2.0}})
+    ]
     assert costs[0].bytes_per_member == costs[1].bytes_per_member
 
 

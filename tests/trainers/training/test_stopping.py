@@ -258,7 +258,7 @@ def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstoppe
     times = st.one_of(st.none(), st.integers(1, 5).map(lambda n: n * EVERY))
     at = data.draw(st.lists(times, min_size=count, max_size=count))
     module, seen = sys.modules["trainers.training.loop"], {}
-    whole, decide = module.evaluate, module.members_to_stop
+    whole, decide = module.evaluate, module.find_members_to_stop
     members = [quick(member, seed, training__steps=24) for seed in SEEDS[:count]]
 
     def chosen(pack, validation, stage):
@@ -270,11 +270,11 @@ def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstoppe
         return whole(pack, state, *more)
 
     now = [0]
-    module.evaluate, module.members_to_stop = evaluated, chosen
+    module.evaluate, module.find_members_to_stop = evaluated, chosen
     try:
         evaluations, _ = train_recorded(members)
     finally:
-        module.evaluate, module.members_to_stop = whole, decide
+        module.evaluate, module.find_members_to_stop = whole, decide
     plain = {one.step: one for one in unstopped}
     for one in evaluations:
         for m in range(count):

@@ -29,17 +29,18 @@ class Adafactor(Optimizer):
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the new weights and second moments."""
-        # Weights, gradients and decayed weights by parameter; the shares of new values and the rate at this step.
+        # Row and column moments, and steps relative to the size of a parameter, need each parameter by itself.
         theta, gradients, decayed = map(inputs.layout.views, (inputs.theta, inputs.gradient, inputs.decayed_theta()))
         weights: dict[str, Tensor] = {}
         state: dict[str, Tensor] = {}
         dtype, epsilon = inputs.theta.dtype, torch.finfo(inputs.theta.dtype).eps
         new_share = inputs.step.double() ** inputs.h["beta2_decay"]
+        # As in the paper the rate is at most 1 / sqrt(step).
         rate = torch.minimum(inputs.rate, inputs.step.double() ** -0.5)
         for name, gradient in gradients.items():
             share = new_share.to(dtype).reshape(-1, *[1] * (gradient.dim() - 1))
 
-            # Second moments: an outer product of rows and columns, divided by their common mean.
+            # A matrix is approximated by the outer product of its rows and columns, divided by their common mean.
             squares = gradient * gradient
             if gradient.dim() > 2:
                 rows, columns = inputs.state[f"rows.{name}"], inputs.state[f"columns.{name}"]
@@ -52,7 +53,7 @@ class Adafactor(Optimizer):
                 variance = state[f"entries.{name}"] = entries + share * (squares - entries)
             change = gradient * torch.rsqrt(variance.clamp(min=epsilon * epsilon))
 
-            # The step is relative to the parameter, and the update's root mean square at most the threshold.
+            # The step is relative to the parameter; the threshold limits updates whose moments are out of date.
             size = torch.maximum(_root_mean_square(theta[name]), inputs.h["least_scale"].to(dtype)) * rate.to(dtype)
             factor = size / (_root_mean_square(change) / inputs.h["threshold"].to(dtype)).clamp(min=1.0)
             weights[name] = decayed[name] - change * factor.reshape(share.shape)

@@ -35,13 +35,13 @@ class Sgd(Optimizer):
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta - rate b with b <- momentum b + gradient; for Nesterov theta - rate (gradient + momentum b)."""
-        # The gradient with weight decay.
+        # Unlike decoupled decay this decay enters the momentum.
         dtype = inputs.theta.dtype
         decay, momentum = inputs.h["weight_decay"].to(dtype), inputs.h["momentum"].to(dtype)
         decay_term = inputs.theta * (decay if inputs.decay_mask is None else decay * inputs.decay_mask.to(dtype))
         gradient = decay_term.add_(inputs.gradient)
 
-        # The momentum, and with Nesterov a step ahead of it.
-        buffer = inputs.state["momentum"] * momentum + gradient
-        change = gradient + momentum * buffer if self.nesterov else buffer
-        return inputs.theta - inputs.rate.to(dtype) * change, {"momentum": buffer}
+        # Nesterov's update adds the momentum that the next step would add.
+        new_momentum = inputs.state["momentum"] * momentum + gradient
+        change = gradient + momentum * new_momentum if self.nesterov else new_momentum
+        return inputs.theta - inputs.rate.to(dtype) * change, {"momentum": new_momentum}

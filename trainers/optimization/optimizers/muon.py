@@ -33,14 +33,14 @@ class Muon(AdamW):
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return AdamW's update, with the columns of matrices replaced by Muon's."""
-        # AdamW's update of all parameters, and its tensors by parameter.
+        # AdamW updates all parameters; for matrices its weights and m are replaced below, and its v is unused.
         theta, state = super().update(inputs)
         dtype, momentum = theta.dtype, inputs.h["momentum"].to(theta.dtype)[:, :, None]
         weights, m = inputs.layout.views(theta), inputs.layout.views(state["m"])
         arrays = (inputs.decayed_theta(), inputs.gradient, inputs.state["m"])
         decayed, gradients, old_m = map(inputs.layout.views, arrays)
 
-        # For matrices the momentum, orthogonalized and scaled.
+        # The scale gives updates the size of AdamW's, so that both use the same learning rate.
         for name in [p.name for p in inputs.layout.parameters if self.is_muon_parameter(p)]:
             gradient = gradients[name]
             m[name] = old_m[name] * momentum + gradient * (1.0 - momentum)
@@ -62,18 +62,20 @@ class Muon(AdamW):
 
     def problems_of_new(self, parameters: Callable[[], Sequence[Parameter]]) -> Iterator[Problem]:
         """Yield a problem for each name that is not a matrix of the model, and if Muon would update no matrix."""
-        # Names that are no matrices.
-        known = parameters()
-        names = [p.name for p in known if len(p.shape) == 2]
+        # The parameters are empty if the model itself is invalid; then nothing can be checked.
+        known_parameters = parameters()
+        names = [p.name for p in known_parameters if len(p.shape) == 2]
         allowed = f"null, or names of matrices, such as {', '.join(names[:8])}"
-        unknown = [name for name in self.matrices or () if known and name not in names]
-        for name in unknown:
+        unknown_names = [name for name in self.matrices or () if known_parameters and name not in names]
+        for name in unknown_names:
             message, close = f"the model has no matrix {name}", find_nearest(name, names)
             yield Problem(key="matrices", given=name, message=message, allowed=allowed, nearest=close)
 
-        # No name is wrong, but none is left.
-        if known and not unknown and not any(map(self.is_muon_parameter, known)):
-            yield Problem(key="matrices", given=self.matrices, message="Muon would have no matrix", allowed=allowed)
+        # An empty list, or a model without hidden matrices, would train with AdamW alone.
+        if known_parameters and not unknown_names and not any(map(self.is_muon_parameter, known_parameters)):
+            yield Problem(
+                key="matrices", given=self.matrices, message="Muon would have no matrix to update", allowed=allowed
+            )
 
 
 def orthogonalize(matrices: Tensor, iterations: int) -> Tensor:
@@ -84,7 +86,7 @@ def orthogonalize(matrices: Tensor, iterations: int) -> Tensor:
     norm: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)[:, None, None]
     x = x / norm.clamp(min=1e-7)
 
-    # The quintic polynomial of Newton and Schulz.
+    # Each iteration maps every singular value by the same quintic, which moves it towards 1.
     for _ in range(iterations):
         gram = x @ x.transpose(1, 2)
         x = _A * x + (_B * gram + _C * gram @ gram) @ x

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Self
 from torch import Tensor
 
 from trainers.errors import ConfigError, CorpusError, Problem, find_nearest
-from trainers.files.data_folders import DATA_VARIABLE, search_folders
-from trainers.files.file_digest import file_digest
+from trainers.files.data_folders import DATA_VARIABLE, list_search_folders
+from trainers.files.file_digest import compute_file_digest
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -94,7 +94,7 @@ class Dataset(Task):
     def folder(self) -> Path:
         """The folder of the files; with a pinned hash, the folder whose files have it. Raises ConfigError."""
         try:
-            folders = [*search_folders(), _SHIPPED]
+            folders = [*list_search_folders(), _SHIPPED]
         except CorpusError as error:
             raise ConfigError([self._problem("train", str(error))]) from error
         complete_folders = [
@@ -125,7 +125,8 @@ class Dataset(Task):
         """Return the hash of the contents of all files. Raises ConfigError if one cannot be read."""
         try:
             contents = [
-                [key, *map(file_digest, list_data_files(folder / path))] for key, path in sorted(self.files.items())
+                [key, *map(compute_file_digest, list_data_files(folder / path))]
+                for key, path in sorted(self.files.items())
             ]
         except OSError as error:
             raise ConfigError(
@@ -150,7 +151,7 @@ class Dataset(Task):
         folder, digests = self.folder, dict[str, str]()
         for path in self.files.values():
             for file in list_data_files(folder / path):
-                digests[str(Path(path) / file.relative_to(folder / path))] = file_digest(file)
+                digests[str(Path(path) / file.relative_to(folder / path))] = compute_file_digest(file)
         return folder, digests
 
     @property

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from trainers.errors import CorpusError, find_nearest
 from trainers.files.atomic_file import write_atomic
-from trainers.files.data_folders import DATA_VARIABLE, data_folder
-from trainers.files.file_digest import file_digest
+from trainers.files.data_folders import DATA_VARIABLE, find_data_folder
+from trainers.files.file_digest import compute_file_digest
 
 SPLITS = ("train", "validation", "test")
 _SHIPPED = Path(__file__).parent
@@ -66,7 +66,7 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
 
     Raises CorpusError, whose message says how to fix it, if the file is missing, has another hash or cannot be read.
     """
-    folders = (data_folder(), _SHIPPED)
+    folders = (find_data_folder(), _SHIPPED)
     candidates = [folder / f"{name}.{ending}" for folder in folders for ending in ("tokens", "txt")]
     present_files = [path for path in candidates if path.is_file()]
     if not present_files:
@@ -82,7 +82,7 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
 
     # The data folder and this one may have different versions of a corpus.
     try:
-        hashes = {path: file_digest(path) for path in present_files}
+        hashes = {path: compute_file_digest(path) for path in present_files}
     except OSError as error:
         raise CorpusError(f"{error.filename}: cannot be read: {error.strerror}") from error
     path = next((path for path in present_files if hashes[path] == sha256), present_files[0])

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from trainers import MemberConfig
 from trainers.errors import ConfigError, Problem
-from trainers.files.data_folders import search_first
+from trainers.files.data_folders import add_search_folder
 from trainers.random import Stream
 from trainers.tasks.dataset import dataset
 from trainers.tasks.dataset.dataset import Dataset
@@ -32,7 +32,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a sweep file."""
     monkeypatch.setattr("trainers.files.data_folders._sweep_folders", [])
     monkeypatch.setenv("LENGTHWISE_DATA", str(tmp_path / "elsewhere"))
-    search_first(tmp_path)
+    add_search_folder(tmp_path)
     return tmp_path
 
 
@@ -178,7 +178,7 @@ def test_the_contents_of_the_files_are_part_of_the_identity(study: Path, tmp_pat
     # Files in another folder are other data, and the hash finds the right ones.
     (tmp_path / "other").mkdir()
     write_study(tmp_path / "other", seed=3)
-    search_first(tmp_path / "other")
+    add_search_folder(tmp_path / "other")
     other = bare.pin_data()
     assert other.config_id != planned.config_id and other.structural_key != planned.structural_key
     dataset._read_files.cache_clear()

@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.trainers.tasks.scratchpad.writer import Writer
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings.registry import build
@@ -170,7 +170,7 @@ def test_the_test_inputs_of_a_seed_come_from_its_eval_stream(member) -> None:
     task = Parity(canvas=5, train_bits=2)
     config: MemberConfig = replace(member(7, evaluation={"samples": 6, "lengths": [2, 4]}), task=task)
     pack = Pack([replace(config, model=build("model", {"name": "decoder", "layers": 1, "width": 8, "heads": 2}))], CPU)
-    found = [test.batch.tokens for test in evaluation_inputs(pack)]
+    found = [test.batch.tokens for test in draw_evaluation_inputs(pack)]
     stream = Stream(torch.tensor([7]), "eval", torch.tensor(0))
     wanted = [test.batch.tokens for test in task.evaluation_batches(stream, 6, (2, 4))]
     assert all(torch.equal(*two) for two in zip(found, wanted, strict=True))
