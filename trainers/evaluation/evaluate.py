@@ -45,12 +45,12 @@ def evaluate(
     names, noise = tuple(pack.metrics), make_evaluation_stream(pack, "dropout")
     weights = tuple(read_averages(pack, state).values())
     added = AddedMetrics.from_pack(pack, state.step)
-    values, filled = _measure_curves(
+    values, measured_pairs = _measure_curves(
         pack, weights, draw_evaluation_inputs(pack), noise, names, pack.lengths, beat, added
     )
 
     # Derived metrics are computed from the measured ones, so they come last.
-    measured = {name for name, _ in filled}
+    measured = {name for name, _ in measured_pairs}
     for distribution in pack.task.distributions:
         derived = _derive_metrics(pack, state, history, distribution, values)
         measured |= {pack.task.recorded_name(name, distribution.name) for name in derived}
@@ -93,8 +93,8 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
         return None
 
     # Early stopping and a curriculum may use the same metric, which is then measured once.
-    decided = tuple(dict.fromkeys((criterion.metric, criterion.average) for criterion in pack.criteria))
-    names, labels = (tuple(dict.fromkeys(column)) for column in zip(*decided, strict=True))
+    decisions = tuple(dict.fromkeys((criterion.metric, criterion.average) for criterion in pack.criteria))
+    names, labels = (tuple(dict.fromkeys(column)) for column in zip(*decisions, strict=True))
     lengths = tuple(sorted(pack.task.distributions[0].trained_lengths))
 
     # The validation stream draws the inputs at step 0, so the noise of the passes has another step.
@@ -103,13 +103,15 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
     weights = collect_weights(pack, state)
     averages = tuple(weights[label] for label in labels)
     added = AddedMetrics.from_model(pack, state.step)
-    values, filled = _measure_curves(pack, averages, draw_validation_inputs(pack), noise, names, lengths, beat, added)
+    values, measured_pairs = _measure_curves(
+        pack, averages, draw_validation_inputs(pack), noise, names, lengths, beat, added
+    )
 
-    if missing := [name for name in names if name not in {name for name, _ in filled}]:
+    if missing := [name for name in names if name not in {name for name, _ in measured_pairs}]:
         raise ValueError(f"{pack.task.name}: no {', '.join(missing)} is returned for validation batches")
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
-    scores = [values[:, labels.index(label), names.index(name)] for name, label in decided]
-    return Validation(decided=decided, lengths=lengths, values_MDL=np.stack(scores, axis=1))
+    scores = [values[:, labels.index(label), names.index(name)] for name, label in decisions]
+    return Validation(decisions=decisions, lengths=lengths, values_MDL=np.stack(scores, axis=1))
 
 
 def _measure_curves(
@@ -127,7 +129,7 @@ def _measure_curves(
     rows_by_name, columns_by_length = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
     shape = (len(weights) * len(pack), len(names), len(lengths))
     values = torch.full(shape, torch.nan, device=pack.device)
-    filled = set[tuple[str, int]]()
+    measured_pairs = set[tuple[str, int]]()
 
     # Averages are evaluated like further members, so that several share a pass.
     for test in tests:
@@ -138,12 +140,12 @@ def _measure_curves(
             member_rows = range(first, min(first + count, len(values)))
             scores = _score_members(pack, weights, test, member_rows, rows, noise, beat, added)
             if first == 0:
-                _check_scores(pack, test, scores, filled)
+                _check_scores(pack, test, scores, measured_pairs)
             for name, value in scores.items():
                 if (k := rows_by_name.get(pack.task.recorded_name(name, test.distribution))) is not None:
                     values[member_rows.start : member_rows.stop, k].index_copy_(1, columns, value.float())
 
-    return values.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), filled
+    return values.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), measured_pairs
 
 
 def check_lengths(task: Task, test: EvaluationBatch, lengths: Sequence[int]) -> None:
@@ -158,8 +160,13 @@ def check_lengths(task: Task, test: EvaluationBatch, lengths: Sequence[int]) -> 
         raise ValueError(f"{task.name}: a batch measures the lengths {wrong} of its {source}; allowed: {allowed}")
 
 
-def _check_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], filled: set[tuple[str, int]]) -> None:
-    """Add the (metric, length) pairs of a batch to `filled`. Raises ValueError for undeclared or repeated metrics."""
+def _check_scores(
+    pack: Pack, test: EvaluationBatch, scores: Iterable[str], measured_pairs: set[tuple[str, int]]
+) -> None:
+    """Add the (metric, length) pairs of a batch to `measured_pairs`.
+
+    Raises ValueError for undeclared or repeated metrics.
+    """
     for name in scores:
         recorded = pack.task.recorded_name(name, test.distribution)
         if recorded not in pack.metrics:
@@ -168,13 +175,13 @@ def _check_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], fill
 
         # A second batch at a length would overwrite the first, instead of being averaged with it.
         pairs = {(recorded, length) for length in test.lengths}
-        if name in {**pack.task.metrics, **pack.evaluation.added} and pairs & filled:
-            lengths = sorted(length for _, length in pairs & filled)
+        if name in {**pack.task.metrics, **pack.evaluation.added} and pairs & measured_pairs:
+            lengths = sorted(length for _, length in pairs & measured_pairs)
             raise ValueError(
                 f"{pack.task.name}: two batches have {name} at lengths {lengths}; allowed: a single batch with all "
                 "rows of a length"
             )
-        filled |= pairs
+        measured_pairs |= pairs
 
 
 def _score_members(

@@ -40,18 +40,18 @@ class Curve:
 class Validation:
     """The scores for early stopping and the curriculum at an evaluation, on inputs of the validation stream.
 
-    decided: the (metric, average) of each score; metrics by the names of the task or model. lengths: the trained
-    lengths. values_MDL: float32 (members, decided, lengths), NaN for failed members and missing values.
+    decisions: the (metric, average) of each score; metrics by the names of the task or model. lengths: the trained
+    lengths. values_MDL: float32 (members, decisions, lengths), NaN for failed members and missing values.
     """
 
-    decided: tuple[tuple[str, str], ...]
+    decisions: tuple[tuple[str, str], ...]
     lengths: tuple[int, ...]
     values_MDL: NDArray[np.float32]
 
     def mean(self, metric: str, average: str) -> NDArray[np.float32]:
         """Return the mean score of every member over the lengths with a value, (M,); NaN if no length has a value."""
         # In float64, because the mean decides whether a member stops.
-        values = self.values_MDL[:, self.decided.index((metric, average))].astype(np.float64)
+        values = self.values_MDL[:, self.decisions.index((metric, average))].astype(np.float64)
         valid = ~np.isnan(values)
         sums, counts = np.where(valid, values, 0.0).sum(axis=1), valid.sum(axis=1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
@@ -59,7 +59,7 @@ class Validation:
     def scores_at(self, metric: str, average: str, lengths: Sequence[int]) -> NDArray[np.float32]:
         """Return the score of every member at these lengths, (M, lengths)."""
         columns = [self.lengths.index(length) for length in lengths]
-        return self.values_MDL[:, self.decided.index((metric, average))][:, columns]
+        return self.values_MDL[:, self.decisions.index((metric, average))][:, columns]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,7 +124,7 @@ class Evaluation:
         # Absent arrays are left out, because a container has no value for None.
         arrays: dict[str, NDArray[Any] | None] = {name: getattr(self, name) for name in ARRAYS}
         if self.validation is not None:
-            header |= {"decided": self.validation.decided, "trained_lengths": self.validation.lengths}
+            header |= {"decided": self.validation.decisions, "trained_lengths": self.validation.lengths}
             arrays["validation"] = self.validation.values_MDL
         return bytes(encode(header, {name: array for name, array in arrays.items() if array is not None}))
 
@@ -134,9 +134,9 @@ class Evaluation:
         header, arrays = decode(data)
         validation = None
         if "validation" in arrays:
-            decided = tuple((metric, average) for metric, average in header["decided"])
+            decisions = tuple((metric, average) for metric, average in header["decided"])
             lengths = tuple(header["trained_lengths"])
-            validation = Validation(decided=decided, lengths=lengths, values_MDL=arrays.pop("validation"))
+            validation = Validation(decisions=decisions, lengths=lengths, values_MDL=arrays.pop("validation"))
 
         # JSON has lists where the evaluation has tuples.
         plain = {name: tuple(value) if isinstance(value := header[name], list) else value for name in _PLAIN_FIELDS}

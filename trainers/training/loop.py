@@ -96,12 +96,12 @@ def train(
     steps = pack.training.steps
     run.prepare()
     run.evaluate_if_due()
-    while run.done < steps and len(run.active) and not run.stopped:
+    while run.steps_done < steps and len(run.active) and not run.is_stopped:
         run.run_until(run.find_next_stop())
-        if checkpoints and checkpoints.enabled and run.done == steps:
+        if checkpoints and checkpoints.enabled and run.steps_done == steps:
             run.save()  # before the last evaluation, so that a longer training can start from here
         run.evaluate_if_due()
-        if checkpoints and run.done < steps and not run.stopped and checkpoints.is_due(run.done):
+        if checkpoints and run.steps_done < steps and not run.is_stopped and checkpoints.is_due(run.steps_done):
             run.save()
 
     # A pack whose members all ended early repeats their last values, as it would beside active members.
@@ -116,8 +116,8 @@ def train(
 class _TrainingRun:
     """A pack in training: its active members, its evaluations and its clocks.
 
-    done: steps so far. past: cache of `collect_history`. stopped: the reporter asked to stop. spent: seconds of
-    earlier processes. rate: member steps per second.
+    steps_done: steps so far. cached_history: the result of `collect_history`. is_stopped: whether the reporter asked to
+    stop. earlier_seconds: seconds spent by earlier processes.
     """
 
     def __init__(
@@ -134,14 +134,16 @@ class _TrainingRun:
         self.pack, self.names = pack, names
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
         self.last_step_M = np.array([step or pack.training.steps for step in prune_at or [None] * len(pack)])
-        self.compiled, self.active, self.done = compiled, ActiveMembers(pack, start, compiled), 0
-        self.evaluations, self.past, self.stopped = list[Evaluation](), list[Evaluated](), False
-        self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
+        self.compiled, self.active, self.steps_done = compiled, ActiveMembers(pack, start, compiled), 0
+        self.evaluations, self.cached_history, self.is_stopped = list[Evaluation](), list[Evaluated](), False
+        self.start_time, self.last_beat = time.monotonic(), 0.0
+        self.earlier_seconds, self.member_steps_per_second = 0.0, 0.0
 
     def evaluate_if_due(self) -> None:
         """Evaluate if an evaluation is due and not yet done, and remove the members that have finished."""
-        every, last = self.pack.evaluation.every, self.evaluations[-1].step if self.evaluations else 0
-        if self.done > last and (self.done == self.pack.training.steps or (every and self.done % every == 0)):
+        every, last_step = self.pack.evaluation.every, self.evaluations[-1].step if self.evaluations else 0
+        is_due = self.steps_done == self.pack.training.steps or (every and self.steps_done % every == 0)
+        if is_due and self.steps_done > last_step:
             self.evaluate()
             if self.remove_finished():
                 self.prepare()
@@ -165,17 +167,17 @@ class _TrainingRun:
             self.active.remove(np.flatnonzero(has_ended).tolist())
         if any_removed := len(self.active) < count_before:
             # The cached history has the rows of the previous pack.
-            self.past.clear()
+            self.cached_history.clear()
         return any_removed
 
     def resume(self, snapshot: Snapshot) -> None:
         """Restore the state of a checkpoint, and report its evaluations again."""
         state = self.active.collect_full_state().restore(snapshot, self.pack)
         self.active = ActiveMembers(self.pack, state, self.compiled)
-        self.done = snapshot.step
+        self.steps_done = snapshot.step
         for data in snapshot.evaluations:
             self.report(Evaluation.from_bytes(data))
-        self.spent = max((evaluation.seconds for evaluation in self.evaluations), default=0.0)
+        self.earlier_seconds = max((evaluation.seconds for evaluation in self.evaluations), default=0.0)
         # Members that had ended before the checkpoint was written end again.
         self.remove_finished()
 
@@ -183,30 +185,30 @@ class _TrainingRun:
         """Return the next step at which the loop must stop: for an evaluation, a checkpoint or the end."""
         stops = [self.pack.training.steps]
         if every := self.pack.evaluation.every:
-            stops.append((self.done // every + 1) * every)
-        if self.checkpoints and (due := self.checkpoints.next_step(self.done)):
+            stops.append((self.steps_done // every + 1) * every)
+        if self.checkpoints and (due := self.checkpoints.next_step(self.steps_done)):
             stops.append(due)
         return min(stops)
 
     def run_until(self, stop: int) -> None:
         """Train up to step `stop`, with a heartbeat every second; return early if a checkpoint is due by time."""
         burst = 1  # steps between two reads of the clock, adapted to take 0.25 s
-        while self.done < stop:
+        while self.steps_done < stop:
             # The clock is read only after a burst, because on a GPU that means to wait for its steps.
             began = time.monotonic()
-            count = min(burst, stop - self.done)
-            for done in range(self.done, self.done + count):
+            count = min(burst, stop - self.steps_done)
+            for done in range(self.steps_done, self.steps_done + count):
                 self.learn(self.active.state, self.step_batches.batches(done, stop, self.active.state.stage))
             if self.pack.device.type != "cpu":
                 torch.accelerator.synchronize()
 
             # Shorter bursts for slow steps keep heartbeats and checkpoints on time.
-            self.done += count
+            self.steps_done += count
             elapsed = time.monotonic() - began
-            self.rate = count * len(self.active) / elapsed
+            self.member_steps_per_second = count * len(self.active) / elapsed
             burst = max(1, min(1000, round(0.25 * count / elapsed)))
             self.beat_if_due("train")
-            if self.checkpoints and self.checkpoints.is_due(self.done):
+            if self.checkpoints and self.checkpoints.is_due(self.steps_done):
                 return
 
     def evaluate(self) -> None:
@@ -228,14 +230,14 @@ class _TrainingRun:
         stage = state.stage.cpu().numpy().copy()
         if validation is not None:
             is_stopping = find_members_to_stop(pack, validation, stage)
-            active.assign("stopped_at", np.where(is_stopping, self.done, state.stopped_at.cpu().numpy()))
+            active.assign("stopped_at", np.where(is_stopping, self.steps_done, state.stopped_at.cpu().numpy()))
             active.assign("stage", choose_next_stages(pack, validation, stage))
 
         # Report active members with the last values of finished ones.
-        final = self.done == pack.training.steps
+        final = self.steps_done == pack.training.steps
         self.report(
             Evaluation(
-                step=self.done,
+                step=self.steps_done,
                 final=final,
                 averages=pack.labels,
                 metrics=metrics,
@@ -257,7 +259,7 @@ class _TrainingRun:
         """Report the remaining evaluations of a pack without active members: the last values of each member."""
         last, steps = self.evaluations[-1], self.pack.training.steps
         for step in list_remaining_evaluations(self.pack, last.step):
-            if self.stopped:
+            if self.is_stopped:
                 return
             files = self.write_weights_files() if step == steps else ()
             repeated = replace(last, step=step, final=step == steps, loss_M=last.final_loss_M, weights=files)
@@ -266,7 +268,7 @@ class _TrainingRun:
     def report(self, evaluation: Evaluation) -> None:
         """Store and report an evaluation; note whether the reporter asked to stop."""
         self.evaluations.append(evaluation)
-        self.stopped = bool(self.reporter.report(evaluation))
+        self.is_stopped = bool(self.reporter.report(evaluation))
 
     def merge_finished(
         self, active: NDArray[Any], last_values: Callable[[Evaluation], NDArray[Any] | None]
@@ -294,17 +296,17 @@ class _TrainingRun:
     def collect_history(self) -> list[Evaluated]:
         """Return the earlier evaluations of active members, cached until members finish."""
         rows = self.active.pack_rows
-        for evaluation in self.evaluations[len(self.past) :]:
+        for evaluation in self.evaluations[len(self.cached_history) :]:
             values = evaluation.values_MAKL if rows == list(range(len(self.pack))) else evaluation.values_MAKL[rows]
-            self.past.append(
+            self.cached_history.append(
                 Evaluated(evaluation.step, {name: values[:, :, k] for k, name in enumerate(evaluation.metrics)})
             )
-        return self.past
+        return self.cached_history
 
     def write_weights_files(self) -> tuple[WeightsFile | None, ...]:
         """Write the final weights of every member if they are kept; return the file of each member."""
         pruned_M, beat = self.last_step_M < self.pack.training.steps, lambda: self.beat("evaluate")
-        return write_pack_weights(self.weights, self.names, self.pack, self.active, self.done, pruned_M, beat)
+        return write_pack_weights(self.weights, self.names, self.pack, self.active, self.steps_done, pruned_M, beat)
 
     def save(self) -> None:
         """Write a checkpoint of all members and of the evaluations so far."""
@@ -329,12 +331,12 @@ class _TrainingRun:
 
         self.reporter.progress(
             Progress(
-                step=self.done,
+                step=self.steps_done,
                 steps=self.pack.training.steps,
                 members=len(self.pack),
                 failed=failed,
                 seconds=self.measure_seconds(),
-                member_steps_per_second=self.rate,
+                member_steps_per_second=self.member_steps_per_second,
                 phase=phase,
                 stopped=stopped,
             )
@@ -342,4 +344,4 @@ class _TrainingRun:
 
     def measure_seconds(self) -> float:
         """Return the seconds spent on this pack, including earlier processes."""
-        return self.spent + time.monotonic() - self.started
+        return self.earlier_seconds + time.monotonic() - self.start_time

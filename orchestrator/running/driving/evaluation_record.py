@@ -37,6 +37,6 @@ def make_evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping
     if (seen := evaluation.validation) is not None:
         fields["validation"] = [
             {"metric": metric, "average": average, "lengths": list(seen.lengths), "values": values}
-            for (metric, average), values in zip(seen.decided, seen.values_MDL.swapaxes(0, 1), strict=True)
+            for (metric, average), values in zip(seen.decisions, seen.values_MDL.swapaxes(0, 1), strict=True)
         ]
     return fields

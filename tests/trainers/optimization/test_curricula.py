@@ -63,7 +63,7 @@ def test_members_stop_at_the_last_stage_alone(five) -> None:
 def test_a_good_score_before_the_last_stage_stops_nobody(member) -> None:
     """Where the first stage teaches all, the mean over the trained lengths is good enough before the last."""
     values = np.array([[[1.0, 1.0]], [[1.0, 1.0]], [[1.0, 0.9]], [[np.nan, 1.0]], [[np.nan, np.nan]]], np.float32)
-    seen = Validation(decided=(("accuracy", "raw"),), lengths=(2, 4), values_MDL=values)
+    seen = Validation(decisions=(("accuracy", "raw"),), lengths=(2, 4), values_MDL=values)
     pack = Pack([staged(member, seed) for seed in SEEDS], CPU)
     assert find_members_to_stop(pack, seen, np.array([0, 1, 1, 1, 1])).tolist() == [False, True, False, True, False]
     plain = Pack([quick(member, seed) for seed in SEEDS], CPU)

@@ -60,7 +60,7 @@ def test_the_validation_says_why(eight) -> None:
     for m, at in enumerate(evaluations[-1].stopped_at_M):
         means = {one.step: one.validation.mean("accuracy", "raw")[m] for one in evaluations}
         assert min(step for step, mean in means.items() if mean >= np.float32(0.99)) == at
-    assert evaluations[0].validation.lengths == (2, 4) and evaluations[0].validation.decided == (("accuracy", "raw"),)
+    assert evaluations[0].validation.lengths == (2, 4) and evaluations[0].validation.decisions == (("accuracy", "raw"),)
 
 
 def test_curves_are_those_without_stopping_and_then_repeated(eight, unstopped) -> None:
