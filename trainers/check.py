@@ -150,7 +150,7 @@ def _collect(problems: Iterable[str]) -> list[str]:
 
 def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
     """Yield problems of a task: its declarations, its batches, and a step and an evaluation of a small model."""
-    # If the declarations contradict each other, problems of the batches would only follow from that.
+    # If the declarations contradict each other, further problems would only follow from that.
     if problems := list(_declaration_problems(task)):
         yield from problems
         return
@@ -315,7 +315,7 @@ class _RecordingStream(Stream):
 
 def _draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[str]:
     """Yield problems of training batches that depend on more than the stream (and the stage) of a seed."""
-    # Two draws at the same site would be equal, and silently so.
+    # Two draws at the same site are equal, which is easily overlooked.
     recording = _RecordingStream(torch.tensor([3]), "data", torch.tensor(1))
     task.training_batches(recording, ROWS, None if stages is None else torch.tensor(stages[:1]))
     for site, count in sorted(Counter(recording.sites).items()):

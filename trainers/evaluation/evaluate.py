@@ -108,7 +108,7 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
     )
 
     if missing := [name for name in names if name not in {name for name, _ in measured_pairs}]:
-        raise ValueError(f"{pack.task.name}: no {', '.join(missing)} is returned for validation batches")
+        raise ValueError(f"{pack.task.name}: reduce does not return {', '.join(missing)} for validation batches")
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
     scores = [values[:, labels.index(label), names.index(name)] for name, label in decisions]
     return Validation(decisions=decisions, lengths=lengths, values_MDL=np.stack(scores, axis=1))
@@ -171,7 +171,7 @@ def _check_scores(
         recorded = pack.task.recorded_name(name, test.distribution)
         if recorded not in pack.metrics:
             declared = ", ".join([*pack.task.metrics, *pack.model.metrics])
-            raise ValueError(f"{pack.task.name} or its model: undeclared metric {name}; declared: {declared}")
+            raise ValueError(f"{pack.task.name} or its model: undeclared metric {name}; allowed: {declared}")
 
         # A second batch at a length would overwrite the first, instead of being averaged with it.
         pairs = {(recorded, length) for length in test.lengths}
@@ -296,9 +296,7 @@ def _derive_metrics(
     derived = pack.task.derive_metrics([*past, current], lengths)
     for base, curves in derived.items():
         if base not in names:
-            raise ValueError(
-                f"{pack.task.name}: derive_metrics: undeclared metric {base}; declared: {', '.join(names)}"
-            )
+            raise ValueError(f"{pack.task.name}: derive_metrics: undeclared metric {base}; allowed: {', '.join(names)}")
         values[:, :, names[base][0], columns] = curves
     return tuple(derived)
 

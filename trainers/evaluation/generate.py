@@ -93,9 +93,9 @@ def generate_states(
     """Return the text by states for each chooser, int64 (M, B, D, G); see `Forward.generate_by_state`."""
     prompt_length, total = prompt_MBP.shape[-1], shared + min(states, 2) * width - 1
     if min(states, width) < 1:
-        raise ValueError(f"{states} states of {width} tokens; allowed: 1 or more of each")
+        raise ValueError(f"states is {states} and width is {width}; allowed: 1 or more of each")
     if not 0 < prompt_length < shared + width:
-        raise ValueError(f"a prompt of {prompt_length} tokens; allowed: 1 to {shared + width - 1}")
+        raise ValueError(f"the prompt has {prompt_length} tokens; allowed: 1 to {shared + width - 1}")
     if mark == decoding.end:
         raise ValueError(f"mark {mark} is the end mark; allowed: another token")
 

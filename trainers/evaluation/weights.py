@@ -107,7 +107,7 @@ class StoredWeights(Mapping[str, Array]):
         self.step: int = metadata["step"]
         self.averages = tuple(metadata["sha256"])
         if average not in self.averages:
-            raise WeightsError(f"{path} has no average {average!r}; it has {', '.join(self.averages)}")
+            raise WeightsError(f"{path}: has no average {average!r}; allowed: {', '.join(self.averages)}")
         self._sha256s: dict[str, str] = metadata["sha256"][average]
 
     def __getitem__(self, name: str) -> Array:

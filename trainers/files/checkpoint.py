@@ -100,7 +100,9 @@ class Checkpoints:
                 arrays = {name: value[:1] if value.ndim else value for name, value in snapshot.arrays.items()}
                 snapshot, stored_names = replace(snapshot, arrays=arrays), names
             if stored_names != names:
-                raise CheckpointError(f"checkpoint {snapshot.path} belongs to other members than this pack")
+                raise CheckpointError(
+                    f"checkpoint {snapshot.path} belongs to other members than this pack; use another folder"
+                )
             self._last_step = snapshot.step
         elif notices:
             notices.append(f"every checkpoint in {self.folder} is damaged; the pack starts again from step 0")

@@ -67,7 +67,7 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any
         raise ValueError(f"{entry.filename} is not in version 1.0 of the .npy format")
     shape, fortran_order, dtype = npy.read_array_header_1_0(stream)
 
-    # Objects would be unpickled, which can execute code.
+    # Arrays of objects hold pickles, which can execute code.
     values = memoryview(content)[stream.tell() :]
     if dtype.hasobject or fortran_order or not dtype.itemsize or prod(shape) * dtype.itemsize != len(values):
         raise ValueError(f"{entry.filename} claims {dtype} {shape} and has {len(values)} bytes")

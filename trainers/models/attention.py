@@ -154,9 +154,10 @@ def _attend_fused(context: Context) -> Tensor:
     m, b, h, t, width = context.q.shape
     q, k, v = (part.reshape(m * b, h, -1, width) for part in (context.q, context.k, context.v))
 
-    # An explicit mask would rule out the fastest kernels, so a mask that is only causal is given as a flag.
     dtype = upcast(v.dtype) if v.device.type == "cpu" else v.dtype  # as in `matmul`
     q, k, v = (part.to(dtype) for part in (q, k, v))
+
+    # An explicit mask would rule out the fastest kernels, so a mask that is only causal is given as a flag.
     is_causal_only = t == k.shape[2] and context.groups is None and context.visible is None
     allowed = None if is_causal_only else context.allowed
     if allowed is not None and allowed.dim() > 2:

@@ -113,7 +113,7 @@ def apply_block(
     x = x + (branch if drop_attention is None else drop_attention(branch, 0))
     x = form.normalize(x, forward_pass.weights, f"{name}.norm1") if form.norm == "post" else x
 
-    # The MLP is a branch like attention.
+    # The MLP is a second branch of the same form.
     x, inputs = _normalize_inputs(x, forward_pass, form, f"{name}.norm2")
     branch = _apply_mlp(inputs, forward_pass.weights, name, form.mlp, drop_hidden)
     x = x + (branch if drop_mlp is None else drop_mlp(branch, 0))

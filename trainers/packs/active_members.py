@@ -75,7 +75,7 @@ class ActiveMembers:
 
     def collect_full_state(self) -> State:
         """Return the state of every member in the order of the full pack, on the host once members have finished."""
-        # Without the copy of a single member.
+        # Drop the copy of a single member.
         active_state = self.state
         if len(self.pack) > len(self.indices):
             active_state = self.state.select(range(len(self.indices)))

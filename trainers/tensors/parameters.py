@@ -1,6 +1,7 @@
 """The weights of a pack: a flat (M, P) buffer, with a view of every named parameter."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,8 @@ class ParameterLayout:
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         names = [parameter.name for parameter in parameters]
         if len(set(names)) != len(names):
-            raise ValueError(f"parameters share a name: {names}")
+            repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+            raise ValueError(f"parameters: repeated names: {', '.join(repeated)}; allowed: distinct names")
         self.parameters = tuple(parameters)
         self.sizes = [parameter.size for parameter in parameters]
         self.size = sum(self.sizes)

@@ -220,7 +220,8 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     theta, updates = pack.optimizer.update(inputs)
     # Checkpoints and compiled programs depend on these names.
     if updates.keys() != state.optimizer.keys():
-        raise ValueError(f"optimizer {pack.optimizer.name}: update must return the state {', '.join(state.optimizer)}")
+        returned, allowed = (", ".join(names) or "no tensors" for names in (updates, state.optimizer))
+        raise ValueError(f"optimizer {pack.optimizer.name}: update returns the state {returned}; allowed: {allowed}")
     if pack.lower_bounds is not None:
         theta = torch.maximum(theta, pack.lower_bounds)
 

@@ -106,7 +106,7 @@ class Twice(Last):
     [
         (Elsewhere(), r"measures the lengths \[16\] of its distribution 'iid'; allowed: \[2, 4\]"),
         (Unknown(), r"has no distribution 'ood'; allowed: \[''\]"),
-        (Undeclared(), "undeclared metric accuracy; declared: right"),
+        (Undeclared(), "undeclared metric accuracy; allowed: right"),
         (Twice(), r"accuracy at lengths \[2\]"),
     ],
     ids=lambda given: type(given).__name__ if isinstance(given, Task) else "",

@@ -278,7 +278,7 @@ def test_sizes_that_do_not_go_together_are_refused() -> None:
     for wrong in ({"states": 0}, {"width": 0}, {"shared": 1}, {"mark": END}):
         with pytest.raises(ValueError, match="allowed: "):
             forward.generate_by_state(prompt, GREEDY, **{**sizes, "mark": MARK, **wrong})
-    with pytest.raises(ValueError, match="a prompt of 0"):
+    with pytest.raises(ValueError, match="the prompt has 0 tokens"):
         forward.generate_by_state(prompt[..., :0], GREEDY, mark=MARK, **sizes)
 
 
