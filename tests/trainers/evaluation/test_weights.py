@@ -143,7 +143,7 @@ def test_a_file_that_is_there_is_not_touched_by_other_weights(member, tmp_path) 
     other = write_one(tmp_path, NAME, member(), 1, {"raw": {"a": np.zeros(3)}})
     assert one.name != other.name
     assert StoredWeights(tmp_path / one.name, one.sha256, "raw")["a"].tolist() == [1, 1, 1]
-    with pytest.raises(WeightsError, match="no average 'ema'; it has raw"):
+    with pytest.raises(WeightsError, match="no average 'ema'; allowed: raw"):
         StoredWeights(tmp_path / one.name, one.sha256, "ema")
 
 
