@@ -41,7 +41,7 @@ class Graph:
 @pytest.fixture
 def cuda(monkeypatch):
     seen = SimpleNamespace(pools=[], peak=0.0, fraction=1.0, failing=False, resets=0)
-    monkeypatch.setattr(CudaGraphStep, "failed", False)
+    monkeypatch.setattr(CudaGraphStep, "has_failed", False)
 
     @contextlib.contextmanager
     def graph(into, pool):
