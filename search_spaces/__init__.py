@@ -20,20 +20,17 @@ from search_spaces.grammar.domains import (
 from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.load import Reading, load_sweep, parse_recorded, parse_sweep, read_sweep
 from search_spaces.grammar.objective import Objective
-from search_spaces.grammar.problems import ABSENT, Problem, SweepFileError, nearest_name
+from search_spaces.grammar.problems import ABSENT, Problem, SweepFileError, find_nearest_name
 from search_spaces.grammar.schema import json_schema, schema_text
+from search_spaces.grammar.search import Racing, Rung, Rungs, Search
 from search_spaces.grammar.spec import (
     Budget,
-    Racing,
     Resources,
-    Rung,
-    Rungs,
-    Search,
     SweepSpec,
     Tracking,
-    active_values,
-    differences,
-    grid_points,
+    list_differences,
+    list_grid_points,
+    select_active_values,
 )
 
 __all__ = [
@@ -59,17 +56,17 @@ __all__ = [
     "SweepSpec",
     "Tracking",
     "Uniform",
-    "active_values",
     "claims_schema",
-    "differences",
     "dump_yaml",
-    "grid_points",
+    "find_nearest_name",
     "json_schema",
+    "list_differences",
+    "list_grid_points",
     "load_claims",
     "load_sweep",
-    "nearest_name",
     "parse_recorded",
     "parse_sweep",
     "read_sweep",
     "schema_text",
+    "select_active_values",
 ]

@@ -12,7 +12,7 @@ from orchestrator.code.code_record import compute_digest
 from orchestrator.plan.extension import find_extension
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
-from search_spaces import SweepFileError, SweepSpec, differences, load_sweep, parse_recorded
+from search_spaces import SweepFileError, SweepSpec, list_differences, load_sweep, parse_recorded
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
 from search_spaces.grammar.problems import Problem
 
@@ -120,4 +120,4 @@ def list_changes(state: SweepState, file: ClaimsFile) -> list[tuple[str, object,
         from orchestrator.plan.checks.soundness import complete_objective  # imports the registries
 
         file_spec = complete_objective(file_spec)
-    return [] if find_extension(file_spec, recorded_spec) else list(differences(recorded_spec, file_spec))
+    return [] if find_extension(file_spec, recorded_spec) else list_differences(recorded_spec, file_spec)

@@ -23,7 +23,7 @@ from orchestrator.results.scoring.objective import (
 )
 from orchestrator.statistics.failed_seeds import score_seeds
 from orchestrator.text.wording import spans
-from search_spaces import ABSENT, nearest_name
+from search_spaces import ABSENT, find_nearest_name
 from search_spaces.grammar.problems import dotted_keys, lookup
 
 
@@ -133,7 +133,7 @@ class SweepCurves:
         """Return a hint for an unknown key: the nearest known key, or else the searched keys."""
         configurations = self.state.configurations.values()
         known_keys = {known for configuration in configurations for known in dotted_keys(configuration.resolved)}
-        if nearest := nearest_name(key, known_keys):
+        if nearest := find_nearest_name(key, known_keys):
             return f"; did you mean {nearest}?"
         searched = dict.fromkeys(known for configuration in configurations for known in configuration.values)
         return f"; searched keys: {', '.join(searched)}" if searched else ""
@@ -253,7 +253,7 @@ class SweepCurves:
 
     def _make_unknown_error(self, kind: str, name: str, known: Sequence[str]) -> UserError:
         """Return the error for a metric or average that the sweep lacks."""
-        hint = f"; did you mean {nearest}?" if (nearest := nearest_name(name, known)) else ""
+        hint = f"; did you mean {nearest}?" if (nearest := find_nearest_name(name, known)) else ""
         return UserError(f"sweep {self.name}: {name} is not a known {kind}; allowed: {', '.join(known)}{hint}")
 
     @cached_property

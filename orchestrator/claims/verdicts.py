@@ -27,7 +27,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.exact_tests import correct_by_holm
 from orchestrator.text.wording import compact_value, counted
-from search_spaces import nearest_name
+from search_spaces import find_nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
 
@@ -284,5 +284,5 @@ def _suggest_sweep(file: ClaimsFile, name: str) -> str:
     """Return a hint to a sweep file with a similar name; empty if the sweep has a file."""
     if file.path.with_name(f"{name}.yaml").exists():
         return ""
-    nearest = nearest_name(name, [path.stem for path in file.path.parent.glob("*.yaml")])
+    nearest = find_nearest_name(name, [path.stem for path in file.path.parent.glob("*.yaml")])
     return f"; did you mean {nearest}?" if nearest else ""

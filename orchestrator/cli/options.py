@@ -21,9 +21,9 @@ from search_spaces.grammar.shipped import find_sweep_file
 from search_spaces.grammar.values import (
     STORES,
     WEB_ADDRESSES,
+    find_store_problem,
     is_web_address,
     make_store_absolute,
-    store_problem,
 )
 
 # Panels of the help
@@ -62,7 +62,7 @@ def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
 
 def parse_store(uri: str) -> str:
     """Return an MLflow address with an absolute path; "" is the default store. Raises UserError for an invalid one."""
-    if uri and (problem := store_problem(uri)):
+    if uri and (problem := find_store_problem(uri)):
         raise UserError(f"--tracking-uri {uri!r} {problem}; allowed: {STORES}")
     return make_store_absolute(uri)
 

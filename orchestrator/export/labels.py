@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import label
-from search_spaces import ABSENT, nearest_name
+from search_spaces import ABSENT, find_nearest_name
 from search_spaces.grammar.load import read_text
 from search_spaces.grammar.parse import read_yaml
 from search_spaces.grammar.problems import Findings
@@ -33,7 +33,7 @@ def read_labels(path: Path, result: Summary) -> dict[str, str]:
         for key, text in labels.items():
             if key not in labelled:
                 allowed = f'{", ".join([*result.searched, *RENAMED_WORDS])}, a metric, or a configuration such as "#0"'
-                findings.add(key, "is not in this sweep", allowed=allowed, nearest=nearest_name(key, labelled))
+                findings.add(key, "is not in this sweep", allowed=allowed, nearest=find_nearest_name(key, labelled))
             elif not isinstance(text, str):
                 details = {} if text is ABSENT else {"given": text}
                 findings.add(key, "is not a text; write it in quotes", **details)

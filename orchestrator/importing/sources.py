@@ -19,7 +19,7 @@ import pandas as pd
 from orchestrator.errors import UserError
 from orchestrator.importing.table import NO_LENGTH, VALUES, ImportedRows, make_plain, read_table
 from orchestrator.text.wording import counted
-from search_spaces.grammar.values import has_password, store_problem
+from search_spaces.grammar.values import find_store_problem, has_password
 from trainers.errors import find_nearest
 
 KINDS = ("mlflow", "wandb", "tune")
@@ -68,7 +68,7 @@ def read_source(
         if experiment is None:
             raise UserError(f"--from mlflow:{address}: needs --experiment NAME")
         if has_password(address):
-            raise UserError(f"--from mlflow:{address} {store_problem(address)}")
+            raise UserError(f"--from mlflow:{address} {find_store_problem(address)}")
         return read_mlflow(address, experiment, naming)
     path = Path(address)
     if not path.exists():

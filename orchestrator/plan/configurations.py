@@ -14,7 +14,7 @@ from orchestrator.text.wording import spans
 from orchestrator.trainer import get_trainer
 from search_spaces import Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
-from search_spaces.grammar.problems import within
+from search_spaces.grammar.problems import is_within
 from trainers.errors import ConfigError, find_nearest
 from trainers.files.data_folders import add_search_folder
 from trainers.tasks.metrics import RecordedMetric
@@ -183,7 +183,7 @@ def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, A
 
 def _find_drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> str:
     """Return the key of the grid or choice item that was drawn for a key; other keys unchanged."""
-    drawn = next((name for name in spec.space if within(key, name)), None)
+    drawn = next((name for name in spec.space if is_within(key, name)), None)
     if drawn is None or not isinstance(domain := spec.space[drawn], Choice | Grid) or drawn not in values:
         return key
     index = next((index for index, item in enumerate(domain.values) if item == values[drawn]), None)

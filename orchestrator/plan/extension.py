@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.plan.search import count_configurations
 from orchestrator.text.wording import spans
-from search_spaces import Grid, SweepSpec, differences
+from search_spaces import Grid, SweepSpec, list_differences
 from search_spaces.grammar.domains import value_key
 from trainers.settings.descriptions import format_yaml
 
@@ -40,7 +40,7 @@ def format_seeds(seeds: Sequence[int]) -> str:
 
 def find_extension(before: SweepSpec, after: SweepSpec) -> Extension | None:
     """Return the additions of `after` to `before`; None if nothing is added, or something else changes."""
-    changes = differences(before, after)
+    changes = list_differences(before, after)
     return None if not changes or _find_refused_changes(changes) else _make_extension(changes, after)
 
 
@@ -51,7 +51,7 @@ def require_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extens
     configurations; `sweep` is its folder, for messages.
     """
     # Only additions are allowed.
-    changes = differences(before, after)
+    changes = list_differences(before, after)
     if refused := _find_refused_changes(changes):
         raise UserError(
             f"{sweep} cannot be extended this way; allowed: more seeds, configurations or grid values, none removed\n"

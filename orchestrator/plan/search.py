@@ -22,8 +22,8 @@ from optuna.trial import TrialState, create_trial
 
 from orchestrator.plan.domains import choose_inner, convert_to_inner, convert_to_value, make_distribution, suggest
 from orchestrator.text.wording import counted
-from search_spaces import SweepSpec, active_values, grid_points
-from search_spaces.grammar.domains import Grid, plain, value_key
+from search_spaces import SweepSpec, list_grid_points, select_active_values
+from search_spaces.grammar.domains import Grid, make_plain, value_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +50,12 @@ def count_configurations(spec: SweepSpec) -> int:
     """Return the number of configurations that the sweep draws, including duplicates."""
     if spec.search.sampler == "listed":
         return len(spec.search.listed or ())
-    return _count_draws(spec) * len(grid_points(spec))
+    return _count_draws(spec) * len(list_grid_points(spec))
 
 
 def describe_size(spec: SweepSpec) -> str:
     """Return the size of a sweep as text: "24 configurations (8 draws x 3 grid points) x 3 seeds"."""
-    count, points = count_configurations(spec), len(grid_points(spec))
+    count, points = count_configurations(spec), len(list_grid_points(spec))
     parts = f" ({count // points} draws x {points} grid points)" if 1 < points < count else ""
     return f"{counted(count, 'configuration')}{parts} x {counted(len(spec.seeds), 'seed')}"
 
@@ -78,7 +78,7 @@ def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
     if spec.search.sampler == "tpe":
         changes = {"sampler": "random", "configurations": max(count, spec.search.configurations or 1)}
         spec = spec.model_copy(update={"search": spec.search.model_copy(update=changes)})
-    points = len(grid_points(spec))
+    points = len(list_grid_points(spec))
     return draw_configurations(spec, range(points * min(_count_draws(spec), -(-count // points))))
 
 
@@ -90,11 +90,11 @@ def draw_configurations(
     `known` are draws of earlier runs, possibly with fewer grid values.
     """
     if spec.search.sampler == "listed":
-        listed = plain(spec.search.listed or ())
+        listed = make_plain(spec.search.listed or ())
         return [Draw(number=number, values=listed[number], draw=0) for number in numbers]
 
     # Find the draw and the grid point of every number.
-    points = grid_points(spec)
+    points = list_grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
     positions = (
         _assign_positions(points, count_configurations(spec), known)
@@ -115,7 +115,7 @@ def draw_configurations(
     for number in numbers:
         index, point = positions[number]
         values = {**points[point], **drawn[index - first]}
-        draws.append(Draw(number=number, values=active_values(spec, values), draw=index))
+        draws.append(Draw(number=number, values=select_active_values(spec, values), draw=index))
     return draws
 
 
@@ -218,7 +218,7 @@ def _draw_tpe(
         trial = study.ask()
         values: dict[str, Any] = {}
         for key in _sort_by_condition(spec):
-            if key in active_values(spec, {**values, key: None}):
+            if key in select_active_values(spec, {**values, key: None}):
                 values[key] = convert_to_value(domains[key], suggest(trial, key, make_distribution(domains[key])))
         drawn.append(values)
     return drawn

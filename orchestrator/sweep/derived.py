@@ -25,7 +25,7 @@ from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, refuse_fixed
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import command
-from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
+from search_spaces import SweepSpec, dump_yaml, list_differences, parse_sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +74,10 @@ def make_listed_spec(
     plain = set_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
     resolved = plain.resolved()
     resolved["search"]["listed"] = list_recorded_values(plain, recorded)
-    spec = parse_sweep(dump_yaml(resolved), source, overrides, header["name"]).as_recorded()
+    spec = parse_sweep(dump_yaml(resolved), source, overrides, header["name"]).mark_recorded()
 
     # Refuse overrides that change the training, and a name that is taken.
-    if changes := differences(parse_sweep(dump_yaml(resolved), str(spec.name)), spec):
+    if changes := list_differences(parse_sweep(dump_yaml(resolved), str(spec.name)), spec):
         keys = ", ".join(key for key, _, _ in changes)
         raise UserError(f"--set {keys}: cannot be changed in a sweep with the same configurations; allowed: {allowed}")
     target = state.folder.resolve().parent / spec.name
@@ -87,4 +87,4 @@ def make_listed_spec(
         )
     pairs = zip(recorded, draw_configurations(spec, range(count_configurations(spec))), strict=True)
     refuse_changed(spec, [replace(configuration, values=draw.values) for configuration, draw in pairs], subject)
-    return spec.in_folder(find_program(state))
+    return spec.set_folder(find_program(state))

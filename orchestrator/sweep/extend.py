@@ -197,7 +197,7 @@ def plan_extension(
             refuse_changed(file, state)
         passive = [override for override in overrides if get_section(override) in SETTINGS]
         spec = copy_settings(spec, load_sweep(path, passive, recorded=True) if passive else file)
-    spec = spec.in_folder(find_program(state) or spec.folder)
+    spec = spec.set_folder(find_program(state) or spec.folder)
 
     # Describe the extension to the user before anything is trained.
     lines = _describe_extension(state, spec, added, seeds_of)

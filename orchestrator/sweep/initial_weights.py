@@ -24,9 +24,9 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import label
-from search_spaces import Reading, SweepSpec, nearest_name
+from search_spaces import Reading, SweepSpec, find_nearest_name
 from search_spaces.grammar.domains import Choice, Grid
-from search_spaces.grammar.problems import Findings, within
+from search_spaces.grammar.problems import Findings, is_within
 from trainers.config.initial_weights import InitialWeights
 from trainers.errors import ConfigError, WeightsError
 
@@ -59,7 +59,7 @@ def resolve_initial_weights(reading: Reading, storage: Path | None = None) -> Re
 
     # Refuse to search single keys of a section that is resolved as a whole.
     for key in (*spec.space, *(key for values in listed for key in values)):
-        if within(key, KEY) and key.rpartition(".")[2] in ("sweep", "configuration", "seeds"):
+        if is_within(key, KEY) and key.rpartition(".")[2] in ("sweep", "configuration", "seeds"):
             reading.findings.add(key, f"cannot be searched alone; search all of {KEY}")
     changed: dict[str, Any] = {"training": resolver.resolve(spec.training, "training", "training"), "space": space}
     if listed:
@@ -179,7 +179,7 @@ def _choose_configuration(state: SweepState, reference: Any) -> ConfigurationSta
         try:
             return find_configuration(state, reference)
         except UserError as error:
-            close = nearest_name(reference, ["best"])
+            close = find_nearest_name(reference, ["best"])
             raise UserError(str(error) + (f"; did you mean {close}?" if close else "")) from None
     from orchestrator.results.summarise import summarise  # brings pandas
     from orchestrator.sweep.selection import refuse_unfinished

@@ -16,7 +16,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.text.redaction import redact_spec
 from orchestrator.text.wording import command, join_first_few
 from orchestrator.tracking.address import read_uri_variable
-from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
+from search_spaces import SweepFileError, SweepSpec, dump_yaml, list_differences, load_sweep, parse_recorded
 from search_spaces.grammar.parse import overridden_key
 from search_spaces.grammar.spec import PASSIVE
 from search_spaces.grammar.values import make_store_absolute
@@ -81,18 +81,18 @@ def refuse_changed_file(spec: SweepSpec, state: SweepState) -> None:
     `extend` does not rewrite that file, so the reported differences are those from the nearest recorded specification;
     on a tie, the latest.
     """
-    if differences(read_recorded_spec(state), spec) and not is_earlier(spec, state):
+    if list_differences(read_recorded_spec(state), spec) and not is_earlier(spec, state):
         versions = [read_recorded_spec(state, version) for version in range(-1, len(state.specs) - 1)]
-        nearest = min(versions, key=lambda old: (find_extension(old, spec) is None, len(differences(old, spec))))
+        nearest = min(versions, key=lambda old: (find_extension(old, spec) is None, len(list_differences(old, spec))))
         _refuse_difference(nearest, spec, state)
 
 
 def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) -> None:
     """Raise SpecChanged if `spec` differs from `recorded`, with the command that makes the extension, if possible."""
-    if not (changes := differences(recorded, spec)):
+    if not (changes := list_differences(recorded, spec)):
         return
     added, last = find_extension(recorded, spec), read_recorded_spec(state)
-    if added and differences(recorded, last):  # other changes of an earlier specification would remove later additions
+    if added and list_differences(recorded, last):  # an earlier specification would remove later additions
         seeds = tuple(seed for seed in added.seeds if seed not in last.seeds)
         added = Extension(seeds=seeds) if seeds and not added.grids and not added.configurations else None
     advice = f"{command('extend', state.folder)} {added.options}" if added else ""
@@ -115,9 +115,11 @@ def refuse_fixed(overrides: Sequence[str], allowed: str) -> None:
 
 def is_earlier(spec: SweepSpec, state: SweepState) -> bool:
     """Return whether `spec` is the specification of the sweep before an extension."""
-    if not differences(read_recorded_spec(state), spec):
+    if not list_differences(read_recorded_spec(state), spec):
         return False
-    return any(not differences(read_recorded_spec(state, version), spec) for version in range(len(state.specs) - 1))
+    return any(
+        not list_differences(read_recorded_spec(state, version), spec) for version in range(len(state.specs) - 1)
+    )
 
 
 def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
@@ -135,7 +137,7 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
     spec = _load_file(path, overrides)
     refuse_changed(spec, state)
     spec = spec.model_copy(update={"space": {key: spec.space[key] for key in read_recorded_spec(state).space}})
-    return spec.in_folder(find_program(state) or spec.folder)
+    return spec.set_folder(find_program(state) or spec.folder)
 
 
 def _load_file(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:

@@ -13,7 +13,7 @@ from orchestrator.record.ledger.folders import find_default_storage
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.redaction import URI_VARIABLE, strip_password
 from orchestrator.text.wording import command
-from search_spaces.grammar.values import STORES, make_store_absolute, store_problem
+from search_spaces.grammar.values import STORES, find_store_problem, make_store_absolute
 
 
 def read_uri_variable() -> str | None:
@@ -26,7 +26,7 @@ def read_uri_variable() -> str | None:
         return None
 
     # Other programs may have set the variable to a kind of store that lengthwise does not support.
-    if problem := store_problem(uri):
+    if problem := find_store_problem(uri):
         raise UserError(
             f"{URI_VARIABLE}={uri} {problem}; allowed: {STORES}, "
             "or --tracking-uri '' for a SQLite file in the storage folder"

@@ -26,7 +26,7 @@ from orchestrator.tracking.address import (
 from orchestrator.tracking.errors import raising_tracking_error
 from orchestrator.tracking.pages import make_sweep_links
 from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
-from search_spaces.grammar.values import store_problem
+from search_spaces.grammar.values import find_store_problem
 
 MAX_SHOWN_SWEEPS = 20
 PORTS = range(5000, 5100)  # tried in order; MLflow's default is 5000
@@ -61,7 +61,7 @@ def serve(
         raise UserError(f"{uri}: not a SQLite store; allowed: sqlite:///FILE; instead {remedy}")
     if requested_uri and not database.exists():
         raise UserError(f"{uri}: there is no such file; to create it, publish a sweep there")
-    if problem := store_problem(uri):
+    if problem := find_store_problem(uri):
         raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
     port = choose_port(host, port)
     with raising_tracking_error(uri):

@@ -1,10 +1,13 @@
 """The grammar of sweep files: `load` parses YAML to plain data, then validates the data and builds a SweepSpec.
 
-parse      YAML and --set overrides -> plain data, with the line of every key
-values     types of single values
-domains    domains of searched keys
-space      the section of domains
-spec       the sections as classes, whose fields are the keys
-validate   plain data -> SweepSpec, with problems of keys and between sections
-problems   collected problems: a check gives the address of a key, `Findings` adds file and line
+parse           YAML and --set overrides -> plain data, with the line of every key
+values          types of single values
+domains         domains of searched keys
+space           the section of domains
+spec            SweepSpec and its sections as classes, whose fields are the keys of a sweep file
+search          the section `search`, with the race over seeds
+objective       the section `objective`
+validate        plain data -> SweepSpec, with pydantic's errors as problems
+section_checks  problems between sections
+problems        collected problems: a check gives the address of a key, `Findings` adds file and line
 """

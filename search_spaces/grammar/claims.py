@@ -11,8 +11,8 @@ from search_spaces.grammar.load import read_text
 from search_spaces.grammar.parse import read_yaml
 from search_spaces.grammar.problems import ABSENT, Findings, Place
 from search_spaces.grammar.schema import DRAFT
-from search_spaces.grammar.validate import report_faults
-from search_spaces.grammar.values import LENGTHS_SCHEMA, Name, Strict, Text, expand_ranges, value_error
+from search_spaces.grammar.validate import report_errors
+from search_spaces.grammar.values import LENGTHS_SCHEMA, Name, Strict, Text, expand_ranges, make_value_error
 
 Question = Literal["difference", "share", "bound", "equivalence", "ratio", "trend", "fisher"]
 Source = Literal["paper", "ours"]
@@ -22,17 +22,14 @@ GROUPS = ("test", "selection", "trained", "unseen", "all")
 
 def _check_lengths(value: Any) -> str | tuple[int, ...]:
     """Return a group of lengths, or distinct lengths; raises a validation error for other values."""
-    # A group of lengths is named.
     if isinstance(value, str) and value in GROUPS:
         return value
-
-    # A list has distinct lengths, or ranges of them.
     value = expand_ranges(value)
     if isinstance(value, list) and value and all(is_number(number, whole=True) and number >= 1 for number in value):
         distinct = tuple(dict.fromkeys(value))
         if len(distinct) == len(value):
             return distinct
-    raise value_error(
+    raise make_value_error(
         "are not lengths",
         f"{', '.join(GROUPS)}, or a list of different whole numbers from 1 on, or ranges such as 41-500",
     )
@@ -42,7 +39,7 @@ def _check_names(value: Any) -> tuple[str, ...]:
     """Return a name, or a list of names, as a tuple; raises a validation error for other values."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name.strip() for name in names):
-        raise value_error("is not a name", "a name, or a list of names")
+        raise make_value_error("is not a name", "a name, or a list of names")
     return tuple(names)
 
 
@@ -255,7 +252,7 @@ def claims_schema() -> dict[str, Any]:
 
 def load_claims(path: str | Path) -> ClaimsFile:
     """Return a claims file, read and checked. Raises SweepFileError with all problems."""
-    # Read the file, and reject a sweep file.
+    # The two kinds of files are easily confused, because a sweep file names its claims file.
     path = Path(path)
     findings = Findings(str(path))
     text = read_text(path, findings, "claims file")
@@ -272,11 +269,11 @@ def load_claims(path: str | Path) -> ClaimsFile:
         findings.add("", f"is a sweep file, not a claims file; {hint}", place=Place(findings.source))
     findings.raise_any()
 
-    # Check the types and names of keys, then the references between claims.
+    # References between claims can only be followed once every claim has valid keys.
     try:
         file = ClaimsFile.model_validate(data)
     except ValidationError as error:
-        report_faults(error.errors(include_url=False), data, findings, ClaimsFile)
+        report_errors(error.errors(include_url=False), data, findings, ClaimsFile)
         findings.raise_any()
         raise AssertionError from error
     _check_page(file, findings)
@@ -290,12 +287,11 @@ def load_claims(path: str | Path) -> ClaimsFile:
 
 def _check_page(file: ClaimsFile, findings: Findings) -> None:
     """Record unknown sweeps in `seen`, unknown claims in headlines and figures, and claims of the page in `removed`."""
-    # Sweeps that an earlier page had shown.
     for name in file.seen:
         if name not in file.sweeps:
             findings.add(f"seen.{name}", "is not the sweep of a claim", given=name, names=file.sweeps)
 
-    # Claims that headlines and figures refer to.
+    # A misspelt reference would leave a headline or a figure out of the page.
     ids = [claim.id for claim in file.claims]
     references = [(f"figures[{index}]", name) for index, name in enumerate(file.figures)]
     for index, headline in enumerate(file.headlines):
@@ -306,7 +302,7 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
         if name not in ids:
             findings.add(address, "is not a claim", given=name, names=ids)
 
-    # Removed claims.
+    # A claim must not count twice in Holm's correction.
     for index, group in enumerate(file.removed):
         for name in group.claims:
             if name in ids:
@@ -314,8 +310,8 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
 
 
 def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
-    """Record problems of a claim."""
-    # Keys that its question needs or does not read.
+    """Record keys that the question of a claim lacks or does not read, and references to unknown arms and claims."""
+    # A key that the question does not read would be ignored in silence.
     address = f"claims[{index}]"
     count, required, optional = _QUESTION_KEYS[claim.question]
     present = {key for key in _list_question_keys() if getattr(claim, key) is not None}
@@ -324,7 +320,7 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
     for key in sorted(present - required - optional):
         findings.add(f"{address}.{key}", f"is not read by a {claim.question} question")
 
-    # The number of arms, their names, references and configurations.
+    # An equivalence question may test a single arm against `around`.
     least_count = 1 if claim.question == "equivalence" else count
     if not least_count <= len(claim.compare) <= count:
         message = f"must name {count} of the arms" if count > 1 else "must name one of the arms"
@@ -338,7 +334,7 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
     if claim.question == "trend" and any(arm.configurations != "all" for arm in claim.arms.values()):
         findings.add(f"{address}.arms", "must have configurations: all for a trend question")
 
-    # Values, and keys that need another key.
+    # Keys that contradict another key of the claim.
     if claim.question == "share" and not 0 <= (claim.bound or 0) <= 1:
         findings.add(f"{address}.bound", "is not a share", given=claim.bound, allowed="0 to 1")
     if claim.statistic is not None and claim.negligible is not None:
@@ -354,7 +350,7 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
         if threshold is not None and (threshold.least is None) == (threshold.most is None):
             findings.add(f"{address}.{key}", "must have either least or most")
 
-    # Its id, and the claims that it refers to.
+    # Claims are judged in order, so a control must come first, and a repeated question second.
     ids = [other.id for other in file.claims]
     if ids.count(claim.id) > 1 and ids.index(claim.id) != index:
         findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
@@ -374,14 +370,13 @@ def _set_page_bound(claim: Claim, index: int, file: ClaimsFile, findings: Findin
     Only differences of medians have it: a quotient of arms is not in units of the metric, and a mean over seeds has no
     test of equivalence.
     """
-    # Find the bound of the page for this metric.
     metrics = {metric.partition(".")[0] for metric in claim.metric}
     bounds = {bound.within for bound in file.no_effect if bound.metric in metrics}
     is_quotient = any(claim.arms[name].over for name in claim.compare if name in claim.arms)
     if len(bounds) != 1 or claim.question != "difference" or is_quotient or claim.statistic is not None:
         return
 
-    # A claim may repeat it, but not change it.
+    # A claim may repeat the bound, but a different one could be chosen after its result was seen.
     (claim._page_bound,) = bounds
     if claim.negligible not in (None, claim._page_bound):
         message = "is not the bound of its metric in `no_effect`"
@@ -397,7 +392,6 @@ def _list_question_keys() -> set[str]:
 
 def _list_arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
     """Yield the names of arms that a claim refers to, with the key of each reference."""
-    # Arms are compared, subtracted, or divided by.
     yield from ((name, f"compare[{index}]") for index, name in enumerate(claim.compare))
     for name, arm in claim.arms.items():
         yield from ((other, f"arms.{name}.{key}") for key in ("minus", "over") if (other := getattr(arm, key)))

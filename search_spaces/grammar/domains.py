@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Self
 
 from search_spaces.grammar.problems import ABSENT, SECTION_KEY
 
-Fault = Callable[..., None]
-"""fault(subkey, message, given=..., allowed=..., nearest=...) records a problem below the key of the domain."""
+ReportProblem = Callable[..., None]
+"""report(subkey, message, given=..., allowed=..., nearest=...) records a problem at `subkey` below the domain's key."""
 
 When = dict[str, tuple[Any, ...]]
 Schema = dict[str, Any]
@@ -46,13 +46,15 @@ class Domain(ABC):
 
     @classmethod
     @abstractmethod
-    def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
+    def parse(cls, raw: dict[str, Any], when: When, report: ReportProblem) -> Self | None:
         """Return the domain that the mapping `raw` describes; None, with at least one problem, if it is invalid."""
 
     def to_plain(self) -> dict[str, Any]:
         """Return the domain as plain data, as in a sweep file."""
         fields = self._to_fields()
-        return fields | {"when": {key: plain(values) for key, values in self.when.items()}} if self.when else fields
+        return (
+            fields | {"when": {key: make_plain(values) for key, values in self.when.items()}} if self.when else fields
+        )
 
     @abstractmethod
     def _to_fields(self) -> dict[str, Any]:
@@ -69,21 +71,21 @@ class _Listed(Domain):
     values: tuple[Any, ...]
 
     @classmethod
-    def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
+    def parse(cls, raw: dict[str, Any], when: When, report: ReportProblem) -> Self | None:
         """Return the domain of a non-empty list of distinct values, None with a problem."""
         values = raw[cls.kind]
         if not isinstance(values, list) or not values:
             message = "must be a list of values, at least one"
-            fault(f".{cls.kind}", message, given=values, allowed=f"{{{cls.kind}: {cls.syntax}}}")
+            report(f".{cls.kind}", message, given=values, allowed=f"{{{cls.kind}: {cls.syntax}}}")
             return None
         seen: dict[Any, int] = {}
         for index, value in enumerate(values):
             if (first := seen.setdefault(value_key(value), index)) != index:
-                fault(f".{cls.kind}[{index}]", f"repeats item {first} of the list", given=value)
+                report(f".{cls.kind}[{index}]", f"repeats item {first} of the list", given=value)
         return cls(tuple(values), when=when) if len(seen) == len(values) else None
 
     def _to_fields(self) -> dict[str, Any]:
-        return {self.kind: plain(self.values)}
+        return {self.kind: make_plain(self.values)}
 
 
 @dataclass(frozen=True)
@@ -113,24 +115,23 @@ class _Interval(Domain):
     bounds: ClassVar[str] = "[low, high], two numbers, low < high"
 
     @classmethod
-    def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
+    def parse(cls, raw: dict[str, Any], when: When, report: ReportProblem) -> Self | None:
         """Return the domain of two finite numbers, low < high, inside the bounds of the kind; None with a problem."""
-        # Read two numbers.
-        pair = read_number_pair(raw, cls.kind, cls.bounds, fault)
+        pair = read_number_pair(raw, cls.kind, cls.bounds, report)
         if pair is None:
             return None
 
-        # Check their bounds and their order.
+        # All problems are reported at once; the spread must be finite, because Optuna draws low + share * (high - low).
         low, high = float(pair[0]), float(pair[1])
-        outside = [index for index, bound in enumerate((low, high)) if not cls.above < bound < cls.below]
-        for index in outside:
+        excluded = [index for index, bound in enumerate((low, high)) if not cls.above < bound < cls.below]
+        for index in excluded:
             message = f"must be above {cls.above:g}" + (f" and below {cls.below:g}" if cls.below < float("inf") else "")
-            fault(f".{cls.kind}[{index}]", message, given=pair[index], allowed=cls.bounds)
+            report(f".{cls.kind}[{index}]", message, given=pair[index], allowed=cls.bounds)
         if low >= high:
-            fault(f".{cls.kind}", "low must be below high", given=list(pair), allowed=cls.bounds)
+            report(f".{cls.kind}", "low must be below high", given=list(pair), allowed=cls.bounds)
         if is_too_wide := high - low == float("inf"):
-            fault(f".{cls.kind}", "is too wide: high - low is beyond the largest number", given=list(pair))
-        return cls(low, high, when=when) if low < high and not outside and not is_too_wide else None
+            report(f".{cls.kind}", "is too wide: high - low is beyond the largest number", given=list(pair))
+        return cls(low, high, when=when) if low < high and not excluded and not is_too_wide else None
 
     def _to_fields(self) -> dict[str, Any]:
         return {self.kind: [self.low, self.high]}
@@ -179,27 +180,26 @@ class IntUniform(Domain):
     step: int = 1
 
     @classmethod
-    def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
+    def parse(cls, raw: dict[str, Any], when: When, report: ReportProblem) -> Self | None:
         """Return the domain of whole numbers low < high and a step that divides high - low; None with a problem."""
-        # Read two whole numbers and the step.
         bounds = "[low, high], two whole numbers, low < high"
-        pair = read_number_pair(raw, cls.kind, bounds, fault, whole=True)
+        pair = read_number_pair(raw, cls.kind, bounds, report, whole=True)
         step = raw.get("step", 1)
         if not is_number(step, whole=True) or step < 1:
-            fault(".step", "must be a whole number, at least 1", given=step)
+            report(".step", "must be a whole number, at least 1", given=step)
             return None
         if pair is None:
             return None
 
-        # The step must lead from low to high.
+        # Optuna lowers `high` to the last multiple in silence; here the step must reach it.
         low, high = pair
         if low >= high:
-            fault(f".{cls.kind}", "low must be below high", given=list(pair), allowed=bounds)
+            report(f".{cls.kind}", "low must be below high", given=list(pair), allowed=bounds)
             return None
         if remainder := (high - low) % step:
             last = high - remainder
             nearest = f"[{low}, {last}]" if last > low else None
-            fault(".step", "must divide high - low", given=step, allowed=f"a divisor of {high - low}", nearest=nearest)
+            report(".step", "must divide high - low", given=step, allowed=f"a divisor of {high - low}", nearest=nearest)
             return None
         return cls(low, high, step, when=when)
 
@@ -225,35 +225,34 @@ class Normal(Domain):
     high: float | None = None
 
     @classmethod
-    def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
+    def parse(cls, raw: dict[str, Any], when: When, report: ReportProblem) -> Self | None:
         """Return the domain of a mean, a std > 0 and clip bounds around the mean; None with a problem."""
-        # Read the numbers.
         is_valid = True
         clips: dict[str, float | None] = {}
         for name in ("low", "high"):
             clip = raw.get(name)
             if clip is not None and not is_number(clip):
-                fault(f".{name}", "must be a number", given=clip)
+                report(f".{name}", "must be a number", given=clip)
                 is_valid = False
             clips[name] = None if clip is None or not is_number(clip) else float(clip)
-        pair = read_number_pair(raw, cls.kind, "[mean, std], two numbers, std > 0", fault)
+        pair = read_number_pair(raw, cls.kind, "[mean, std], two numbers, std > 0", report)
         if pair is None:
             return None
 
-        # Check their order: low <= mean <= high, low < high, std > 0.
+        # low <= mean <= high, low < high and std > 0; a clip beyond the mean would give most draws the same value.
         mean, std = float(pair[0]), float(pair[1])
         if std <= 0:
-            fault(".normal[1]", "the standard deviation must be above 0", given=pair[1])
+            report(".normal[1]", "the standard deviation must be above 0", given=pair[1])
             is_valid = False
         low, high = clips["low"], clips["high"]
         if low is not None and low > mean:
-            fault(".low", f"must not be above the mean, {mean:g}", given=raw["low"])
+            report(".low", f"must not be above the mean, {mean:g}", given=raw["low"])
             is_valid = False
         if high is not None and high < mean:
-            fault(".high", f"must not be below the mean, {mean:g}", given=raw["high"])
+            report(".high", f"must not be below the mean, {mean:g}", given=raw["high"])
             is_valid = False
         if low is not None and low == high:
-            fault(".high", "must be above low", given=raw["high"])
+            report(".high", "must be above low", given=raw["high"])
             is_valid = False
         return cls(mean, std, low, high, when=when) if is_valid else None
 
@@ -280,7 +279,7 @@ def parse_number(value: Any) -> Any:
 
     parse_number("1_000") and parse_number(1e3) -> 1000; parse_number("1e-4") -> 0.0001
     """
-    # Try integers first, so that large ones stay exact.
+    # Integers come first, because a float would round large ones.
     for kind in (int, float) if isinstance(value, str) else ():
         with suppress(ValueError):
             value = kind(value)
@@ -293,37 +292,35 @@ def suggest_number(value: Any, *, whole: bool = False) -> str | None:
 
     suggest_number("1e-4") -> "0.0001 without quotes"; suggest_number(1e3, whole=True) -> "1000"
     """
-    # Only a value that becomes an exact number has a suggestion.
     number = parse_number(value)
     if number is value or not is_number(number, whole=whole) or not abs(number) < 2**63:
         return None
     return f"{number} without quotes" if isinstance(value, str) and "_" not in value else str(number)
 
 
-def read_number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, whole: bool = False) -> Any:
+def read_number_pair(raw: dict[str, Any], kind: str, bounds: str, report: ReportProblem, *, whole: bool = False) -> Any:
     """Return the two numbers of a domain as a tuple; None, with a problem, if they are invalid."""
-    # A mapping of two numbers is probably meant as a list.
+    # {min: 0, max: 1} is probably meant as [0, 1].
     pair = raw[kind]
     if not isinstance(pair, list) or len(pair) != 2:
         ends = list(pair.values()) if isinstance(pair, dict) else []
         nearest = str(ends) if len(ends) == 2 and all(map(is_number, ends)) else None
-        fault(f".{kind}", "must be a list of two numbers", given=pair, allowed=bounds, nearest=nearest)
+        report(f".{kind}", "must be a list of two numbers", given=pair, allowed=bounds, nearest=nearest)
         return None
 
-    # Both must be numbers, without quotes.
     invalid = [index for index, bound in enumerate(pair) if not is_number(bound, whole=whole)]
     for index in invalid:
         message, nearest = f"must be a {'whole ' if whole else ''}number", suggest_number(pair[index], whole=whole)
-        fault(f".{kind}[{index}]", message, given=pair[index], allowed=bounds, nearest=nearest)
+        report(f".{kind}[{index}]", message, given=pair[index], allowed=bounds, nearest=nearest)
     return None if invalid else tuple(pair)
 
 
-def plain(value: Any) -> Any:
+def make_plain(value: Any) -> Any:
     """Return a deep copy of data with tuples as lists."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: make_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [make_plain(item) for item in value]
     return value
 
 

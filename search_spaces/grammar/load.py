@@ -16,16 +16,17 @@ from search_spaces.grammar.problems import (
     Findings,
     Place,
     child,
+    find_nearest_name,
+    is_within,
     lookup,
-    nearest_name,
     sections_of,
-    within,
 )
+from search_spaces.grammar.section_checks import check_between_sections, note_random_search, note_unread_search
 from search_spaces.grammar.shipped import shipped_sweeps
 from search_spaces.grammar.space import check_conditions, check_misplaced_domains, drawn_sections, parse_space
 from search_spaces.grammar.spec import SweepSpec
-from search_spaces.grammar.validate import build_spec, check_across, note_random_search, note_unread_search
-from search_spaces.grammar.values import STORES, expand_ranges, store_problem
+from search_spaces.grammar.validate import build_spec
+from search_spaces.grammar.values import STORES, expand_ranges, find_store_problem
 
 DATA_ENDINGS = (".csv", ".tsv", ".jsonl", ".npz", ".parquet")
 MAX_RECORDED_BYTES = 2 * MAX_BYTES  # of a recorded specification as JSON, which has all defaults
@@ -72,17 +73,17 @@ def load_sweep(
     sweep has begun already, so that newer checks are skipped. Raises SweepFileError with all problems.
     """
     spec = read_sweep(path, overrides, name, imports, recorded=recorded).checked_spec()
-    return spec.as_recorded() if recorded else spec
+    return spec.mark_recorded() if recorded else spec
 
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
     """Return a specification recorded in a ledger, checked like a file; `source` is its name in problems."""
-    # A ledger may have been edited, so its size is limited as that of a file.
+    # A ledger may have been edited by hand, so its size is limited like that of a file.
     findings = Findings(source)
     if (size := len(json.dumps(spec))) > MAX_RECORDED_BYTES:
         findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_RECORDED_BYTES} bytes")
     findings.raise_any()
-    return parse_sweep(dump_yaml(dict(spec)), source, overrides).as_recorded()
+    return parse_sweep(dump_yaml(dict(spec)), source, overrides).mark_recorded()
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
@@ -99,13 +100,12 @@ def read_sweep(
     recorded: bool = False,
 ) -> Reading:
     """Return a sweep file with its problems; otherwise like `load_sweep`, which raises them."""
-    # A file that cannot be read has no specification.
     findings = Findings(str(path))
     text = read_text(Path(path), findings)
     if findings.problems:
         return Reading(None, findings)
 
-    # Check what depends on the folder, and what matters for a new sweep.
+    # A text has no folder, so only a file gets one; modules and data are searched there.
     reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
         reading.spec._folder = Path(path).resolve().parent
@@ -126,11 +126,11 @@ def read_sections(
 
 def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
     """Record problems that matter only for a new sweep."""
-    # Conditions between keys; recorded sweeps may be older than this check.
+    # Recorded sweeps may be older than this check.
     if not recorded:
         check_conditions(spec.space, {section: getattr(spec, section) for section in spec.sections}, findings)
 
-    # The direction of the objective against the direction that a program declares for its metric.
+    # A program declares the direction of its metric; for a task it is known only after its class is imported.
     metrics = spec.evaluation.get("metrics") if spec.program and not recorded else None
     declared = metrics.get(spec.objective.metric) if isinstance(metrics, dict) else None
     declared = declared.get("direction") if isinstance(declared, dict) else declared
@@ -139,9 +139,9 @@ def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
         message = f"contradicts evaluation.metrics.{spec.objective.metric}: {declared}"
         findings.add("objective.direction", message, given=direction, allowed=declared)
 
-    # The address of MLflow.
+    # Found now, because publishing begins only after configurations have finished.
     uri = spec.tracking.uri
-    if uri is not None and (problem := store_problem(uri)):
+    if uri is not None and (problem := find_store_problem(uri)):
         findings.add("tracking.uri", problem, given=uri, allowed=STORES)
 
 
@@ -153,7 +153,7 @@ def _parse(
     imports: Sequence[str] = (),
 ) -> Reading:
     """Return the sweep in a text, with its problems."""
-    # Read YAML, and reject texts that are not sweep files.
+    # A text that is no sweep file would give a problem for every key.
     data = read_yaml(text, findings)
     if not isinstance(data, dict):
         if data is None:
@@ -166,7 +166,7 @@ def _parse(
         findings.add("", message, place=Place(findings.source))
         return Reading(None, findings)
 
-    # Apply the options of the command line before the checks.
+    # Options of the command line come before the checks, because they may mend a problem of the file.
     overridden = [apply_override(text, data, findings) for text in overrides]
     if name is not None:
         if name != data.get("name"):
@@ -179,7 +179,7 @@ def _parse(
             findings.places[child("imports", len(written))] = Place(f"--import {module}")
             data["imports"] = written = [*written, module]
 
-    # Expand short forms, and fill in missing values that follow from others.
+    # Short forms are expanded here, so that everything below knows a single form.
     _read_program(data, findings)
     for section in ("task", "evaluation", "objective", "search"):
         _expand_lengths(data.get(section), section, findings)
@@ -188,23 +188,23 @@ def _parse(
     check_misplaced_domains(sections, findings)
     for section, value in sections.items():
         _check_step_names(value, section, findings)
-    assumed = _fill_objective(data)
+    is_direction_assumed = _fill_objective(data)
 
-    # Build the specification, and check sections against each other.
+    # Sections of the other kind are empty, because the specification has fields for both.
     written = data.get("space", ABSENT)
     space = parse_space(written, sections, findings)
     unused: dict[str, Any] = {section: {} for section in ENGINE_SECTIONS if section not in sections}
     spec, corrected = build_spec({**unused, **data, "space": space}, findings)
-    check_across(data, space, [key for key in overridden if key], findings)
+    check_between_sections(data, space, [key for key in overridden if key], findings)
     note_random_search(spec.search, findings)
     note_unread_search(spec.search, findings)
 
-    # Mark replaced values as doubtful, so that later checks do not report them.
+    # Placeholders are doubtful, so that later checks do not report a value that nobody wrote.
     invalid = [key for key in written if key not in space] if isinstance(written, dict) else []
     invalid_space = ["space"] if written is not ABSENT and not isinstance(written, dict) else []
     for address in [*corrected, *invalid_space, *invalid, *(child("space", key) for key in invalid)]:
         findings.mark_doubtful(address)
-    spec._findings, spec._direction_is_assumed = findings, assumed
+    spec._findings, spec._direction_is_assumed = findings, is_direction_assumed
     return Reading(spec, findings)
 
 
@@ -213,31 +213,29 @@ def _read_program(data: dict[str, Any], findings: Findings) -> None:
     if "program" not in data:
         return
 
-    # A text is a command.
     program = data["program"]
     if isinstance(program, str):
         data["program"] = program = {"command": program}
     if program == {}:
         findings.add("program", "is empty", allowed="command: [...] or function: MODULE.NAME")
 
-    # A program trains without task and model.
+    # Removed after the first problem, so that their keys are not checked for a task that is never built.
     for section in ("task", "model"):
         if section in data:
             findings.add(section, "is not allowed beside program, which trains without it; keep one of the two")
             del data[section]
 
-    # Import the module of a function.
+    # The module of a function is imported and recorded like any other module of the user.
     function = program.get("function") if isinstance(program, dict) else None
     module = function.rpartition(".")[0] if isinstance(function, str) else ""
     written = data.get("imports", [])
     if module and isinstance(written, list) and module not in written:
-        findings.places[child("imports", len(written))] = findings.place("program.function")
+        findings.places[child("imports", len(written))] = findings.find_place("program.function")
         data["imports"] = [*written, module]
 
 
 def _expand_lengths(value: Any, address: str, findings: Findings) -> None:
     """Expand the ranges in lists of lengths inside a section: `lengths: [1-3, 8]` becomes [1, 2, 3, 8]."""
-    # Look inside lists and mappings.
     if isinstance(value, list):
         for index, item in enumerate(value):
             _expand_lengths(item, child(address, index), findings)
@@ -247,7 +245,7 @@ def _expand_lengths(value: Any, address: str, findings: Findings) -> None:
             _expand_lengths(item, child(address, key), findings)
         else:
             value[key] = expanded
-            findings.relocate(child(address, key), {child(address, key): findings.place(child(address, key))})
+            findings.relocate(child(address, key), {child(address, key): findings.find_place(child(address, key))})
 
 
 def _fill_objective(data: dict[str, Any]) -> bool:
@@ -256,12 +254,11 @@ def _fill_objective(data: dict[str, Any]) -> bool:
     The average is filled in if all configurations have the same single label. The direction is only known to the task,
     or to the metrics of a program; `orchestrator.plan.checks.soundness` reads it there.
     """
-    # Objectives that are no mappings are reported later.
     objective = data.get("objective")
     if not isinstance(objective, dict):
-        return False
+        return False  # reported by its type
 
-    # Fill in the only average of all configurations, and a placeholder for the direction.
+    # Averages are a mapping of labels; a program may also give a list or a single label.
     key = PROGRAM_AVERAGES if "program" in data else AVERAGES
     averages = lookup(data, key)
     labels = (
@@ -273,55 +270,54 @@ def _fill_objective(data: dict[str, Any]) -> bool:
     )
     if "average" not in objective and len(labels) == 1 and not _varies_labels(data, key, labels):
         objective = {**objective, "average": labels[0]}
-    assumed = "direction" not in objective
-    data["objective"] = {**objective, "direction": ASSUMED_DIRECTION} if assumed else objective
-    return assumed
+    is_assumed = "direction" not in objective
+    data["objective"] = {**objective, "direction": ASSUMED_DIRECTION} if is_assumed else objective
+    return is_assumed
 
 
 def _varies_labels(data: dict[str, Any], averages: str, labels: list[str]) -> bool:
     """Return whether configurations may have other weight averages than these; `averages` is their key."""
-    # Collect the keys that configurations set.
     listed = lookup(data, "search.listed")
     tables = [data.get("space"), *(listed if isinstance(listed, list) else ())]
     keys = [str(key) for table in tables if isinstance(table, dict) for key in table]
 
-    # A key varies labels if it sets the averages, or one that is not listed.
+    # A key above the averages replaces them all; a key inside them may add a label.
     label_keys = [child(averages, label) for label in labels]
     return any(
-        within(averages, key) or (within(key, averages) and not any(within(key, label_key) for label_key in label_keys))
+        is_within(averages, key)
+        or (is_within(key, averages) and not any(is_within(key, label_key) for label_key in label_keys))
         for key in keys
     )
 
 
 def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
     """Return the text of a file of this kind; "", with a problem, if it is missing or cannot be read."""
-    here = Place(findings.source)
+    place = Place(findings.source)
     try:
-        # Reject paths that are no files, other kinds of files, and large files.
+        # Mistakes that would otherwise end in hundreds of YAML problems: data files, Python files, folders.
         if path.is_dir():
             inside = path / "sweep.yaml"
             nearest = str(inside) if kind == "sweep file" and inside.is_file() else None
-            findings.add("", f"is a directory, not a {kind}", nearest=nearest, place=here)
+            findings.add("", f"is a directory, not a {kind}", nearest=nearest, place=place)
         elif not path.exists():
             allowed = "a file, or a name that `lengthwise list examples` shows" if kind == "sweep file" else None
-            findings.add("", "there is no such file", allowed=allowed, nearest=_nearest_file(path), place=here)
+            findings.add("", "there is no such file", allowed=allowed, nearest=_find_nearest_file(path), place=place)
         elif not path.is_file():
-            findings.add("", "is not a regular file", place=here)
+            findings.add("", "is not a regular file", place=place)
         elif kind == "sweep file" and path.suffix in DATA_ENDINGS:
-            findings.add("", "is a data file, not a sweep file", allowed="the YAML file that names it", place=here)
+            findings.add("", "is a data file, not a sweep file", allowed="the YAML file that names it", place=place)
         elif (size := path.stat().st_size) > MAX_BYTES:
-            findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=here)
+            findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=place)
         elif _is_program(text := path.read_bytes().decode("utf-8-sig")) or path.suffix == ".py":
-            findings.add("", f"is a Python program, not a {kind}; name it in a sweep file under program:", place=here)
+            findings.add("", f"is a Python program, not a {kind}; name it in a sweep file under program:", place=place)
         else:
             return text
 
-    # Report files that cannot be decoded or opened.
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         findings.add("", f"is not UTF-8: byte 0x{error.object[error.start]:02X}", place=Place(findings.source, line))
     except (OSError, ValueError) as error:
-        findings.add("", f"cannot be read: {getattr(error, 'strerror', None) or error}", place=here)
+        findings.add("", f"cannot be read: {getattr(error, 'strerror', None) or error}", place=place)
     return ""
 
 
@@ -330,22 +326,22 @@ def _is_program(text: str) -> bool:
     return _PYTHON.search(text) is not None
 
 
-def _nearest_file(path: Path) -> str | None:
+def _find_nearest_file(path: Path) -> str | None:
     """Return the file that a missing path probably means: a shipped sweep of this name, or a file of a similar name.
 
     A shipped sweep is returned by its name if `path` has no ending, else by its path.
     """
-    # Prefer a shipped sweep of this name, or of a similar one.
+    # A bare name means a shipped sweep.
     shipped = shipped_sweeps()
     if path.stem in shipped:
         return str(shipped[path.stem])
-    if not path.suffix and (name := nearest_name(path.name, shipped, cutoff=0.8)):
+    if not path.suffix and (name := find_nearest_name(path.name, shipped, cutoff=0.8)):
         return name
 
-    # Else compare with the files beside it, and with shipped sweeps whatever the ending.
+    # Otherwise it is a misspelt file beside it, or a shipped sweep with another ending.
     siblings = sorted(path.parent.glob("*.yaml")) if path.parent.is_dir() else []
     files = {**shipped, **{other.name: other for other in siblings}}
-    nearest = nearest_name(path.name, [other.name for other in siblings]) or nearest_name(
+    nearest = find_nearest_name(path.name, [other.name for other in siblings]) or find_nearest_name(
         path.stem, shipped, cutoff=0.8
     )
     return str(files[nearest]) if nearest else None
@@ -353,11 +349,8 @@ def _nearest_file(path: Path) -> str | None:
 
 def _check_step_names(value: Any, address: str, findings: Findings) -> None:
     """Record keys of the open sections that cannot be part of a dotted key, for example because they have dots."""
-    # Some mappings allow any keys.
     if address in FREE_MAPPINGS:
         return
-
-    # Check the keys of all mappings inside.
     if isinstance(value, list):
         for index, item in enumerate(value):
             _check_step_names(item, child(address, index), findings)

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from search_spaces.grammar.domains import is_number
-from search_spaces.grammar.problems import nearest_name
-from search_spaces.grammar.values import Lengths, Strict, Text, value_error
+from search_spaces.grammar.problems import find_nearest_name
+from search_spaces.grammar.values import Lengths, Strict, Text, make_value_error
 
 STATISTICS = ("median", "mean", "max", "min")
 
@@ -27,7 +27,7 @@ class ShareAbove(Strict):
 
 def _check_statistic(value: Any) -> Any:
     """Return a statistic over seeds in its class. Raises a validation error that names all forms."""
-    # A statistic is a word, or a mapping with its parameter.
+    # pydantic would report an error for each of the classes that do not match, instead of a single one.
     match value:
         case str() if value in STATISTICS:
             return value
@@ -38,10 +38,9 @@ def _check_statistic(value: Any) -> Any:
         case SeedQuantile() | ShareAbove():
             return value
 
-    # Name all forms in the error.
     allowed = ", ".join((*STATISTICS, "{quantile: 0.25} (between 0 and 1)", "{share_above: 0.99}"))
-    nearest = nearest_name(value, STATISTICS) if isinstance(value, str) else None
-    raise value_error("is not a statistic over seeds", allowed, nearest)
+    nearest = find_nearest_name(value, STATISTICS) if isinstance(value, str) else None
+    raise make_value_error("is not a statistic over seeds", allowed, nearest)
 
 
 Statistic = Annotated[

@@ -61,14 +61,14 @@ class _Reader:
 
     def read_document(self, text: str, address: str) -> Any:
         """Return the value of a document, ABSENT with a problem if it cannot be read."""
-        # Reject characters that YAML does not allow.
+        # PyYAML would raise at such a character without its line.
         if match := _UNPRINTABLE.search(text):
             line = text.count("\n", 0, match.start())
             problem = f"character U+{ord(match[0]):04X} is not allowed in YAML"
-            self.findings.unreadable(address, problem, place=self.make_place(line))
+            self.findings.add_unreadable(address, problem, place=self.make_place(line))
             return ABSENT
 
-        # Read the document, or record a single problem of its syntax.
+        # After an error of syntax the rest cannot be read, so there is a single problem.
         try:
             try:
                 return self._read_events(yaml.parse(text, Loader=_Loader), address)
@@ -84,7 +84,7 @@ class _Reader:
             )
             line_text = text.splitlines()[line] if line < len(text.splitlines()) else ""
             tab = " (indent with spaces, not tabs)" if line_text.lstrip(" ").startswith("\t") else ""
-            self.findings.unreadable(
+            self.findings.add_unreadable(
                 address, f"is not valid YAML: {message}{tab}".lstrip(), place=self.make_place(line)
             )
             return ABSENT
@@ -92,17 +92,15 @@ class _Reader:
     def _read_events(self, events: Iterator[Any], address: str) -> Any:
         """Return the value of the only document in the events."""
         value: Any = None
-        documents = 0
-
-        # Directives change the meaning of the text, so they are rejected.
+        has_document = False
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                documents += 1
                 place = self.locate(event)
-                if documents > 1:
+                if has_document:
                     self.findings.add("", "has more than one YAML document; keep one", place=place)
                     raise _UnreadableError
-                if event.version or event.tags:
+                has_document = True
+                if event.version or event.tags:  # they would change the meaning of the text
                     self.findings.add("", "YAML directives (%YAML, %TAG) are not allowed", place=place)
                 value = self._read_value(next(events), events, address, 0)
         return value
@@ -112,7 +110,7 @@ class _Reader:
         if not self.references:
             return
 
-        # Name the first and the last of them.
+        # The first and the last of them tell where to look.
         first, address, place = self.references[0]
         kind = "anchors" if first[0] == "&" else "aliases"
         message = f"{kind} ({first}) are not allowed; write it out"
@@ -122,7 +120,7 @@ class _Reader:
             rest = f"{last}{location}" if count == 1 else f"{count:,} more, the last{location}"
             message = f"anchors and aliases ({first} and {rest}) are not allowed; write the values out"
 
-        # Values of aliases are unknown, so their problems are dropped.
+        # The value of an alias is unknown, so any later problem of it would follow from this one.
         self.findings.add(address, message, place=place)
         for name, address, _ in self.references:
             if name[0] == "*":
@@ -130,10 +128,10 @@ class _Reader:
 
     def _read_value(self, event: Any, events: Iterator[Any], address: str, depth: int) -> Any:
         """Return the value that begins with an event."""
-        # Record its place, and reject YAML features that are not allowed.
+        # A limit on depth guards the recursion; anchors and tags would construct other values than are written.
         place = self.locate(event)
         if depth > MAX_DEPTH:
-            self.findings.unreadable(address, f"is nested more than {MAX_DEPTH} levels deep", place=place)
+            self.findings.add_unreadable(address, f"is nested more than {MAX_DEPTH} levels deep", place=place)
             raise _UnreadableError
         if address:
             self.findings.places.setdefault(address, place)
@@ -145,9 +143,9 @@ class _Reader:
             self.findings.mark_anchor(address)
         if event.tag:
             message = f"YAML tags ({event.tag}) are not allowed; write a plain value"
-            self.findings.unreadable(address, message, place=place)
+            self.findings.add_unreadable(address, message, place=place)
 
-        # Read a scalar, a list or a mapping.
+        # The events of a list or mapping are consumed up to its end.
         if isinstance(event, yaml.ScalarEvent):
             return self._read_scalar(event, address, place)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -162,7 +160,7 @@ class _Reader:
         mapping: dict[str, Any] = {}
         first_places: dict[str, Place] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
-            # Skip the values of invalid and repeated keys.
+            # The value of an invalid or repeated key is consumed, without recording its problems.
             place = self.locate(event)
             key = self._read_key(event, events, address, place, depth)
             if key is None or key in mapping:
@@ -173,7 +171,7 @@ class _Reader:
                 reader._read_value(next(events), events, "", depth + 1)
                 continue
 
-            # Record the place of a key, and read its value.
+            # The place of a key is its own line, not that of a value below it.
             first_places[key] = place
             self.findings.places[child(address, key)] = place
             mapping[key] = self._read_value(next(events), events, child(address, key), depth + 1)
@@ -188,15 +186,15 @@ class _Reader:
                 reader._read_value(event, events, "", depth + 1)
             return None
 
-        # Only texts without anchors and tags are keys; unquoted words and numbers are not texts.
+        # A key that YAML reads as a number or null (1:, ~:) is probably a mistake, so it must be in quotes.
         text: str = event.value
-        plain = event.implicit[0]  # neither quoted nor tagged
-        if plain and text == "<<":
+        is_plain = event.implicit[0]  # neither quoted nor tagged
+        if is_plain and text == "<<":
             self.findings.add(address, "merge keys (<<) are not allowed; write the keys out", place=place)
             return None
         if event.anchor or event.tag:
             self.findings.add(child(address, text), "a key must not have an anchor or a tag", place=place)
-        if plain and (text in _WORDS or _INT.fullmatch(text) or _FLOAT.fullmatch(text)):
+        if is_plain and (text in _WORDS or _INT.fullmatch(text) or _FLOAT.fullmatch(text)):
             message = f"has the key {text or 'null'}, which is not text; put it in quotes if it is meant as a name"
             self.findings.add(address, message, allowed="text keys", place=place)
             return None
@@ -204,40 +202,41 @@ class _Reader:
 
     def _read_scalar(self, event: Any, address: str, place: Place) -> Any:
         """Return a text, number, flag or null; ABSENT, with a problem, if the scalar is invalid."""
-        # Return quoted text.
         text: str = event.value
         if not event.implicit[0]:
             if any("\ud800" <= letter <= "\udfff" for letter in text):
-                self.findings.unreadable(address, "has half a character (a lone surrogate escape)", place=place)
+                self.findings.add_unreadable(address, "has half a character (a lone surrogate escape)", place=place)
                 return ABSENT
             return text
 
-        # Read words and numbers.
+        # Numbers that do not fit are rejected, because Python would turn them into infinity or zero in silence.
         if text in _WORDS:
             return _WORDS[text]
         if _INT.fullmatch(text):
             number = int(text, 0) if len(text) <= 30 else MAX_INT + 1
             if abs(number) > MAX_INT:
-                self.findings.unreadable(address, "is too large for a whole number", given=text, place=place)
+                self.findings.add_unreadable(address, "is too large for a whole number", given=text, place=place)
                 return ABSENT
             return number
         if _FLOAT.fullmatch(text):
             value = float(text)
             if value in (float("inf"), float("-inf")):
-                self.findings.unreadable(address, "is too large a number", given=text, place=place)
+                self.findings.add_unreadable(address, "is too large a number", given=text, place=place)
                 return ABSENT
             if value == 0 and re.match(r"[-+]?[0.]*[1-9]", text):
-                self.findings.unreadable(address, "is too small a number: it would be zero", given=text, place=place)
+                self.findings.add_unreadable(
+                    address, "is too small a number: it would be zero", given=text, place=place
+                )
                 return ABSENT
             return value
 
-        # Reject texts that another YAML reader would take for a number.
+        # The rest is text, unless another YAML reader would take it for a number.
         if _NOT_FINITE.fullmatch(text):
-            self.findings.unreadable(address, "must be a finite number", given=text, place=place)
+            self.findings.add_unreadable(address, "must be a finite number", given=text, place=place)
             return ABSENT
         if _LEADING_ZERO.fullmatch(text):
             message = "has a leading zero, which YAML versions read differently; drop it, or quote it as text"
-            self.findings.unreadable(address, message, given=text, place=place)
+            self.findings.add_unreadable(address, message, given=text, place=place)
             return ABSENT
         return text
 
@@ -247,7 +246,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
 
     After `space.` the rest is a single key of the space, including its dots; null removes this key from the space.
     """
-    # Read the key; problems name the override, without a secret.
+    # Problems name the override instead of a line; the address of a webhook is a secret.
     key, (_, equals, written) = overridden_key(text), text.partition("=")
     visible = f"{SECRET_KEY}=***" if key == SECRET_KEY else text
     place = Place(
@@ -257,7 +256,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
 
-    # Read the value as YAML.
+    # With findings of its own, a value that cannot be read leaves the places of the file as they are.
     value_findings = Findings(findings.source)
     value = read_yaml(_without_comment(written), value_findings, address=key, place=place)
     for problem in value_findings.problems:
@@ -265,7 +264,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     if value_findings.problems:
         return None
 
-    # Walk to the mapping that has the key, creating missing mappings.
+    # A key of the space has dots inside; for all other keys a dot leads into a mapping, which may be missing yet.
     steps = ["space", key.removeprefix("space.")] if key.startswith("space.") else key.split(".")
     if "" in steps or len(steps) > MAX_DEPTH:
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
@@ -280,7 +279,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
         findings.places.setdefault(outer_key, place)
         target = inner
 
-    # Remove a key of the space, or set the value.
+    # A domain cannot be null, so null is free to remove the key from the space.
     if steps[0] == "space" and len(steps) == 2 and value is None:
         if target.pop(steps[1], ABSENT) is ABSENT:
             findings.add(key, "is not in the space, so it cannot be removed", place=place)

@@ -46,7 +46,7 @@ class Problem:
     nearest: str | None = None
 
     def __str__(self) -> str:
-        # The order is: place, key, message, given, allowed, suggestion.
+        # The given value is left out where the message begins with it.
         subject = f"{self.where}: {self.key}: " if self.key else f"{self.where}: "
         parts = [subject + self.message]
         given = ABSENT if self.given is ABSENT else format_value(self.given)
@@ -91,9 +91,9 @@ def _escape_unprintable(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
-def nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+def find_nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the valid name closest to the given name; None if no name is close (difflib's ratio below `cutoff`)."""
-    # Long texts are no misspelt names, and slow to compare.
+    # A long text is no misspelt name, and difflib needs seconds for it.
     if not isinstance(given, str) or len(given) > 200:
         return None
     name_by_folded = {name.casefold(): name for name in names}
@@ -138,7 +138,7 @@ def ancestors(address: str) -> Iterator[str]:
         yield address
 
 
-def within(address: str, ancestor: str) -> bool:
+def is_within(address: str, ancestor: str) -> bool:
     """Return whether an address equals `ancestor` or is inside it."""
     return address.startswith(ancestor) and (len(address) == len(ancestor) or address[len(ancestor)] in ".[")
 
@@ -165,15 +165,15 @@ class Findings:
         findings.places, findings.notes = dict(self.places), list(self.notes)
         return findings
 
-    def place(self, address: str) -> Place:
-        """Return the place of an address, or of its nearest ancestor in the file."""
+    def find_place(self, address: str) -> Place:
+        """Return the place of an address; of its nearest ancestor if the file does not have it."""
         while address and address not in self.places:
             address = parent(address)
         return self.places.get(address, Place(self.source, 1))
 
     def relocate(self, address: str, places: dict[str, Place]) -> None:
         """Replace the places at and below an address, after an override."""
-        self.places = {old: place for old, place in self.places.items() if not within(old, address)} | places
+        self.places = {old: place for old, place in self.places.items() if not is_within(old, address)} | places
 
     def add(
         self,
@@ -191,30 +191,29 @@ class Findings:
 
         names: the allowed names; the nearest to `misspelt`, by default to `given`, is suggested.
         """
-        # A problem of a doubtful value follows from another problem.
+        # A problem of a doubtful value follows from another problem, which is recorded already.
         if isinstance(given, list) and ABSENT in given:
             return
         if self._is_inside_doubtful(address):
             return
 
-        # Suggest a name, and hide a secret.
         if names is not None:
             names = tuple(names)
             allowed = allowed or ", ".join(names)
-            nearest = nearest or nearest_name(given if misspelt is ABSENT else misspelt, names)
+            nearest = nearest or find_nearest_name(given if misspelt is ABSENT else misspelt, names)
         if address == SECRET_KEY:
             given = ABSENT
-        place = place or self.place(address)
+        place = place or self.find_place(address)
         self._problems.setdefault(
             (place, address, message), Problem(str(place), address, message, given, allowed, nearest)
         )
 
     def report(self, problem: Any, address: str | None = None, place: Place | None = None) -> None:
-        """Record a problem object of another check or package at `address`, by default at its key."""
+        """Record a Problem of this package or of trainers, at `address` instead of its key if given."""
         details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
         self.add(problem.key if address is None else address, problem.message, **details, place=place)
 
-    def unreadable(self, address: str, message: str, *, given: Any = ABSENT, place: Place | None = None) -> None:
+    def add_unreadable(self, address: str, message: str, *, given: Any = ABSENT, place: Place | None = None) -> None:
         """Record a problem of a value that cannot be read, and mark the value as doubtful."""
         self.add(address, message, given=given, place=place)
         self.mark_doubtful(address)
@@ -264,19 +263,19 @@ class Findings:
 
 def _limit_repetitions(problems: list[Problem]) -> Iterator[Problem]:
     """Yield the first problems of each kind (equal except for names and numbers), then a problem with their count."""
-    # Count all problems of each kind first.
-    counts = Counter(_find_kind(problem) for problem in problems)
-    listed: Counter[str] = Counter()
+    # The counts are needed first, because a kind with a single problem more than the limit is listed whole.
+    counts = Counter(_strip_values(problem) for problem in problems)
+    yielded: Counter[str] = Counter()
     for problem in problems:
-        kind = _find_kind(problem)
-        listed[kind] += 1
-        if counts[kind] <= MAX_REPETITIONS + 1 or listed[kind] <= MAX_REPETITIONS:
+        kind = _strip_values(problem)
+        yielded[kind] += 1
+        if counts[kind] <= MAX_REPETITIONS + 1 or yielded[kind] <= MAX_REPETITIONS:
             yield problem
-        elif listed[kind] == MAX_REPETITIONS + 1:
+        elif yielded[kind] == MAX_REPETITIONS + 1:
             yield Problem(problem.where, "", f"and {counts[kind] - MAX_REPETITIONS:,} more like it: {problem.message}")
 
 
-def _find_kind(problem: Problem) -> str:
+def _strip_values(problem: Problem) -> str:
     """Return the message of a problem without names and values."""
     return _VARYING.sub("", problem.message)
 

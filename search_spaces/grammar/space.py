@@ -12,10 +12,10 @@ from search_spaces.grammar.problems import (
     Findings,
     child,
     dotted_keys,
+    find_nearest_name,
     format_value,
+    is_within,
     lookup,
-    nearest_name,
-    within,
 )
 
 METRICS = "evaluation.metrics"
@@ -24,7 +24,6 @@ MAX_GRID_POINTS = 100_000
 
 def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[str, Domain]:
     """Return the valid domains of a space in the order of the file; record problems. `sections`: the fixed values."""
-    # Read the domain of each key.
     if raw is ABSENT:
         return {}
     if not isinstance(raw, dict):
@@ -34,15 +33,17 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
     is_random = any(
         isinstance(written, dict) and written.keys() & (KINDS.keys() - {"grid"}) for written in raw.values()
     )
+
+    # A domain below an invalid key is still read, because it may have problems of its own.
     for key, written in raw.items():
         is_valid = check_key("space", key, raw, sections, findings)
         if not is_valid and not (isinstance(written, dict) and written.keys() & KINDS.keys()):
-            continue  # the value is no domain: its only problem is the key
+            continue  # a second problem, that the value is no domain, would mislead
         domain = _parse_domain(child("space", key), written, findings, "choice" if is_random else "grid")
         if is_valid and domain is not None:
             domains[key] = domain
 
-    # Check conditions between keys, and the size of the grid.
+    # A circle of conditions has no order of drawing, so its keys are left out.
     for key, domain in domains.items():
         for other, values in domain.when.items():
             _check_condition(child(f"space.{key}.when", other), other, values, domains, list(raw), sections, findings)
@@ -56,23 +57,25 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
 
 def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
     """Return whether `key` of the mapping `raw` at the address `parent` can be set; record a problem if not."""
-    # A key is a section, or a dotted key inside a section.
+    # The last part alone is often right: width is meant as model.width.
     address, place = child(parent, key), parent.partition("[")[0]
     if not SECTION_KEY.fullmatch(key) or key.partition(".")[0] not in sections:
         names = list(dotted_keys(sections))
         last_steps = {name.rpartition(".")[2]: name for name in names}
-        nearest = nearest_name(key, names) or last_steps.get(nearest_name(key.rpartition(".")[2], last_steps) or "")
+        nearest = find_nearest_name(key, names) or last_steps.get(
+            find_nearest_name(key.rpartition(".")[2], last_steps) or ""
+        )
         example = "config.lr" if "program" in sections else "model.width"
         if nearest is None and "program" in sections and SECTION_KEY.fullmatch(f"config.{key}"):
             nearest = f"config.{key}"
         allowed = f"a section ({', '.join(sections)}) or a dotted key inside one, such as {example}"
         findings.add(address, f"a {place} key is {allowed}", nearest=nearest)
         return False
-    if "program" not in sections and within(key, METRICS):
+    if "program" not in sections and is_within(key, METRICS):
         findings.add(address, "is the same for all configurations, because metrics change no result; remove it")
         return False
 
-    # No outer key may have a value without keys.
+    # A key inside another that is also set, or that is fixed to a number, would have no effect or no place.
     steps = key.split(".")
     for depth in range(1, len(steps)):
         outer = ".".join(steps[:depth])
@@ -93,32 +96,31 @@ def _parse_domain(address: str, raw: Any, findings: Findings, list_kind: str) ->
     list_kind: the kind of domain to suggest for a plain list.
     """
 
-    def fault(subkey: str, message: str, **details: Any) -> None:
+    def report(subkey: str, message: str, **details: Any) -> None:
         findings.add(address + subkey, message, **details)
 
-    # Find the kind of domain.
     if not isinstance(raw, dict):
         message = "must be a domain; a fixed value belongs in its own section"
-        fault("", message, given=raw, allowed=SYNTAX, nearest=_guess_domain(raw, list_kind))
+        report("", message, given=raw, allowed=SYNTAX, nearest=_guess_domain(raw, list_kind))
         return None
     kinds = [name for name in raw if name in KINDS]
     if len(kinds) != 1:
         nested = next((name for name, inner in raw.items() if isinstance(inner, dict)), None)
         dotted = f"{address.removeprefix('space.')}.{nested}, with dots" if nested and not kinds else None
-        similar = [nearest_name(name, KINDS, cutoff=0.85) for name in raw]
+        similar = [find_nearest_name(name, KINDS, cutoff=0.85) for name in raw]
         nearest = None if kinds else next(filter(None, [*similar, _guess_domain(raw, list_kind)]), dotted)
         message = f"has {len(kinds)} domains ({', '.join(kinds)}); keep one" if kinds else "needs a domain"
-        fault("", message, given=raw, allowed=SYNTAX, nearest=nearest)
+        report("", message, given=raw, allowed=SYNTAX, nearest=nearest)
         return None
 
-    # Read its values and options.
+    # A domain with an unknown option is read nevertheless, so that all of its problems are reported together.
     kind = KINDS[kinds[0]]
     options = (*kind.options, "when")
     unknown = [name for name in raw if name not in (kind.kind, *options)]
     for name in unknown:
-        fault(f".{child('', name)}", f"is not an option of {kind.kind}", given=raw[name], names=options, misspelt=name)
-    when = _parse_when(raw, fault)
-    domain = kind.parse(raw, when or {}, fault)
+        report(f".{child('', name)}", f"is not an option of {kind.kind}", given=raw[name], names=options, misspelt=name)
+    when = _parse_when(raw, report)
+    domain = kind.parse(raw, when or {}, report)
     return None if unknown or when is None else domain
 
 
@@ -127,7 +129,7 @@ def _guess_domain(raw: Any, list_kind: str) -> str | None:
 
     raw: a list, a value, a call such as "uniform(0, 1)", or a parameter of a W&B sweep.
     """
-    # A parameter of a W&B sweep.
+    # W&B sweeps write parameters as {min, max} or {values: [...]}.
     if isinstance(raw, dict):
         ends = [raw.get("min"), raw.get("max")]
         if isinstance(raw.get("values"), list):
@@ -135,28 +137,26 @@ def _guess_domain(raw: Any, list_kind: str) -> str | None:
         kind = "log_uniform" if "log" in str(raw.get("distribution")) else "uniform"
         return f"{{{kind}: {format_value(ends)}}}" if all(map(is_number, ends)) else None
 
-    # A call, a list, or a value.
+    # Ray Tune and Optuna write domains as calls: uniform(0, 1).
     name, bracket, values = str(raw).rstrip(") ").partition("(")
-    if bracket and (called := nearest_name(name.strip(), KINDS, cutoff=0.85)):
+    if bracket and (called := find_nearest_name(name.strip(), KINDS, cutoff=0.85)):
         return f"{{{called}: [{values}]}}"
     if isinstance(raw, list) and raw:
         return f"{{{list_kind}: {format_value(raw, 40)}}}"
     return f"{{grid: {format_value([raw], 40)}}}" if raw not in (None, []) else None
 
 
-def _parse_when(raw: dict[str, Any], fault: Any) -> When | None:
+def _parse_when(raw: dict[str, Any], report: Any) -> When | None:
     """Return the conditions of a domain; None, with a problem, if they are invalid."""
-    # Conditions are a mapping of keys to values.
     written = raw.get("when", {})
     if not isinstance(written, dict) or ("when" in raw and not written):
-        fault(".when", "must map other keys to the value, or list of values, that they must have", given=written)
+        report(".when", "must map other keys to the value, or list of values, that they must have", given=written)
         return None
 
-    # A single value is a list of one.
     when: When = {}
     for other, values in written.items():
         if values == []:
-            fault(child(".when", other), "must have at least one value", given=values)
+            report(child(".when", other), "must have at least one value", given=values)
             return None
         when[other] = tuple(values) if isinstance(values, list) else (values,)
     return when
@@ -172,16 +172,16 @@ def _check_condition(
     findings: Findings,
 ) -> None:
     """Record a condition on a key that is unknown, cannot be a condition, or never has the value."""
-    # The condition may be on a fixed key.
+    # A key outside the space must have a fixed value; `check_conditions` compares it with the condition.
     fixed = lookup(sections, other)
     if other not in space_keys:
         if fixed is ABSENT:
             candidates = [*space_keys, *(name for name in dotted_keys(sections) if "." in name)]
-            nearest = nearest_name(other, candidates)
+            nearest = find_nearest_name(other, candidates)
             findings.add(address, "is neither in the space nor a key with a fixed value", nearest=nearest)
         return
 
-    # A searched key must have a list of values, among them those of the condition.
+    # A condition can only hold if the searched key has a list of values, among them one of the condition.
     domain = domains.get(other)
     if domain is None:
         return  # a problem of this domain is recorded already
@@ -193,7 +193,7 @@ def _check_condition(
     possible_keys = {value_key(value) for value in possible}
     for value in values:
         if value_key(value) not in possible_keys:
-            nearest = nearest_name(value, [name for name in possible if isinstance(name, str)])
+            nearest = find_nearest_name(value, [name for name in possible if isinstance(name, str)])
             allowed = ", ".join(format_value(option, 40) for option in possible)
             findings.add(address, f"{other} never has this value", given=value, allowed=allowed, nearest=nearest)
 
@@ -203,7 +203,7 @@ def check_conditions(space: dict[str, Domain], sections: dict[str, Any], finding
     for key, domain in space.items():
         for other, values in domain.when.items():
             address = child(f"space.{key}.when", other)
-            outer = next((name for name in space if within(other, name) or within(name, other)), None)
+            outer = next((name for name in space if is_within(other, name) or is_within(name, other)), None)
             fixed = lookup(sections, other)
             if other in space:
                 continue
@@ -214,15 +214,15 @@ def check_conditions(space: dict[str, Domain], sections: dict[str, Any], finding
             elif value_key(fixed) not in {value_key(value) for value in values}:
                 lists = f"; for a list write [{format_value(fixed, 40)}]" if isinstance(fixed, list) else ""
                 findings.note(
-                    findings.place(address),
+                    findings.find_place(address),
                     f"{address}: {other} is {format_value(fixed, 40)}, so {key} is never drawn{lists}",
                 )
 
 
 def _check_cycles(domains: dict[str, Domain], findings: Findings) -> list[str]:
-    """Record circular conditions; return their keys."""
+    """Record circular conditions, and return the keys of the circles."""
+    # Keys are removed in an order in which they could be drawn, until only circles are left.
     circular: list[str] = []
-    # Remove keys whose conditions are on removed keys, until only circles are left.
     waiting = {key: [other for other in domain.when if other in domains] for key, domain in domains.items()}
     while waiting:
         if free := [key for key, needed in waiting.items() if not any(other in waiting for other in needed)]:

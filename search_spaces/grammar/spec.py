@@ -1,207 +1,27 @@
 """SweepSpec, a checked sweep file, and its sections as classes, whose fields are the keys of the file.
 
-Racing after Birattari et al. (2002), "A Racing Algorithm for Configuring Metaheuristics", and Lopez-Ibanez et al.
-(2016), "The irace package: Iterated racing for automatic algorithm configuration", with a seed as the block.
+The sections `search` and `objective` have modules of their names.
 """
 
 import hashlib
 import json
-import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, InstanceOf, PrivateAttr, WithJsonSchema
 
-from search_spaces.grammar.domains import Domain, Grid, plain, space_schema, value_key
+from search_spaces.grammar.domains import Domain, Grid, make_plain, space_schema, value_key
 from search_spaces.grammar.objective import Objective
-from search_spaces.grammar.problems import SECTIONS, Findings, Place, lookup, sections_of, within
-from search_spaces.grammar.values import (
-    LARGEST_SEED,
-    Address,
-    Gpus,
-    KeepWeights,
-    Listed,
-    Modules,
-    Name,
-    PackSize,
-    Seeds,
-    Strict,
-    Text,
-)
+from search_spaces.grammar.problems import SECTIONS, Findings, Place, is_within, lookup, sections_of
+from search_spaces.grammar.search import Search
+from search_spaces.grammar.values import Address, Gpus, KeepWeights, Modules, Name, PackSize, Seeds, Strict, Text
 
-DEFAULT_LEVEL = 0.05
-
-
-class Rung(NamedTuple):
-    """A step at which configurations are compared, and the earlier step from which improvement is measured."""
-
-    step: int
-    since: int
-
-
-class Rungs(Strict):
-    """Successive halving along training: at each rung a share of the configurations trains on, the others are pruned.
-
-    After Jamieson and Talwalkar (2016), "Non-stochastic Best Arm Identification and Hyperparameter Optimization".
-    """
-
-    first: int = Field(
-        ge=1, description="The step of the first rung: a multiple of evaluation.every and less than training.steps."
-    )
-    growth: float = Field(
-        default=3.0,
-        gt=1,
-        description="The step of each rung over that of the previous rung, rounded up to an evaluation.",
-    )
-    keep: float = Field(
-        gt=0, lt=1, description="The share of the configurations of a rung that trains on: the best medians, and ties."
-    )
-    guard: bool = Field(
-        default=True,
-        description="Whether configurations that still improve by more than their seeds differ train on as well.",
-    )
-
-    def rungs(self, every: int, steps: int) -> tuple[Rung, ...]:
-        """Return the rungs of a training of `steps` steps, evaluated every `every` steps.
-
-        Improvement is measured from the previous rung; at the first rung from the last evaluation in its first half.
-
-        Rungs(first=300, keep=0.5).rungs(100, 3000) -> (Rung(300, 100), Rung(900, 300), Rung(2700, 900))
-        """
-        rungs = [Rung(self.first, self.first // 2 // every * every)]
-        while (evaluations := rungs[-1].step // every) * every < steps:
-            step = max(evaluations + 1, math.ceil(round(min(self.growth * evaluations, steps), 6))) * every
-            rungs.append(Rung(step, rungs[-1].step))
-        return tuple(rungs[:-1])
-
-    def count_kept(self, configurations: int) -> int:
-        """Return how many configurations train on, without ties and configurations kept by the guard."""
-        return count_share(self.keep, configurations)
-
-
-def count_share(share: float, configurations: int) -> int:
-    """Return the number of a share of the configurations, rounded up, at least 1."""
-    return max(1, math.ceil(round(share * configurations, 6)))
-
-
-class Racing(Strict):
-    """A race over seeds: after each round a share of the configurations stays, or all that a test does not rule out."""
-
-    first: int = Field(ge=1, description="Seeds of every configuration in the first round.")
-    growth: float = Field(
-        default=2.0, gt=1, description="Seeds at the end of a round over those of the previous round."
-    )
-    keep: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="The share of the configurations of a round that stays: the best medians, and ties.",
-    )
-    test: Literal["friedman"] | None = Field(
-        default=None,
-        description="Replaces keep. friedman: configurations stay unless Friedman's test over the seeds of a round and "
-        "Conover's comparison with the best rank sum rule them out; of two, Wilcoxon's signed-rank test decides.",
-    )
-    level: float | None = Field(
-        default=None, gt=0, lt=1, description=f"test only: the level of the test; null is {DEFAULT_LEVEL}."
-    )
-    steps: Rungs | None = Field(
-        default=None,
-        description="Prunes configurations of the first round during training; null trains all of them to the end.",
-    )
-
-    def next_seed_count(self, count: int, total: int) -> int:
-        """Return the number of seeds in the round after a round with `count` seeds, at most `total`.
-
-        Racing(first=2, keep=0.5, growth=1.5).next_seed_count(3, 16) -> 5
-        """
-        return min(total, max(count + 1, math.ceil(round(min(self.growth * count, total), 6))))
-
-    def count_kept(self, configurations: int) -> int:
-        """Return how many configurations stay at most, without ties; all of them if `keep` is None."""
-        return configurations if self.keep is None else count_share(self.keep, configurations)
-
-    def resolved(self) -> dict[str, Any]:
-        """Return the section as plain data: given values, and defaults that have an effect."""
-        level = {"level": self.level or DEFAULT_LEVEL} if self.test else {}
-        return self.model_dump(exclude_none=True) | level
-
-
-PASSIVE = ("name", "description", "claims", "resources", "budget", "tracking", "notify")  # do not change results
+PASSIVE = ("name", "description", "claims", "resources", "budget", "tracking", "notify")
+"""The keys that do not change results, so that a resumed sweep may have others."""
 
 Section = dict[str, Any]
-
-
-class Search(Strict):
-    """How configurations are drawn from the space."""
-
-    sampler: Literal["random", "tpe", "qmc", "grid", "listed"] = Field(
-        default="random",
-        description="random: independent draws. tpe: learns from finished configurations. qmc: evenly spread draws. "
-        "grid: the grid points alone. listed: the configurations of search.listed, with no space.",
-    )
-    configurations: int | None = Field(
-        default=None,
-        ge=1,
-        le=1_000_000,
-        description="Number of draws from the random domains; needed if the space has any, else left out.",
-    )
-    seed: int = Field(
-        default=0,
-        ge=0,
-        le=LARGEST_SEED,
-        description="The seed of the draws; each depends only on it and on its number.",
-    )
-    generation: int = Field(
-        default=8,
-        ge=1,
-        le=100_000,
-        description="tpe only: configurations that are drawn together, before it waits for their scores.",
-    )
-    startup: int | None = Field(
-        default=None,
-        ge=1,
-        le=1_000_000,
-        description="tpe only: results that it needs before it learns from them; until then it draws at random. null "
-        "is one generation.",
-    )
-    failed_configurations: Literal["worst", "ignored"] = Field(
-        default="worst",
-        description="tpe only: whether a configuration without a score counts as the worst score, or is left out.",
-    )
-    listed: Listed | None = Field(
-        default=None,
-        description="listed only: the configurations themselves, each a mapping of dotted keys to values; a key that "
-        "one of them leaves out keeps its fixed value.",
-    )
-    racing: Racing | None = Field(
-        default=None,
-        description="Gives further seeds only to the configurations that are ahead at objective.lengths; null gives "
-        "every configuration all seeds.",
-    )
-
-    @property
-    def results_needed(self) -> int:
-        """The number of results that tpe needs before it learns from them."""
-        return self.generation if self.startup is None else self.startup
-
-    def count_informed(self, drawn: int, failed: Collection[int] = ()) -> int:
-        """Return how many of the first `drawn` configurations depend on results; failed: numbers without a score.
-
-        Search(sampler="tpe", generation=8, startup=10).count_informed(20) -> 4; 0 for samplers that read no results.
-        """
-        # Other samplers read no results.
-        if self.sampler != "tpe":
-            return 0
-
-        # A generation is informed once enough results came before it.
-        ignored = set(failed) if self.failed_configurations == "ignored" else set()
-        for start in range(0, drawn, self.generation):
-            if start - sum(number < start for number in ignored) >= self.results_needed:
-                return drawn - start
-        return 0
 
 
 class Resources(Strict):
@@ -277,7 +97,7 @@ class Tracking(Strict):
 
 
 class SweepSpec(Strict):
-    """A sweep: fixed and searched values, objective and resources; only `load_sweep` makes it."""
+    """A sweep: fixed and searched values, objective and resources. Made by `load_sweep`, which checks it further."""
 
     name: Name = Field(description="The sweep's name, and its folder in the storage folder.")
     study: Name = Field(description="The study it belongs to: the MLflow experiment.")
@@ -341,7 +161,7 @@ class SweepSpec(Strict):
         """The folder of the sweep file, where modules under `imports` are searched; None without a file."""
         return self._folder
 
-    def in_folder(self, folder: Path | None) -> "SweepSpec":
+    def set_folder(self, folder: Path | None) -> "SweepSpec":
         """Set the folder where files and modules are searched; return this specification."""
         self._folder = folder
         return self
@@ -353,10 +173,10 @@ class SweepSpec(Strict):
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the sweep has begun, perhaps with an earlier version that had fewer checks."""
+        """Whether the specification is from a ledger; an earlier version with fewer checks may have written it."""
         return self._is_recorded
 
-    def as_recorded(self) -> "SweepSpec":
+    def mark_recorded(self) -> "SweepSpec":
         """Mark this specification as recorded, so that newer checks are skipped; return it."""
         self._is_recorded = True
         return self
@@ -367,31 +187,31 @@ class SweepSpec(Strict):
         spec._direction_is_assumed = False
         return spec
 
-    def findings(self) -> Findings:
-        """Return findings with the places of all keys and without problems, for further checks."""
+    def copy_findings(self) -> Findings:
+        """Return new findings for further checks: they know the place of every key, and have no problems yet."""
         return self._findings.without_problems()
 
     def where(self, key: str) -> str:
         """Return the place of a dotted key as text, such as `sweeps/a.yaml:7` or `--set model.width=8`."""
-        return str(self.place(key))
+        return str(self.find_place(key))
 
-    def place(self, key: str) -> Place:
+    def find_place(self, key: str) -> Place:
         """Return the place of a dotted key.
 
-        This is the place of its domain for a searched key, the first place in search.listed for a listed key, and the
-        place of the nearest outer key for a missing key.
+        A searched key has the place of its domain, a listed key its first place in search.listed, and a missing key the
+        place of the nearest outer key.
         """
-        searched_key = next((name for name in self.space if within(key, name)), None)
+        searched_key = next((name for name in self.space if is_within(key, name)), None)
         address = f"space.{searched_key}" if searched_key else key
         for index, values in enumerate(self.search.listed or ()):
-            if name := next((name for name in values if within(key, name)), None):
+            if name := next((name for name in values if is_within(key, name)), None):
                 address = f"search.listed[{index}].{name}"
                 break
-        return self._findings.place(address)
+        return self._findings.find_place(address)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The messages about the file that are not problems, with their places."""
+        """Remarks on the file that are not problems, each with its place."""
         return tuple(self._findings.notes)
 
     def resolved(self) -> dict[str, Any]:
@@ -399,7 +219,7 @@ class SweepSpec(Strict):
 
         Without `claims`, which are only read before the sweep starts.
         """
-        # Keep the sections of the engine, or of a program.
+        # Sections and limits that only programs have would change the hash of every sweep of the engine.
         data = self.model_dump(exclude={"space", "claims"})
         data["space"] = {key: domain.to_plain() for key, domain in self.space.items()}
         for section in {*SECTIONS} - {*self.sections}:
@@ -407,7 +227,7 @@ class SweepSpec(Strict):
         if not self.program:
             del data["resources"]["grace_seconds"], data["resources"]["member_hours"]
 
-        # Leave out newer keys at their defaults, so that sweeps of earlier versions keep their hash.
+        # Newer keys are left out at their defaults, so that sweeps of earlier versions keep their hash.
         if not self.imports:
             del data["imports"]
         if self.objective.seeds == "median":
@@ -426,27 +246,26 @@ class SweepSpec(Strict):
             data["search"]["startup"] = self.search.results_needed
         else:
             del data["search"]["startup"], data["search"]["failed_configurations"]
-        return {name: plain(data[name]) for name in type(self).model_fields if name in data}
+        return {name: make_plain(data[name]) for name in type(self).model_fields if name in data}
 
     @property
     def spec_hash(self) -> str:
-        """The hash of all values that change results (without PASSIVE sections), as 16 hexadecimal digits."""
+        """The hash of all values that change results: the PASSIVE keys are left out. 16 hexadecimal digits."""
         text = json.dumps(_select_result_values(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:
-        """Compare the resolved content, without places and folders."""
+        """Return whether both resolve to the same data; their places and folders may differ."""
         return isinstance(other, SweepSpec) and self.resolved() == other.resolved()
 
     def __hash__(self) -> int:
         return hash((self.name, self.spec_hash))
 
 
-def differences(before: SweepSpec, after: SweepSpec) -> list[tuple[str, object, object]]:
+def list_differences(before: SweepSpec, after: SweepSpec) -> list[tuple[str, object, object]]:
     """Return (dotted key, value before, value after) of every difference that changes results."""
     old, new = _flatten(_select_result_values(before)), _flatten(_select_result_values(after))
-    keys = [*old, *(key for key in new if key not in old)]
-    return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
+    return [(key, old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)]
 
 
 def _select_result_values(spec: SweepSpec) -> dict[str, Any]:
@@ -456,7 +275,6 @@ def _select_result_values(spec: SweepSpec) -> dict[str, Any]:
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
     """Return nested mappings as a mapping of dotted keys; empty mappings and lists are values."""
-    # Lists are values, and so are empty mappings.
     if not isinstance(value, Mapping) or (not value and prefix):
         return {prefix: list(value) if isinstance(value, tuple) else value}
     flat: dict[str, Any] = {}
@@ -465,22 +283,22 @@ def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def grid_points(spec: SweepSpec) -> list[dict[str, Any]]:
+def list_grid_points(spec: SweepSpec) -> list[dict[str, Any]]:
     """Return every combination of grid values, the last key varying fastest; [{}] without a grid."""
     grids = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Grid)}
-    return [dict(zip(grids, map(plain, values), strict=True)) for values in product(*grids.values())]
+    return [dict(zip(grids, map(make_plain, values), strict=True)) for values in product(*grids.values())]
 
 
-def active_values(spec: SweepSpec, drawn: Mapping[str, Any]) -> dict[str, Any]:
+def select_active_values(spec: SweepSpec, drawn: Mapping[str, Any]) -> dict[str, Any]:
     """Return the drawn values whose `when` conditions hold, in the order of the file; other keys keep fixed values.
 
     A condition on a key that is not active itself is checked against its fixed value.
     """
-    # Conditions on inactive keys look at the fixed values.
     sections = {section: getattr(spec, section) for section in spec.sections}
-    active: dict[str, bool] = {}  # cache of is_active
+    active: dict[str, bool] = {}
 
     def is_active(key: str) -> bool:
+        # A cache, because chains of conditions would be walked once for every key.
         if key not in active:
             active[key] = key in drawn and all(
                 value_key(drawn[other] if other in spec.space and is_active(other) else lookup(sections, other))

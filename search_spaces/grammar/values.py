@@ -28,14 +28,14 @@ def normalize_name(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def name_problem(name: str) -> str | None:
+def find_name_problem(name: str) -> str | None:
     """Return the problem of a normalised name as a folder name, None if it is safe.
 
-    >>> name_problem("Über die Länge 2.1")
-    >>> name_problem("../escape")
+    >>> find_name_problem("Über die Länge 2.1")
+    >>> find_name_problem("../escape")
     "must not start with '.'"
     """
-    # Check the characters.
+    # A hidden or relative folder could be outside of the storage folder, or be overlooked there.
     if not name.strip():
         return "must not be empty"
     if name[0] in ". ":
@@ -50,7 +50,7 @@ def name_problem(name: str) -> str | None:
     if unicodedata.category(name[0]).startswith("M"):
         return "must not start with a combining mark"
 
-    # Check the length, and reserved names.
+    # Names that some file system or the storage folder itself does not allow.
     if len(name) > MAX_CHARACTERS:
         return f"is {len(name)} characters long"
     if len(name.encode()) > MAX_BYTES:
@@ -93,7 +93,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def value_error(message: str, allowed: str | None = None, nearest: str | None = None) -> PydanticCustomError:
+def make_value_error(message: str, allowed: str | None = None, nearest: str | None = None) -> PydanticCustomError:
     """Return the error of a validator: a message in the terms of the file, the allowed and the nearest value."""
     return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed, "nearest": nearest})
 
@@ -106,7 +106,7 @@ def mask_passwords(text: str) -> str:
     if "://" not in text:
         return text
 
-    # Mask passwords before the host, then secrets in the query.
+    # A password is before the host; a token may also be in the query.
     for password in _PASSWORDS:
         text = password.sub(rf"\1{MASK}@", text)
     return _QUERY_SECRET.sub(rf"\1{MASK}", text)
@@ -117,9 +117,9 @@ def has_password(address: str) -> bool:
     return mask_passwords(address) != address
 
 
-def store_problem(uri: str) -> str | None:
+def find_store_problem(uri: str) -> str | None:
     """Return the problem of an MLflow address (a password, an unknown form, a file that is no database), or None."""
-    # Reject addresses with a password, or of an unknown form.
+    # The address is written to the ledger and to reports, so it must not have a password.
     if has_password(uri):
         return (
             "has a password; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead, or for a database "
@@ -128,7 +128,7 @@ def store_problem(uri: str) -> str | None:
     if not _STORE_SYNTAX.fullmatch(uri):
         return "is not an address of MLflow"
 
-    # Reject paths that are no SQLite databases.
+    # MLflow creates a missing database, but would fail late on another kind of file.
     path = Path(uri.removeprefix("sqlite:///"))
     with suppress(OSError):  # MLflow explains a file that cannot be read
         if uri.startswith("sqlite:") and path.is_dir():
@@ -149,9 +149,9 @@ def make_store_absolute(uri: str) -> str:
 def _check_name(value: Any) -> str:
     """Return a normalised name. Raises a validation error for a value that is no name."""
     if not isinstance(value, str):
-        raise value_error("must be text; quote a name that looks like a number", NAME_SYNTAX)
-    if problem := name_problem(name := normalize_name(value)):
-        raise value_error(problem, NAME_SYNTAX)
+        raise make_value_error("must be text; quote a name that looks like a number", NAME_SYNTAX)
+    if problem := find_name_problem(name := normalize_name(value)):
+        raise make_value_error(problem, NAME_SYNTAX)
     return name
 
 
@@ -161,7 +161,7 @@ def _check_seeds(value: Any) -> tuple[int, ...]:
     if is_number(value, whole=True) and 1 <= value <= MAX_SEEDS:
         return tuple(range(value))
     if isinstance(value, (list, tuple)) and len(value) > MAX_SEEDS:
-        raise value_error(f"has {len(value)} seeds", f"at most {MAX_SEEDS}")
+        raise make_value_error(f"has {len(value)} seeds", f"at most {MAX_SEEDS}")
     return _check_integers(value, 0, LARGEST_SEED, allowed)
 
 
@@ -170,7 +170,7 @@ def expand_ranges(value: Any) -> Any:
 
     expand_ranges(["1-3", 8]) -> [1, 2, 3, 8]; expand_ranges("41-43") -> [41, 42, 43]
     """
-    # A value that is no range makes the whole list unchanged.
+    # An invalid range leaves the whole list as it is written, so that the problem shows what the user wrote.
     entries, items = value if isinstance(value, list) else [value], list[Any]()
     for item in entries:
         match = _RANGE.fullmatch(item) if isinstance(item, str) else None
@@ -189,20 +189,19 @@ def _check_lengths(value: Any) -> tuple[int, ...]:
 
 def _check_integers(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
     """Return a list of distinct integers from `least` to `most` as a tuple. Raises a validation error for others."""
-    # Every item must be an integer in the bounds.
     if not isinstance(value, (list, tuple)):
-        raise value_error("is not allowed", allowed, suggest_number(value, whole=True))
+        raise make_value_error("is not allowed", allowed, suggest_number(value, whole=True))
     if not value:
-        raise value_error("must not be empty", allowed)
+        raise make_value_error("must not be empty", allowed)
     for index, item in enumerate(value):
         if not is_number(item, whole=True) or item < least or (most is not None and item > most):
-            raise value_error(f"item {index} is {item!r}", allowed, suggest_number(item, whole=True))
+            raise make_value_error(f"item {index} is {item!r}", allowed, suggest_number(item, whole=True))
 
-    # No item may be repeated.
+    # A repeated seed or length would count twice in every median.
     seen: set[int] = set()
     for item in value:
         if item in seen:
-            raise value_error(f"{item} is in the list more than once", allowed)
+            raise make_value_error(f"{item} is in the list more than once", allowed)
         seen.add(item)
     return tuple(value)
 
@@ -211,7 +210,7 @@ def _check_pack_size(value: Any) -> Any:
     """Return auto or a number of members. Raises a validation error for other values."""
     if value == "auto" or (is_number(value, whole=True) and value >= 1):
         return value
-    raise value_error(
+    raise make_value_error(
         "is not allowed", "auto, or a whole number of members, at least 1", suggest_number(value, whole=True)
     )
 
@@ -220,28 +219,28 @@ def _check_keep_weights(value: Any) -> Any:
     """Return auto, true or false. Raises a validation error for other values."""
     if value == "auto" or isinstance(value, bool):
         return value
-    raise value_error("is not allowed", "auto, true or false")
+    raise make_value_error("is not allowed", "auto, true or false")
 
 
 def _check_gpus(value: Any) -> float:
     """Return a fraction of a GPU up to 1, or a whole number. Raises a validation error for other values."""
     if is_number(value) and (0 <= value <= 1 or (value > 1 and float(value).is_integer())):
         return float(value)
-    raise value_error("is not a share of GPUs", "0, a fraction up to 1, or a whole number", suggest_number(value))
+    raise make_value_error("is not a share of GPUs", "0, a fraction up to 1, or a whole number", suggest_number(value))
 
 
 def _check_text(value: Any) -> str:
     """Return a printable text on one line. Raises a validation error for other values."""
     if not isinstance(value, str):
-        raise value_error("must be text")
+        raise make_value_error("must be text")
     if not value.strip() or not value.isprintable():
-        raise value_error("must be text, on one line and not empty")
+        raise make_value_error("must be text, on one line and not empty")
     return value
 
 
 def is_web_address(text: str) -> bool:
     """Return whether a text is an http or https address with a host."""
-    # Python raises for some invalid ports and hosts.
+    # urlsplit raises ValueError for some invalid ports and hosts.
     try:
         parts = urlsplit(text)
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -253,7 +252,7 @@ def is_web_address(text: str) -> bool:
 def _check_address(value: Any) -> str:
     """Return an http or https address. Raises a validation error for other values."""
     if not isinstance(value, str) or not is_web_address(value):
-        raise value_error("is not an http or https address", WEB_ADDRESSES)
+        raise make_value_error("is not an http or https address", WEB_ADDRESSES)
     return value
 
 
@@ -261,13 +260,13 @@ def _check_listed(value: Any) -> tuple[dict[str, Any], ...]:
     """Return a list of distinct mappings as a tuple. Raises a validation error for other values."""
     allowed = "a list of mappings from dotted keys to values, each different from the others"
     if not isinstance(value, (list, tuple)) or not value:
-        raise value_error("must be a list of configurations, at least one", allowed)
+        raise make_value_error("must be a list of configurations, at least one", allowed)
     seen: dict[Any, int] = {}
     for index, item in enumerate(value):
         if not isinstance(item, dict):
-            raise value_error(f"item {index} is not a mapping", allowed)
+            raise make_value_error(f"item {index} is not a mapping", allowed)
         if (first := seen.setdefault(value_key(item), index)) != index:
-            raise value_error(f"item {index} repeats item {first}", allowed)
+            raise make_value_error(f"item {index} repeats item {first}", allowed)
     return tuple(value)
 
 
@@ -275,16 +274,16 @@ def _check_modules(value: Any) -> tuple[str, ...]:
     """Return a list of distinct module names as a tuple. Raises a validation error for other values."""
     allowed = "a list of different module names such as my_tasks or my_package.tasks"
     if not isinstance(value, (list, tuple)):
-        raise value_error("is not allowed", allowed)
+        raise make_value_error("is not allowed", allowed)
 
-    # Names are importable, short and distinct.
+    # Module names become file names of the copied code, so their length is limited.
     for index, item in enumerate(value):
         if not isinstance(item, str) or not item.isascii() or not all(map(str.isidentifier, item.split("."))):
-            raise value_error(f"item {index} is {item!r}, which is not a module name", allowed)
+            raise make_value_error(f"item {index} is {item!r}, which is not a module name", allowed)
         if max(map(len, item.split("."))) > MAX_CHARACTERS:
-            raise value_error(f"item {index}, {item[:20]}..., is longer than {MAX_CHARACTERS} characters", allowed)
+            raise make_value_error(f"item {index}, {item[:20]}..., is longer than {MAX_CHARACTERS} characters", allowed)
         if item in value[:index]:
-            raise value_error(f"{item} is in the list more than once", allowed)
+            raise make_value_error(f"{item} is in the list more than once", allowed)
     return tuple(value)
 
 

@@ -18,11 +18,11 @@ from search_spaces import (
     SweepFileError,
     SweepSpec,
     Uniform,
-    active_values,
-    grid_points,
+    list_grid_points,
     load_sweep,
     parse_recorded,
     read_sweep,
+    select_active_values,
 )
 from search_spaces.grammar.domains import KINDS
 
@@ -143,7 +143,7 @@ def test_dense_conditions_take_no_time(with_space: Callable[[str], Path]) -> Non
         for n in range(60)
     ]
     spec = load_sweep(with_space("\n".join(lines)))
-    assert len(active_values(spec, {f"model.k{n}": 1 for n in range(60)})) == 60
+    assert len(select_active_values(spec, {f"model.k{n}": 1 for n in range(60)})) == 60
 
 
 def test_value_of_a_conditional_key_may_be_its_fixed_one(with_space: Callable[[str], Path]) -> None:
@@ -155,8 +155,8 @@ def test_value_of_a_conditional_key_may_be_its_fixed_one(with_space: Callable[[s
         )
     )
     drawn = {"model.kind": "y", "model.norm": "pre", "model.eps": 0.5}
-    assert active_values(spec, drawn) == {"model.kind": "y", "model.eps": 0.5}
-    assert active_values(spec, drawn | {"model.kind": "x"}) == {"model.kind": "x", "model.norm": "pre"}
+    assert select_active_values(spec, drawn) == {"model.kind": "y", "model.eps": 0.5}
+    assert select_active_values(spec, drawn | {"model.kind": "x"}) == {"model.kind": "x", "model.norm": "pre"}
 
 
 def conditional(with_space: Callable[[str], Path]) -> SweepSpec:
@@ -181,33 +181,33 @@ def test_value_of_a_key_that_is_always_drawn_is_never_its_fixed_one(
 
 
 def test_grid_points_are_the_product_in_file_order(with_space: Callable[[str], Path]) -> None:
-    assert grid_points(conditional(with_space)) == [
+    assert list_grid_points(conditional(with_space)) == [
         {"model.norm": norm, "model.size": size} for norm in ("none", "pre", "post") for size in (1, 2)
     ]
 
 
 def test_no_grid_is_one_empty_point(with_space: Callable[[str], Path]) -> None:
-    assert grid_points(load_sweep(with_space("  model.a: {choice: [1, 2]}"))) == [{}]
+    assert list_grid_points(load_sweep(with_space("  model.a: {choice: [1, 2]}"))) == [{}]
 
 
 def test_grid_points_share_nothing_with_the_spec(with_space: Callable[[str], Path]) -> None:
     spec = load_sweep(with_space("  model.sites: {grid: [[a], [b]]}\n  model.p: {uniform: [0, 1]}"))
-    grid_points(spec)[0]["model.sites"].append("x")
-    assert grid_points(spec) == [{"model.sites": ["a"]}, {"model.sites": ["b"]}]
+    list_grid_points(spec)[0]["model.sites"].append("x")
+    assert list_grid_points(spec) == [{"model.sites": ["a"]}, {"model.sites": ["b"]}]
 
 
 def test_every_condition_must_hold(with_space: Callable[[str], Path]) -> None:
     spec = conditional(with_space)
     drawn = {"training.rate": 0.5, "training.clip": 1.0, "model.norm": "pre", "model.size": 1}
-    assert active_values(spec, drawn) == {"training.rate": 0.5, "model.norm": "pre", "model.size": 1}
-    assert active_values(spec, drawn | {"model.norm": "none"}) == {"model.norm": "none", "model.size": 1}
+    assert select_active_values(spec, drawn) == {"training.rate": 0.5, "model.norm": "pre", "model.size": 1}
+    assert select_active_values(spec, drawn | {"model.norm": "none"}) == {"model.norm": "none", "model.size": 1}
 
 
 def test_the_space_may_be_empty(with_space: Callable[[str], Path], valid_text: str, tmp_path: Path) -> None:
     path = tmp_path / "one.yaml"
     path.write_text(valid_text.replace(f"space:\n{SPACE}\nsearch: {{configurations: 6}}\n", ""))
     spec = load_sweep(path)
-    assert spec.space == {} and spec.search.configurations is None and grid_points(spec) == [{}]
+    assert spec.space == {} and spec.search.configurations is None and list_grid_points(spec) == [{}]
 
 
 def test_grid_alone_needs_no_draws(with_space: Callable[[str], Path]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces import Problem, load_sweep
-from search_spaces.grammar.values import name_problem, normalize_name
+from search_spaces.grammar.values import find_name_problem, normalize_name
 
 GOOD = [
     "quickstart", "Über die Länge", "長さの一般化 2", "दूरी", "a.b_c-d 1", "7", "-x", "e\u0301tude", "x" * 100,
@@ -26,7 +26,7 @@ BAD = [
 
 @pytest.mark.parametrize("name", GOOD)
 def test_readable_names_are_safe(sweep_file: Callable[..., Path], name: str) -> None:
-    assert name_problem(normalize_name(name)) is None
+    assert find_name_problem(normalize_name(name)) is None
     assert load_sweep(sweep_file(), name=name).name == unicodedata.normalize("NFC", name)
 
 
@@ -39,14 +39,14 @@ def test_unsafe_names_are_refused(
 
 
 def test_length_is_counted_in_bytes_too() -> None:
-    assert name_problem("長" * 66) is None
-    assert name_problem("長" * 67) == "is 201 bytes long in UTF-8; at most 200 fit a folder name"
+    assert find_name_problem("長" * 66) is None
+    assert find_name_problem("長" * 67) == "is 201 bytes long in UTF-8; at most 200 fit a folder name"
 
 
 @given(st.text(max_size=120))
 def test_no_accepted_name_leaves_its_folder(name: str) -> None:
     name = normalize_name(name)
-    if name_problem(name) is None:
+    if find_name_problem(name) is None:
         folder = Path("/storage")
         assert (folder / name).parent == folder and (folder / name).name == name
         assert not any(letter in name for letter in '/\\:*?"<>|') and name.isprintable() and name == name.strip(" .")

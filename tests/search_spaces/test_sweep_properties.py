@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import search_spaces
-from search_spaces import SweepFileError, active_values, dump_yaml, grid_points, load_sweep
+from search_spaces import SweepFileError, dump_yaml, list_grid_points, load_sweep, select_active_values
 from search_spaces.grammar.domains import value_key
 
 QUICKSTART = (Path(search_spaces.__file__).parent / "quickstart.yaml").read_text(encoding="utf-8")
@@ -120,10 +120,10 @@ def test_valid_sweeps_survive_the_round_trip(tmp_path: Path, data: dict[str, Any
     copy = load_sweep(again)
     assert copy == spec and copy.spec_hash == spec.spec_hash
     assert list(copy.space) == list(spec.space) == list(data["space"])
-    points = grid_points(spec)
+    points = list_grid_points(spec)
     assert len(points) == math.prod(len(domain["grid"]) for domain in data["space"].values() if "grid" in domain)
     for point in points:
-        assert active_values(spec, point).items() <= point.items()
+        assert select_active_values(spec, point).items() <= point.items()
 
 
 def load_or_refuse(path: Path, *overrides: str) -> None:

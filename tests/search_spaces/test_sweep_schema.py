@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import search_spaces
-from search_spaces import active_values, dump_yaml, grid_points, json_schema, load_sweep, schema_text
+from search_spaces import dump_yaml, json_schema, list_grid_points, load_sweep, schema_text, select_active_values
 from search_spaces.grammar.parse import read_yaml
 from search_spaces.grammar.problems import Findings
 
@@ -102,8 +102,8 @@ def test_loading_is_light_and_fast() -> None:
     """In a fresh process, so that nothing the other tests imported counts."""
     script = (
         "import json, sys, time; start = time.process_time()\n"
-        "from search_spaces import load_sweep, grid_points\n"
-        f"spec = load_sweep({str(FOLDER / 'quickstart.yaml')!r}); grid_points(spec)\n"
+        "from search_spaces import load_sweep, list_grid_points\n"
+        f"spec = load_sweep({str(FOLDER / 'quickstart.yaml')!r}); list_grid_points(spec)\n"
         "print(json.dumps([time.process_time() - start, sorted(sys.modules)]))"
     )
     env = {key: value for key, value in os.environ.items() if not key.startswith("COV")}
@@ -122,7 +122,7 @@ def test_large_file_loads_in_a_second(sweep_file: Callable[..., Path], valid_tex
     path = sweep_file(valid_text.replace("[none, pre, post]", f"[{values}]"))
     start = time.process_time()
     spec = load_sweep(path)
-    points = grid_points(spec)
-    assert len(points) == 20_000 and active_values(spec, points[7]) == {"model.norm": 7}
+    points = list_grid_points(spec)
+    assert len(points) == 20_000 and select_active_values(spec, points[7]) == {"model.norm": 7}
     assert dump_yaml({"a": 1}) == "a: 1\n"
     assert time.process_time() - start < 3

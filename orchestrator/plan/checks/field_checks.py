@@ -14,9 +14,9 @@ from orchestrator.plan.checks.bounds import find_misfits
 from orchestrator.plan.configurations import assign_values
 from orchestrator.plan.domains import find_range
 from orchestrator.trainer import get_trainer
-from search_spaces import ABSENT, SweepSpec, active_values
+from search_spaces import ABSENT, SweepSpec, select_active_values
 from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, value_key
-from search_spaces.grammar.problems import Findings, ancestors, format_value, lookup, parent, within
+from search_spaces.grammar.problems import Findings, ancestors, format_value, is_within, lookup, parent
 from trainers.errors import Problem
 
 T = TypeVar("T")
@@ -60,12 +60,12 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     for problem in problems:
         given: Any = lookup(fixed, problem.key)
         if given is ABSENT and (
-            incomplete or any(within(key, problem.key) or within(problem.key, key) for key in drawn)
+            incomplete or any(is_within(key, problem.key) or is_within(problem.key, key) for key in drawn)
         ):
             continue
         if _is_doubtful_with_class(problem.key, findings):
             continue
-        drawn_key = next((key for key in unconditional if within(problem.key, key)), None)
+        drawn_key = next((key for key in unconditional if is_within(problem.key, key)), None)
         advice = f"; never used, because the space draws {drawn_key}; correct or remove it" if drawn_key else ""
         suggestion = problem.nearest or _suggest_space_entry(problem, given)
         if isinstance(problem.given, str) and (given is None or isinstance(given, dict)):
@@ -90,14 +90,14 @@ def _find_section_problems(
     spec: SweepSpec, section: str, class_keys: Sequence[str], example: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """Yield the problems of a section for every combination of its drawn class names."""
-    cases = list_cases(spec, [key for key in class_keys if within(key, section)])
+    cases = list_cases(spec, [key for key in class_keys if is_within(key, section)])
     trainer = get_trainer(spec.sections)
     problems = [
         {(problem.key, problem.message, problem.allowed): problem for problem in trainer.find_value_problems(sections)}
         for sections in (assign_values(spec, {**example, **case}) for case in cases)
     ]
     for problem, suffix in _join_cases(problems, cases):
-        if within(problem.key, section):
+        if is_within(problem.key, section):
             if suffix and problem.message == "unknown key":
                 suffix += (
                     f"; draw the whole section to search a key that only one class has: {_suggest_section(problem.key)}"
@@ -122,7 +122,7 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         for problem in get_trainer(spec.sections).find_value_problems(sections):
             if _is_doubtful_with_class(problem.key, findings):
                 continue
-            listed_key = next((key for key in values if within(problem.key, key)), None)
+            listed_key = next((key for key in values if is_within(problem.key, key)), None)
             address = f"search.listed[{index}].{problem.key}" if listed_key else problem.key
             findings.report(replace(problem, given=lookup(sections, problem.key)), address)
             yield problem.key
@@ -162,12 +162,12 @@ def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, 
         for problem in trainer.find_value_problems(sections):
             if problem.key == key and problem.message == "unknown key":
                 return [replace(problem, key="", given=ABSENT)]
-            if within(problem.key, key):
+            if is_within(problem.key, key):
                 is_whole_value = not isinstance(value, Mapping) and problem.message != "is required"
                 inner = "" if is_whole_value else problem.key.removeprefix(key)
                 address = f".{domain.kind}[{index}]{inner}" if listed else f".{domain.kind}"
                 problems.append(replace(problem, key=address, given=lookup(sections, key + inner)))
-            elif within(key, problem.key) and lookup(assign_values(spec, case), problem.key) is ABSENT:
+            elif is_within(key, problem.key) and lookup(assign_values(spec, case), problem.key) is ABSENT:
                 return [replace(problem, key="", message=f"{problem.key}: {problem.message}", given=ABSENT)]
     return problems
 
@@ -186,7 +186,7 @@ def list_cases(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
     distinct: dict[Any, dict[str, Any]] = {}
     for combination in itertools.islice(itertools.product(*values), MAX_COMBINATIONS):
         candidate = dict(zip(drawn, combination, strict=True)) | ({active: None} if active else {})
-        active_candidate = active_values(spec, candidate)
+        active_candidate = select_active_values(spec, candidate)
         if active is None or active in active_candidate:
             relevant_values = {key: active_candidate[key] for key in keys if key in active_candidate}
             distinct.setdefault(value_key(relevant_values), relevant_values)

@@ -22,7 +22,7 @@ from orchestrator.trainer import get_trainer
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.load import AVERAGES, Reading
 from search_spaces.grammar.objective import ShareAbove
-from search_spaces.grammar.problems import SECTIONS, Findings, child, within
+from search_spaces.grammar.problems import SECTIONS, Findings, child, is_within
 from search_spaces.grammar.space import MAX_GRID_POINTS
 
 SAMPLES = 50  # configurations that are built of larger searches
@@ -95,7 +95,7 @@ def _import_modules(spec: SweepSpec, findings: Findings) -> bool:
         import_spec_modules(spec)
     except SweepFileError as error:
         for problem in error.problems:
-            findings.add(problem.key, problem.message, place=spec.place(problem.key))
+            findings.add(problem.key, problem.message, place=spec.find_place(problem.key))
         return False
     return not findings.is_doubtful("imports")
 
@@ -131,7 +131,7 @@ def build_configurations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str
     Raises SweepFileError with every problem, also of values that are in none of these draws.
     """
     import_spec_modules(spec)
-    findings = spec.findings()
+    findings = spec.copy_findings()
     built = _build_and_report(spec, draws, findings)
     findings.raise_any()
     try_own_code(spec, built, findings)
@@ -145,7 +145,7 @@ def build_drawn(spec: SweepSpec) -> list[Configuration]:
     Raises SweepFileError with every problem found.
     """
     import_spec_modules(spec)
-    findings = spec.findings()
+    findings = spec.copy_findings()
     built = _build_and_report(spec, _draw_values(spec), findings)
     findings.raise_any()
     return built
@@ -167,11 +167,11 @@ def build_first_generation(spec: SweepSpec) -> list[Configuration]:
 
 def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     """Raise SweepFileError if data of these configurations' tasks cannot be used on this machine."""
-    findings = spec.findings()
+    findings = spec.copy_findings()
     for problem in get_trainer(spec.sections).find_local_problems(
         configuration.member(spec.seeds[0]) for configuration in built
     ):
-        findings.report(problem, problem.key, place=spec.place(problem.key))
+        findings.report(problem, problem.key, place=spec.find_place(problem.key))
     findings.raise_any()
 
 
@@ -202,9 +202,9 @@ def _build_and_report(
         known.add("objective.average")
     for problem in problems:
         if problem.key not in known and not any(
-            within(problem.key, key) or within(key, problem.key) for key in problem_keys
+            is_within(problem.key, key) or is_within(key, problem.key) for key in problem_keys
         ):
-            findings.report(problem, place=spec.place(problem.key))
+            findings.report(problem, place=spec.find_place(problem.key))
     return []
 
 

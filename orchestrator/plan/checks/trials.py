@@ -46,4 +46,4 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
             reason = "slow, or an endless loop; the rest was not tried"
             say(make_console(stderr=True), f"note: {trial}: {error}{where}: {reason}")
     for key, message in problems:
-        findings.add(key, message, place=spec.place(key))
+        findings.add(key, message, place=spec.find_place(key))

@@ -119,7 +119,7 @@ def use_recorded_files(spec: SweepSpec | None) -> None:
     if spec is not None and spec.folder is not None and has_ledger(spec.folder):
         state = SweepState.load(spec.folder)
         add_data_folders(state)
-        spec.in_folder(find_program(state) or spec.folder)
+        spec.set_folder(find_program(state) or spec.folder)
 
 
 def read_program(state: SweepState) -> dict[str, bytes]:

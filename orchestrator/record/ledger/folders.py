@@ -16,7 +16,7 @@ from orchestrator.addresses import (
 )
 from orchestrator.errors import NotASweep, UnexpectedEntry, UserError
 from orchestrator.text.wording import command
-from search_spaces import nearest_name
+from search_spaces import find_nearest_name
 from search_spaces.grammar.values import has_password
 
 LEDGER_FILE = "events.jsonl"
@@ -129,7 +129,7 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
         *list_sweep_folders(folder.parent),
         *(list_sweep_folders(find_default_storage()) if len(folder.parts) == 1 else []),
     ]
-    hint = nearest_name(folder.name, [sweep.name for sweep in nearby])
+    hint = find_nearest_name(folder.name, [sweep.name for sweep in nearby])
     suggestion = next((f"; did you mean {sweep}?" for sweep in nearby if sweep.name == hint), "")
 
     # Otherwise list the searched folders.

@@ -67,7 +67,7 @@ def refuse_workers(scheduler: str, workers: int | None) -> None:
 
 def find_missing_resources(spec: SweepSpec) -> Findings:
     """Return problems of resources that this machine lacks for a pack; none if a cluster runs it."""
-    findings, resources = spec.findings(), spec.resources
+    findings, resources = spec.copy_findings(), spec.resources
     if resources.scheduler in ("auto", "ray") and os.environ.get("RAY_ADDRESS"):
         return findings
 
