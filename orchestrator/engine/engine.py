@@ -316,7 +316,7 @@ def list_measurements(member: MemberConfig) -> Measurements:
 
 
 def _find_start_shares(member: MemberConfig) -> StartShares:
-    """Return the averages that after the last step still are largely their initial weights."""
+    """Return the averages that after the last step are still largely their initial weights."""
     steps, averages = member.steps, member.training.averages
     shares = {label: average.start_share(steps) for label, average in averages.items()}
     large = {label: share for label, share in shares.items() if share > LARGE_SHARE}

@@ -1,4 +1,4 @@
-"""Describe weight averages that still are largely their initial weights, for plan, run and report."""
+"""Describe weight averages that are still largely their initial weights, for plan, run and report."""
 
 from collections.abc import Iterable, Mapping
 

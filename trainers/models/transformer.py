@@ -25,7 +25,7 @@ from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
 
 NORMS = ("none", "pre", "post", "residual")
-NORM_HELP = "norm before each branch, after each sum, of the residual stream before each branch, or nowhere"
+NORM_HELP = "pre: norm of the input of each branch; post: after each sum; residual: of the stream before each branch"
 
 
 class Transformer(Model):
@@ -100,7 +100,7 @@ class Transformer(Model):
 
     @property
     def head_width_used(self) -> int:
-        """Width of each head."""
+        """Width of each head: head_width, by default width / heads."""
         return self.head_width or self.width // self.heads
 
     @property
@@ -140,8 +140,8 @@ class Transformer(Model):
 
     def _declare_parameters(self, task: Task) -> Iterator[Parameter]:
         """Yield the parameters; `decay_embeddings` is applied to them later."""
-        width, std, form = self.width, self.init_std, self.block_form
-        inner = self.heads * self.head_width_used
+        width, std, block_form = self.width, self.init_std, self.block_form
+        attention_width = self.heads * self.head_width_used
         sizes = Sizes(
             longest=task.positions,
             ids=task.position_ids,
@@ -154,19 +154,20 @@ class Transformer(Model):
         # The order gives the site of each initial draw and the column of each weight, so it must not change.
         yield embedding_parameter(task.inputs, width, std, self.embedding_range)
         yield from self.position.parameters(sizes)
-        yield from form.norm_parameters("embedded", width) if self.embedding_norm else ()
+        yield from block_form.norm_parameters("embedded", width) if self.embedding_norm else ()
         for layer in range(self.layers):
             extra = self.position.layer_parameters(f"block{layer}", sizes)
-            yield from block_parameters(f"block{layer}", form, width, inner, self.mlp_width, extra)
-        yield from form.norm_parameters("final", width) if self.has_final_norm else ()
+            yield from block_parameters(f"block{layer}", block_form, width, attention_width, self.mlp_width, extra)
+        yield from block_form.norm_parameters("final", width) if self.has_final_norm else ()
         if not self.tied:
             yield Parameter(name="head", shape=(width, task.outputs), std=std)
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
         """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
         # A gated MLP halves its hidden width before the second map, so it has one and a half maps.
-        width, inner, mlp_maps = self.width, self.heads * self.head_width_used, 1.5 if self.mlp == "gated" else 2
-        per_block = 4 * width * inner + mlp_maps * width * self.mlp_width + 2 * positions * inner
+        width, mlp_maps = self.width, 1.5 if self.mlp == "gated" else 2
+        attention_width = self.heads * self.head_width_used
+        per_block = 4 * width * attention_width + mlp_maps * width * self.mlp_width + 2 * positions * attention_width
         return 2.0 * rows * positions * (self.layers * per_block + width * task.outputs)
 
     def logits(
@@ -269,10 +270,10 @@ class Transformer(Model):
     def _compute_logits(self, forward_pass: Pass, caches: tuple[LayerCache, ...] | None = None) -> Tensor:
         """Return the logits (M, B, T, V) of the queries of a pass."""
         # A cached pass has only the new tokens as queries.
-        weights, noise, form = forward_pass.weights, forward_pass.noise, self.block_form
+        weights, noise, block_form = forward_pass.weights, forward_pass.noise, self.block_form
         tokens = forward_pass.select_queries(forward_pass.tokens)
         x = self.position.embed(embed(weights["embedding"], tokens), forward_pass)
-        x = form.normalize(x, weights, "embedded") if self.embedding_norm else x
+        x = block_form.normalize(x, weights, "embedded") if self.embedding_norm else x
         if noise is not None and "embedding" in self.dropout_sites:
             x = noise(x, 0)
 
@@ -284,14 +285,14 @@ class Transformer(Model):
                 name=f"block{layer}",
                 layer=layer,
                 heads=self.heads,
-                form=form,
+                form=block_form,
                 position=self.position,
                 drops=block_drops(noise, self.dropout_sites, layer),
                 cache=caches[layer] if caches else None,
             )
         # With a post-norm the last block ends in a norm already.
         head = weights["embedding"].mT if self.tied else weights["head"]
-        return linear(form.normalize(x, weights, "final") if self.has_final_norm else x, head)
+        return linear(block_form.normalize(x, weights, "final") if self.has_final_norm else x, head)
 
     @property
     def has_final_norm(self) -> bool:

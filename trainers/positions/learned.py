@@ -44,7 +44,7 @@ class Learned(Position):
 
 def look_up_positions(table_MPD: Tensor, forward_pass: Pass, offset_MB: Tensor | None = None) -> Tensor:
     """Return the vector of each query's position id plus the offset of its row, (M, B or 1, T, D)."""
-    # Without ids a slice, because the gradient of a look-up has other bits.
+    # Without ids, take a slice: the gradient of a look-up differs in its last bits, which would change recorded curves.
     if forward_pass.ids is None and offset_MB is None:
         return table_MPD[:, None, forward_pass.first : forward_pass.first + forward_pass.count]
 

@@ -21,6 +21,7 @@ from trainers.tasks.arithmetic.digits import (
 )
 from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.parts import draw_below
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import PLUS
 
@@ -164,7 +165,7 @@ class PaddedAddition(PaddedNumbers):
 
         # With `mixed` the class after the longest cascade is FREE, which half of the pairs get.
         longest = self.train_digits if self.longest_cascade is None else self.longest_cascade
-        class_SB = (draws.bits(_KIND_SITE, (batch,)) * (longest + 1)) >> 32
+        class_SB = draw_below(draws, _KIND_SITE, (batch,), longest + 1)
         if self.distribution == "mixed":
             class_SB = torch.where(draws.bits(_MIXTURE_SITE, (batch,)) < 2**31, class_SB, longest + 1)
         classes = (*range(longest + 1), carry_chains.FREE)
@@ -181,7 +182,7 @@ class PaddedAddition(PaddedNumbers):
         if not self.uniform_lengths:
             return pairs
         batch, position = pairs[0].shape[1], torch.arange(self.train_digits, device=pairs[0].device)
-        last_digit = (draws.bits(_DIGITS_SITE, (batch, 2)) * self.train_digits) >> 32
+        last_digit = draw_below(draws, _DIGITS_SITE, (batch, 2), self.train_digits)
         last_digit = last_digit if rows is None else torch.where(rows[..., None], last_digit, self.train_digits)
         first, second = (torch.where(position <= last_digit[..., number, None], pairs[number], 0) for number in (0, 1))
         return first, second
@@ -190,7 +191,7 @@ class PaddedAddition(PaddedNumbers):
         """Draw the digits (S, batch, digits) of two numbers, uniform below 10^digits or among pairs without carries."""
         if self.carries == "sum_le_9":
             return carry_chains.draw_pairs_without_carries(draws, site + _PAIRS_SITE, batch, digits)
-        pair = (draws.bits(site + _PAIRS_SITE, (batch, 2, digits)) * 10) >> 32
+        pair = draw_below(draws, site + _PAIRS_SITE, (batch, 2, digits), 10)
         return pair[..., 0, :], pair[..., 1, :]
 
     def _make_batch(self, first: Tensor, second: Tensor, shift: Tensor, draws: Draws, site: int) -> Batch:

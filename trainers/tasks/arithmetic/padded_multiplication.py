@@ -10,8 +10,9 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.arithmetic.digits import multiply, multiply_in_parallel, shift_digits
-from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, GroupedBatch, PaddedNumbers, write_number
+from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, PaddedNumbers, StackedBatch, write_number
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.parts import draw_below
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import TIMES
 
@@ -133,8 +134,8 @@ class PaddedMultiplication(PaddedNumbers):
         """Return each metric at the length of the batch, (M, 1)."""
         scores = super().reduce(rows, batch, lengths)
         if self.measured_rounds:
-            assert isinstance(batch, GroupedBatch)
-            count = batch.kinds[0][1]
+            assert isinstance(batch, StackedBatch)
+            count = batch.parts[0][1]
             exact = rows["right"].all(dim=-1)[:, :count]
             rounds = self.measure_difficulty(batch.tokens[:, :count])["rounds"]
             for number, metric in self._group_metrics["rounds"].items():
@@ -145,10 +146,10 @@ class PaddedMultiplication(PaddedNumbers):
     def _make_batch(self, draws: Draws, site: int, batch: int, digits: int, shift: Tensor) -> Batch:
         """Draw sequences of a multiplier and a number below 10^digits, times ten to the power `shift` (S, B)."""
         low, high = self.multipliers
-        multiplier = low + ((draws.bits(site + _MULTIPLIER_SITE, (batch,)) * (high - low + 1)) >> 32)
+        multiplier = low + draw_below(draws, site + _MULTIPLIER_SITE, (batch,), high - low + 1)
         powers = 10 ** torch.arange(self.multiplier_digits, device=shift.device)
         first = multiplier[..., None] // powers % 10
-        number = (draws.bits(site + _NUMBER_SITE, (batch, digits)) * 10) >> 32
+        number = draw_below(draws, site + _NUMBER_SITE, (batch, digits), 10)
         second = shift_digits(torch.nn.functional.pad(number, (0, self.block - digits)), shift)
 
         # `first` has no pads, so its digits are its tokens.

@@ -25,6 +25,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.tasks.arithmetic.digits import count_digits, read_digits, split_integers, write_digits
 from trainers.tasks.fixed_set import Draws, make_training_draws
+from trainers.tasks.parts import draw_below
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 from trainers.tensors.numerals import DIGITS, FIRST, PAD, PLUS, SECOND, TEXT, TIMES, Places, find_places
@@ -35,10 +36,10 @@ SHIFTED = "exact_match_shifted"  # the group of training-sized numbers with appe
 
 
 @dataclass(frozen=True)
-class GroupedBatch(Batch):
-    """A batch of consecutive groups of rows; kinds: (metric of the exact match, number of rows) of each group."""
+class StackedBatch(Batch):
+    """Several test sets, one after another; parts: (metric of the exact match, number of rows) of each."""
 
-    kinds: tuple[tuple[str, int], ...] = ()
+    parts: tuple[tuple[str, int], ...] = ()
 
 
 class PaddedNumbers(Task):
@@ -198,8 +199,8 @@ class PaddedNumbers(Task):
             groups = self._draw_evaluation(stream, samples, length)
             tokens = torch.cat([batch.tokens for batch in groups.values()], dim=1)
             targets = torch.cat([batch.targets for batch in groups.values()], dim=1)
-            kinds = tuple((name, batch.tokens.shape[1]) for name, batch in groups.items())
-            yield EvaluationBatch(GroupedBatch(tokens, targets, kinds=kinds), (length,))
+            parts = tuple((name, batch.tokens.shape[1]) for name, batch in groups.items())
+            yield EvaluationBatch(StackedBatch(tokens, targets, parts=parts), (length,))
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return whether each supervised position is right, units first, bool (M, B, A)."""
@@ -208,22 +209,25 @@ class PaddedNumbers(Task):
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return each metric at the length of the batch, (M, 1); NaN for empty groups."""
-        assert isinstance(batch, GroupedBatch)
+        assert isinstance(batch, StackedBatch)
         right, start = rows["right"], 0
         exact, scores = right.all(dim=-1).float(), dict[str, Tensor]()
-        for name, count in batch.kinds:
+        for name, count in batch.parts:
             scores[name] = exact[:, start : start + count].mean(dim=1)
             start += count
 
         # Only the rows of the first group, which has no condition, say how often a digit is right.
-        digits = right[:, : batch.kinds[0][1]].float().mean(dim=1)
+        digits = right[:, : batch.parts[0][1]].float().mean(dim=1)
         scores["digit_accuracy"] = digits.mean(dim=1)
         scores.update({f"accuracy_digit_{k + 1}": digits[:, k] for k in range(right.shape[-1])})
         missing = torch.full_like(exact[:, 0], torch.nan)
         return {name: scores.get(name, missing)[:, None] for name in self.metrics}
 
     def _join_blocks(self, first_SBW: Tensor, second_SBW: Tensor, answer_SBW: Tensor, draws: Draws, site: int) -> Batch:
-        """Return rows of two blocks; the answer ends where the second block ends, and may be longer."""
+        """Return rows of two blocks; the answer ends where the second block ends, and may be longer.
+
+        site: the first site of this batch's draws.
+        """
         operator = torch.full_like(first_SBW[..., :1], self.operator)
         tokens = torch.cat([first_SBW, operator, second_SBW], dim=-1)
         targets = torch.nn.functional.pad(answer_SBW, (tokens.shape[-1] - answer_SBW.shape[-1], 0), value=IGNORED)
@@ -232,8 +236,10 @@ class PaddedNumbers(Task):
 
         # Every row gathers its blocks from the row without text, so that shapes do not depend on the gaps.
         rows, width, first_width = tokens.shape[1], self.positions, self.blocks[0]
-        gaps = (draws.bits(site + self.shift_site + 1, (rows, 3)) * (self.text_tokens + 1)) >> 32
-        text = TEXT + ((draws.bits(site + self.shift_site + 2, (rows, width)) * self.text_ids) >> 32)
+        gaps = draw_below(draws, site + self.shift_site + 1, (rows, 3), self.text_tokens + 1)
+        text = TEXT + draw_below(draws, site + self.shift_site + 2, (rows, width), self.text_ids)
+
+        # Each column takes a token of the first block, of the operator and the second block, or of neither.
         column = torch.arange(width, device=tokens.device)
         shift_first, shift_second = gaps[..., :1], gaps[..., :2].sum(dim=-1, keepdim=True)
         end = shift_second + tokens.shape[-1]
@@ -242,6 +248,8 @@ class PaddedNumbers(Task):
         is_first = (column >= shift_first) & (column < shift_first + first_width)
         is_block = torch.where(is_second, column < end, is_first)
         source = torch.where(is_block, source, 0)
+
+        # Beyond the last gap comes the end token, as often as needed for the common width.
         filler = torch.where(column < end + gaps[..., 2:], text, TEXT + self.text_ids)
         return Batch(
             torch.where(is_block, torch.gather(tokens, -1, source), filler),

@@ -15,6 +15,7 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks import supervised
 from trainers.tasks.fixed_set import Draws, make_training_draws
+from trainers.tasks.parts import draw_below
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
 
@@ -158,7 +159,7 @@ class FlipFlop(Task):
         kind, share = draws.bits(site, (rows, pairs)), round((1.0 - ignored) * 2**31)
         instructions = torch.where(kind < share, READ, torch.where(kind < 2 * share, WRITE, IGNORE))
         instructions[..., 0], instructions[..., -1] = WRITE, READ
-        return self.batch_of(instructions, draws.bits(site + 1, (rows, pairs)) >> 31)
+        return self.batch_of(instructions, draw_below(draws, site + 1, (rows, pairs), 2))
 
     def _measure_distances(self, tokens: Tensor) -> Tensor:
         """Return how many pairs back the last write is, for each pair, (..., N)."""

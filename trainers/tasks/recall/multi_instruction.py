@@ -72,17 +72,19 @@ class MultiInstruction(Strings):
         self, draws: Draws, site: int, count_SB: Tensor, longest: int
     ) -> tuple[list[RowPart], list[RowPart]]:
         """Draw the parts of prompts and answers."""
-        # One symbol more than k is marked: otherwise the k-th mark would always be the last one.
         rows = count_SB.shape[1]
         instruction_SB = draw_below(draws, site, (rows,), len(INSTRUCTIONS))
         is_kth, is_successor = (
             instruction_SB == INSTRUCTIONS.index(name) for name in ("kth_marked", "successor_of_marked")
         )
+
+        # One symbol more than k is marked: otherwise the k-th mark would always be the last one.
         marks = torch.where(is_kth, self.marked + 1, torch.where(is_successor, 1, 0))
 
         # The first candidates in a random order are marked; the last symbol has no successor.
         candidates = torch.where(is_successor, count_SB - 1, count_SB)
         position = torch.arange(longest, device=instruction_SB.device)
+        # 2**32 is above every word, so that the other positions are sorted last.
         words = torch.where(position < candidates[..., None], draws.bits(site + 1, (rows, longest)), 2**32)
         chosen = words.argsort(dim=-1, stable=True)[..., : self.marked + 1]
         is_used = torch.arange(chosen.shape[-1], device=chosen.device) < torch.minimum(marks, candidates)[..., None]
@@ -114,12 +116,14 @@ class MultiInstruction(Strings):
             "swap_ends": (ends, count_SB),
         }
 
+        # Choose the answer of each row's instruction.
         source, length = torch.zeros_like(string_SBN), torch.zeros_like(count_SB)
         for number, name in enumerate(INSTRUCTIONS):
             is_selected = instruction_SB == number
             source = torch.where(is_selected[..., None], answers[name][0], source)
             length = torch.where(is_selected, answers[name][1], length)
 
+        # Positions beyond the answer's length are arbitrary, and clamped so that gather accepts them.
         answer = string_SBN.gather(-1, source.clamp(0, longest - 1))
         with_marks = string_SBN + self.symbols * (position == marked[..., None]).any(dim=-2)
         instruction = (self.outputs + self.symbols + instruction_SB)[..., None]

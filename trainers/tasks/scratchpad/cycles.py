@@ -15,6 +15,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.parts import draw_below
 from trainers.tasks.scratchpad.graph_task import GraphTask, write_answers
 from trainers.tasks.scratchpad.graphs import draw_names, make_cycle_graph
 from trainers.tasks.scratchpad.lengths import Slice
@@ -108,7 +109,7 @@ class Cycles(GraphTask):
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Return drawn questions of given lengths with answers; takes three sites."""
-        label = draws.bits(site, tuple(length_SB.shape[1:])) >> 31
+        label = draw_below(draws, site, tuple(length_SB.shape[1:]), 2)
         if isinstance(draws, _StagedDraws):
             label = torch.where(length_SB > draws.longest_S1, 0, label)
         return self.draw_question(draws, site + 1, length_SB, label, longest)

@@ -13,6 +13,7 @@ from trainers.random.draws import argsort_smallest
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.parts import draw_below
 from trainers.tasks.scratchpad.scratchpad_task import FULL, NONE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
 from trainers.tensors.device_constants import constant
@@ -86,22 +87,24 @@ class Parity(ScratchpadTask):
         cells = argsort_smallest(draws.bits(site, (rows, self.canvas)), longest)
         is_used = torch.arange(longest, device=cells.device) < length_SB[..., None]
         cells = torch.where(is_used, cells, self.canvas).sort(dim=-1).values
-        return self.write_text(cells, draws.bits(site + 1, (rows, longest)) >> 31, length_SB)
+        return self.write_text(cells, draw_below(draws, site + 1, (rows, longest), 2), length_SB)
 
     def write_text(self, cells_SBN: Tensor, bits_SBN: Tensor, length_SB: Tensor) -> Text:
         """Return rows of given bits in given ascending cells, of which `length` are used."""
-        # Unused bits are all written to the cell after the canvas, as the equals sign.
-        number = torch.arange(cells_SBN.shape[-1] + 1, device=length_SB.device)
+        index = torch.arange(cells_SBN.shape[-1] + 1, device=length_SB.device)
         count = length_SB[..., None]
-        is_used = number < count
+        is_used = index < count
         cells, bits = (torch.nn.functional.pad(values, (0, 1)) for values in (cells_SBN, bits_SBN))
         bits = torch.where(is_used, bits, 0)
-        parity, cells = bits.cumsum(dim=-1) % 2, torch.where(is_used, cells, self.canvas)
+        parity = bits.cumsum(dim=-1) % 2
+
+        # The cell after the canvas is the equals sign; unused bits are written there, too.
+        cells = torch.where(is_used, cells, self.canvas)
         canvas = torch.full_like(cells[..., :1], NUMBER["_"]).expand(*cells.shape[:-1], self.canvas + 1)
         canvas = canvas.scatter(-1, cells, torch.where(is_used, ZERO + bits, NUMBER["="]))
 
-        length = torch.where(number <= count, STATE_WIDTH, 0)
-        last = number == count
+        length = torch.where(index <= count, STATE_WIDTH, 0)
+        last = index == count
         if self.scratchpad == NONE:
             answer = ZERO + parity[..., -1:]
             states = torch.stack([answer, torch.full_like(answer, NUMBER["."])], dim=-1)
@@ -113,6 +116,8 @@ class Parity(ScratchpadTask):
             left, right, comma = (torch.full_like(mark, NUMBER[symbol]) for symbol in "[],")
             place = (ZERO + cells // 10, ZERO + cells % 10)
             states = torch.stack([left, *place, right, bit, comma, ZERO + parity, mark], dim=-1)
+
+        # Indices of state_fields for the tokens [ p p ] bit , parity mark.
         field = constant((0, 1, 1, 0, 2, 0, 3, 0), states.device).expand(*length.shape, STATE_WIDTH)
         return Text(
             question=canvas,
@@ -155,7 +160,7 @@ class HalfParity(ScratchpadTask):
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Return drawn rows of random bits; takes one site."""
-        return self.write_text(draws.bits(site, (length_SB.shape[1], 2 * self.size)) >> 31)
+        return self.write_text(draw_below(draws, site, (length_SB.shape[1], 2 * self.size), 2))
 
     def write_text(self, bits_SBN: Tensor) -> Text:
         """Return rows of given bits."""

@@ -13,6 +13,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.parts import draw_below
 from trainers.tasks.scratchpad.graph_task import GraphTask, write_answers
 from trainers.tasks.scratchpad.graphs import DIGIT, Graph, draw_names, make_cycle_graph
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
@@ -128,7 +129,7 @@ class Reachability(GraphTask):
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Return drawn questions on random graphs, half of them at these distances; uses sites `site` to `site + 2`."""
-        label = draws.bits(site, tuple(length_SB.shape[1:])) >> 31
+        label = draw_below(draws, site, tuple(length_SB.shape[1:]), 2)
         return self.draw_question(draws, site + 1, length_SB, label)
 
     def draw_question(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor) -> Text:

@@ -260,7 +260,7 @@ def test_zero_shift_appends_equally_many_zeros_and_uses_all_shifts(plain: Task, 
 def test_shifted_evaluation_is_training_data_at_that_length() -> None:
     task = PaddedAddition(width=8, train_digits=3, zero_shift=True)
     for length, batch in evaluated(task, 30).items():
-        groups = dict(batch.kinds)
+        groups = dict(batch.parts)
         assert ("exact_match_shifted" in groups) == (length >= 3)
         if length >= 3:
             shifted_rows = rows(task, batch)[30:]
@@ -425,7 +425,7 @@ def test_right_answers_score_one_and_impossible_groups_are_nan(task: Task) -> No
 def test_groups_have_the_chain_in_their_name_and_are_scored_apart() -> None:
     task = PaddedAddition(width=5, train_digits=2, measured_cascades=(2, 0), measured_runs=(3,), measured_samples=40)
     batch = evaluated(task, 60, (4,))[4]
-    assert batch.kinds == (
+    assert batch.parts == (
         ("exact_match", 60),
         ("exact_match_cascade_2", 40),
         ("exact_match_cascade_0", 40),
@@ -459,7 +459,7 @@ def test_groups_follow_members_that_share_a_seed() -> None:
     task = PaddedAddition(width=4, train_digits=2, measured_cascades=(1,), measured_samples=10)
     batch = next(iter(task.evaluation_batches(stream(1, 2, name="eval", step=0), 20, (3,)))).batch
     members = batch.for_members(torch.tensor([1, 0, 1]))
-    assert torch.equal(members.tokens, batch.tokens[[1, 0, 1]]) and members.kinds == batch.kinds
+    assert torch.equal(members.tokens, batch.tokens[[1, 0, 1]]) and members.parts == batch.parts
     assert scores_of(task, perfect(members), members, (3,))["exact_match_cascade_1"].shape == (3, 1)
 
 
