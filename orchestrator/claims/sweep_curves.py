@@ -48,7 +48,7 @@ class SweepCurves:
         self.name = self.state.name
         self.objective = read_objective(self.state.spec)
 
-        digests = {name: configuration.measured for name, configuration in state.configurations.items()}
+        digests = {config_id: configuration.measured for config_id, configuration in state.configurations.items()}
         self.measurements = read_measurements(state.measured, digests)
         self.groups = self._group_lengths((self.objective.metric,))
         self._tables: dict[tuple[str, str, str], pd.DataFrame] = {}
@@ -77,7 +77,7 @@ class SweepCurves:
     def steps(self) -> dict[str, int]:
         """The training steps of every configuration, by config_id."""
         trained = self.state.configurations.items()
-        return {name: int(configuration.resolved["training"]["steps"]) for name, configuration in trained}
+        return {config_id: int(configuration.resolved["training"]["steps"]) for config_id, configuration in trained}
 
     def steps_between_evaluations(self, config_id: str) -> int:
         """Return the number of steps between evaluations of a configuration, all its steps if there is only one."""
@@ -112,16 +112,16 @@ class SweepCurves:
         A named part, such as `model.position`, matches by its name or by all given values.
         """
         config_ids = [
-            name
-            for name in self.state.configurations
-            if all(_matches(self.read_setting(name, key), value) for key, value in where.items())
+            config_id
+            for config_id in self.state.configurations
+            if all(_matches(self.read_setting(config_id, key), value) for key, value in where.items())
         ]
         if config_ids:
             return config_ids
 
         # Name the key or value that no configuration has.
         for key, value in where.items():
-            recorded = [self.read_setting(name, key) for name in self.state.configurations]
+            recorded = [self.read_setting(config_id, key) for config_id in self.state.configurations]
             values = dict.fromkeys(str(setting) for setting in recorded if setting is not ABSENT)
             if not values:
                 raise UserError(f"sweep {self.name}: no configuration has the key {key}{self._suggest_key(key)}")
@@ -140,7 +140,7 @@ class SweepCurves:
 
     def choose_configuration(self, config_ids: Sequence[str], average: str) -> str:
         """Return the best configuration by the objective, at the selection lengths."""
-        return self._choose_best({name: self._compute_score([name], average) for name in config_ids})
+        return self._choose_best({config_id: self._compute_score([config_id], average) for config_id in config_ids})
 
     def choose_average(self, averages: Sequence[str], config_ids: Sequence[str]) -> str:
         """Return the weight average with the best score over the seeds of all these configurations."""
@@ -154,8 +154,8 @@ class SweepCurves:
         return score_configuration(reduce_rows(values, objective.reduce), objective).score
 
     def _choose_best(self, scores: Mapping[str, float]) -> str:
-        """Return the name with the best score; the first one if all scores are NaN."""
-        finite = {name: score for name, score in scores.items() if not math.isnan(score)}
+        """Return the config_id with the best score; the first one if all scores are NaN."""
+        finite = {config_id: score for config_id, score in scores.items() if not math.isnan(score)}
         best = min if self.objective.direction == "minimize" else max
         return best(finite, key=finite.__getitem__) if finite else next(iter(scores))
 
@@ -196,9 +196,9 @@ class SweepCurves:
         length.
         """
         # Intersect the measured lengths of all configurations and metrics.
-        measured = {s for name in config_ids for s in self.measurements[name].lengths}
-        for name in config_ids:
-            present = self.measurements[name].metrics
+        measured = {s for config_id in config_ids for s in self.measurements[config_id].lengths}
+        for config_id in config_ids:
+            present = self.measurements[config_id].metrics
             for metric in metrics:
                 if metric not in present:
                     raise self._make_unknown_error("metric", metric, list(present))
@@ -246,7 +246,7 @@ class SweepCurves:
             rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
             wide = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
             trained = self.state.configurations.items()
-            pairs = [(name, seed) for name, configuration in trained for seed in configuration.members]
+            pairs = [(config_id, seed) for config_id, configuration in trained for seed in configuration.members]
             index = pd.MultiIndex.from_tuples(pairs, names=["config_id", "seed"])
             self._tables[key] = wide.reindex(index).astype(np.float64)
         return self._tables[key]

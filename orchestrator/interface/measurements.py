@@ -58,16 +58,17 @@ class Measurements:
 
     def to_fields(self) -> dict[str, Any]:
         """Return the measurements as ledger fields; metrics with the same distribution and lengths are grouped."""
-        sets = []
+        # Only neighbours are grouped, so that metrics keep their order.
+        test_sets = []
         for (distribution, lengths, trained), group in itertools.groupby(self.metrics.items(), _get_test_set_key):
             test_set = {"distribution": distribution, "lengths": list(lengths), "trained_lengths": list(trained)}
-            sets.append({**test_set, "metrics": {name: [metric.base, metric.direction] for name, metric in group}})
+            test_sets.append({**test_set, "metrics": {name: [metric.base, metric.direction] for name, metric in group}})
 
         # Newer fields are left out at their defaults, so that digests of older versions stay valid.
         return {
             "lengths": list(self.lengths),
             "averages": list(self.averages),
-            "sets": sets,
+            "sets": test_sets,
             "longest_trained": dict(self.longest_trained),
             "headline": list(self.headline),
             "trained": {name: list(lengths) for name, lengths in self.trained.items()},

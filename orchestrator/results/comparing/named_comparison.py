@@ -49,13 +49,14 @@ def compare_named(
             f"{first} and {second} are the same configuration, {first_side.row.config_id}; name two different ones"
         )
 
-    # Two that the user named need no correction for multiple tests, so p is also the corrected one.
     questions = [question for (question,) in make_questions([(first_side, second_side)], metric, average, lengths)]
     if not questions:
         raise UserError(
             f"{first} and {second} have no common lengths of {metric or first_side.result.objective.metric}"
         )
     comparisons = tuple(compare_sides(first_side, second_side, question, NAMED_FAMILY) for question in questions)
+
+    # Two that the user named need no correction for multiple tests, so p is also the corrected one.
     return NamedComparison(
         first=first_side,
         second=second_side,
