@@ -29,32 +29,32 @@ if TYPE_CHECKING:
     from orchestrator import open_sweep as open_sweep
     from orchestrator import run as run
 
-RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")  # of torchrun, srun, mpirun
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")  # of torchrun, srun, mpirun
 _EXPORTS = {"run": "orchestrator", "open_sweep": "orchestrator", "import_table": "orchestrator"}
 
 
 class Member:
     """One configuration with one seed, to be trained by this program.
 
-    every: steps between reports, None if only the last one is due. reported: the last recorded step, or 0. stop_at: the
-    step at which `report` asks to stop, or None.
+    config, seed, steps: what to train. every: steps between reports, None if only the last step is due. reported: the
+    last recorded step, or 0. stop_at: the step at which `report` asks to stop, or None.
     """
 
     def __init__(self, config: Mapping[str, Any], seed: int, steps: int, every: int | None) -> None:
         self._reports = os.environ.get("LENGTHWISE_REPORTS")
         self._has_warned = False  # of checkpoints of an earlier run
-        path = self._value("CONFIG")
+        path = self._read_variable("CONFIG")
         self.config: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8")) if path else dict(config)
-        self.seed = int(self._value("SEED") or seed)
-        self.steps = int(self._value("STEPS") or steps)
-        self.every = (int(self._value("EVERY") or 0) or None) if self._reports else every
-        self.reported = int(self._value("REPORTED") or 0)
-        self.stop_at = int(self._value("STOP_AT") or 0) or None
+        self.seed = int(self._read_variable("SEED") or seed)
+        self.steps = int(self._read_variable("STEPS") or steps)
+        self.every = (int(self._read_variable("EVERY") or 0) or None) if self._reports else every  # empty: at the end
+        self.reported = int(self._read_variable("REPORTED") or 0)
+        self.stop_at = int(self._read_variable("STOP_AT") or 0) or None
 
     @property
     def checkpoints(self) -> Path:
         """The folder for saved states, which the next attempt finds again; outside of a sweep `checkpoints/` here."""
-        folder = Path(self._value("CHECKPOINTS") or "checkpoints")
+        folder = Path(self._read_variable("CHECKPOINTS") or "checkpoints")
         folder.mkdir(parents=True, exist_ok=True)
         if not self._reports and not self._has_warned and any(folder.iterdir()):
             print(
@@ -69,40 +69,43 @@ class Member:
         return step == self.steps or (step > 0 and self.every is not None and step % self.every == 0)
 
     def report(self, step: int, curves: Mapping[str, Any], *, loss: float | None = None, average: str = "raw") -> bool:
-        """Report metrics after `step` steps; return whether to save and end now.
+        """Report metrics after `step` steps; return True if the program should save its state and end now.
 
         `curves` has each metric by length, such as {"exact_match": {5: 1.0, 10: 0.4}}, or as a number without lengths.
         `average` names the evaluated weights. If `loss` is not finite, training has diverged: `failed` is reported in
         place of the metrics. Of several processes only rank 0 writes; it should broadcast the answer to the others,
         which may ask a moment earlier.
         """
-        fields = report_fields(step, curves, loss, average)
-        self._write(fields)
-        stop = self._value("STOP")
+        fields = make_report_fields(step, curves, loss, average)
+        self._write_report(fields)
         if self._reports and "failed" in fields:
             return True
-        return (self.stop_at is not None and step >= self.stop_at) or (stop != "" and Path(stop).exists())
+        stop_file = self._read_variable("STOP")  # created by the sweep when it is interrupted
+        return (self.stop_at is not None and step >= self.stop_at) or (stop_file != "" and Path(stop_file).exists())
 
     def failed(self, step: int) -> None:
         """Report that training diverged at this step; then end the program."""
-        self._write({"failed": int(step)})
+        self._write_report({"failed": int(step)})
 
     def stopped(self, step: int) -> None:
         """Report that training is complete early, at this step; then end the program."""
-        self._write({"stopped": int(step)})
+        self._write_report({"stopped": int(step)})
 
-    def _value(self, name: str) -> str:
+    def _read_variable(self, name: str) -> str:
+        """Return the environment variable LENGTHWISE_name; "" if it is missing, and always outside of a sweep."""
         return os.environ.get(f"LENGTHWISE_{name}", "") if self._reports else ""
 
-    def _write(self, fields: dict[str, Any]) -> None:
+    def _write_report(self, fields: dict[str, Any]) -> None:
+        """Append a report to the file of this attempt, or print it outside of a sweep; only rank 0 does."""
         line = json.dumps(fields)
-        if next((os.environ[name] for name in RANKS if name in os.environ), "0") != "0":
+        if next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0") != "0":
             return
         if not self._reports:
             print(line, flush=True)
             return
-        # A single write: a killed program leaves the whole line or nothing that ends in a newline. On a full disk it is
-        # cut short, and the next one raises the error.
+
+        # A line is written at once, so that a killed program leaves either all of it or a line without newline, which
+        # is not read. A full disk cuts it short; then the second write raises OSError.
         content = f"{line}\n".encode()
         descriptor = os.open(self._reports, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
@@ -113,33 +116,33 @@ class Member:
 
 
 def member(config: Mapping[str, Any] = {}, seed: int = 0, *, steps: int = 0, every: int | None = None) -> Member:
-    """Return the member to be trained; the arguments are its values outside of a sweep."""
+    """Return the member that this program trains; the arguments are used only outside of a sweep."""
     return Member(config, seed, steps, every)
 
 
-def report_fields(step: int, curves: Mapping[str, Any], loss: float | None, average: str) -> dict[str, Any]:
-    """Return the line of a report as plain data, that of a failure if the loss is not finite."""
-    if loss is not None and _number(loss) is None:
+def make_report_fields(step: int, curves: Mapping[str, Any], loss: float | None, average: str) -> dict[str, Any]:
+    """Return a report as plain data; the report of a failure if the loss is not finite."""
+    if loss is not None and _convert_number(loss) is None:
         return {"failed": int(step)}
-    plain = {name: _curve(curve) for name, curve in curves.items()}
-    return {"step": int(step), "average": average, "curves": plain} | ({} if loss is None else {"loss": _number(loss)})
+    fields = {"step": int(step), "average": average, "curves": {name: _convert_curve(curves[name]) for name in curves}}
+    return fields if loss is None else fields | {"loss": _convert_number(loss)}
 
 
-def _curve(curve: Any) -> Any:
-    return (
-        {int(length): _number(value) for length, value in curve.items()}
-        if isinstance(curve, Mapping)
-        else _number(curve)
-    )
+def _convert_curve(curve: Any) -> Any:
+    """Return the values of a metric by length, or its only value, as plain floats."""
+    if isinstance(curve, Mapping):
+        return {int(length): _convert_number(value) for length, value in curve.items()}
+    return _convert_number(curve)
 
 
-def _number(value: Any) -> float | None:
-    """Return a number as a float, also one of NumPy or PyTorch; None if it is not finite, which JSON cannot say."""
+def _convert_number(value: Any) -> float | None:
+    """Return a number of Python, NumPy or PyTorch as a float; None if it is not finite, because JSON has no NaN."""
     number = math.nan if value is None else float(value)
     return number if math.isfinite(number) else None
 
 
 def __getattr__(name: str) -> Any:
+    """Import `run`, `open_sweep` or `import_table` at first use; a copy of this file has no package beside it."""
     if name not in _EXPORTS:
         raise AttributeError(f"module 'lengthwise' has no attribute {name!r}")
     try:

@@ -31,7 +31,7 @@ def in_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     variables |= {"SEED": "3", "STEPS": "250", "EVERY": "100", "REPORTED": "100", "STOP_AT": ""}
     for name, value in variables.items():
         monkeypatch.setenv(f"LENGTHWISE_{name}", value)
-    for name in lengthwise.RANKS:
+    for name in lengthwise.RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     yield tmp_path
 
@@ -89,7 +89,7 @@ def test_when_to_stop(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [run.report(step, {}) for step in (100, 200, 250)] == [False, True, True]
 
 
-@pytest.mark.parametrize("name", lengthwise.RANKS)
+@pytest.mark.parametrize("name", lengthwise.RANK_VARIABLES)
 def test_only_the_first_rank_writes(name: str, in_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (in_sweep / "stop").touch()
     monkeypatch.setenv(name, "1")
@@ -124,7 +124,7 @@ def test_outside_of_a_sweep(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in (*lengthwise.RANKS, "LENGTHWISE_REPORTS"):
+    for name in (*lengthwise.RANK_VARIABLES, "LENGTHWISE_REPORTS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LENGTHWISE_STOP_AT", "1")
     monkeypatch.setenv("LENGTHWISE_STEPS", "3")

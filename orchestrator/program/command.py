@@ -2,24 +2,24 @@
 
     [python, train.py, "${args}"]   ->   python train.py --lr=0.003 --optimizer.weight_decay=0.1 --seed=3
 
-No shell reads the words. `${args}`, `${args_no_hyphens}` and `${args_no_boolean_flags}` are words of their own: they
-give the seed and all values of `config` that have no placeholder elsewhere. `$${x}` is the text `${x}`.
+No shell reads the words. `${args}`, `${args_no_hyphens}` and `${args_no_boolean_flags}` each become several words: the
+seed, and all values of `config` that have no placeholder elsewhere. `$${x}` is the text `${x}`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from search_spaces.grammar.problems import dotted_keys, lookup
 from trainers.errors import Problem, find_nearest
 
-ARGUMENTS = ("args", "args_no_hyphens", "args_no_boolean_flags")
-SINGLE = ("config_file", "seed", "steps", "checkpoints", "folder", "reports")
+ARGUMENT_LISTS = ("args", "args_no_hyphens", "args_no_boolean_flags")
+SINGLE_VALUES = ("config_file", "seed", "steps", "checkpoints", "folder", "reports")
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]*)\}")  # without a group: an escaped `${`
 _OPTION = re.compile(r"--?[^=$]+")
 
@@ -37,21 +37,17 @@ class PlaceholderValues:
     reports: Path
 
 
-def split_command(command: str) -> list[str]:
-    """Return the words of a command as a shell would split it; raises ValueError for an open quotation mark."""
-    return shlex.split(command)
-
-
 def find_unknown_placeholders(words: Iterable[str], config_keys: Iterable[str]) -> list[Problem]:
-    """Return a problem for each placeholder without a value; `config_keys` are dotted, without `config.`."""
-    allowed = [*ARGUMENTS, *SINGLE, *(f"config.{key}" for key in config_keys)]
+    """Return a problem for each unknown or misused placeholder; `config_keys` are dotted, without `config.`."""
+    allowed = [*ARGUMENT_LISTS, *SINGLE_VALUES, *(f"config.{key}" for key in config_keys)]
     problems = []
     for word in words:
         for name in sorted(_find_placeholders([word])):
             if name not in allowed:
-                meant = f"config.{name}" if f"config.{name}" in allowed else find_nearest(name, allowed)
-                problems.append(_make_problem(f"unknown placeholder ${{{name}}}", word, ", ".join(allowed), meant))
-            elif name in ARGUMENTS and word != f"${{{name}}}":
+                # The section is often forgotten: ${lr} is meant as ${config.lr}.
+                nearest = f"config.{name}" if f"config.{name}" in allowed else find_nearest(name, allowed)
+                problems.append(_make_problem(f"unknown placeholder ${{{name}}}", word, ", ".join(allowed), nearest))
+            elif name in ARGUMENT_LISTS and word != f"${{{name}}}":
                 problems.append(
                     _make_problem(f"${{{name}}} gives several words, so it must be a word of its own", word)
                 )
@@ -60,59 +56,59 @@ def find_unknown_placeholders(words: Iterable[str], config_keys: Iterable[str]) 
 
 def fill_words(words: Sequence[str], values: PlaceholderValues) -> list[str]:
     """Return the words with every placeholder replaced; an option whose value is null is left out."""
-    known = {name: getattr(values, name) for name in SINGLE} | dict(list_dotted(values.config, "config."))
-    elsewhere = _find_placeholders(words)
+    # Inner mappings are not arguments themselves, because their values are.
+    config = {f"config.{key}": lookup(values.config, key) for key in dotted_keys(values.config)}
+    by_name = {name: getattr(values, name) for name in SINGLE_VALUES} | config
+    placed = _find_placeholders(words)
     arguments = {
-        key.removeprefix("config."): known[key]
-        for key in (*dict(list_dotted(values.config, "config.")), "seed")
-        if key not in elsewhere and known[key] is not None and not isinstance(known[key], Mapping)
+        key.removeprefix("config."): by_name[key]
+        for key in (*config, "seed")
+        if key not in placed and by_name[key] is not None and not isinstance(by_name[key], Mapping)
     }
+
+    # Of `--lr ${config.lr}` with null, the option before the placeholder must go as well.
     filled: list[str] = []
-    for before, word in zip(["", *words], words, strict=False):
+    for previous, word in zip(["", *words], words, strict=False):
         names = _find_placeholders([word])
-        if names & set(ARGUMENTS):
+        if names & set(ARGUMENT_LISTS):
             filled += _make_arguments(arguments, names.pop())
-        elif any(known[name] is None for name in names):
-            # Of `--lr ${config.lr}` both words are left out.
-            if _PLACEHOLDER.fullmatch(word) and _OPTION.fullmatch(before):
+        elif any(by_name[name] is None for name in names):
+            if _PLACEHOLDER.fullmatch(word) and _OPTION.fullmatch(previous):
                 filled.pop()
         else:
             filled.append(
-                _PLACEHOLDER.sub(lambda match: "${" if match[1] is None else _format_value(known[match[1]]), word)
+                _PLACEHOLDER.sub(lambda match: "${" if match[1] is None else _format_value(by_name[match[1]]), word)
             )
     return filled
 
 
 def receives_key(words: Iterable[str], key: str, files: Iterable[Path] = ()) -> bool:
-    """Return whether a program receives `key`, "seed" or "config.KEY", by its words or in its files by the client."""
+    """Return whether a program receives `key` ("seed" or "config.KEY") in its words, or reads it by the client.
+
+    files: the Python files of the program.
+    """
     names = _find_placeholders(words)
     parts = key.split(".")
-    prefixes = {".".join(parts[: count + 1]) for count in range(len(parts))}
-    if names & {*ARGUMENTS, *prefixes} or (parts[0] == "config" and "config_file" in names):
+    prefixes = {".".join(parts[: count + 1]) for count in range(len(parts))}  # ${config.optimizer} has all its values
+    if names & {*ARGUMENT_LISTS, *prefixes} or (parts[0] == "config" and "config_file" in names):
         return True
     return any(_reads_key(path.read_text(encoding="utf-8", errors="replace"), parts[0]) for path in files)
 
 
 def _reads_key(code: str, key: str) -> bool:
-    """Return whether a file reads `key` of the client, not of the arguments that it has parsed itself."""
+    """Return whether a file reads `key` by the client; `args.seed` of an argument parser does not count."""
     for name in re.findall(r"(\w+)\s*=\s*[\w.()]*parse_args\(", code):
         code = re.sub(rf"\b{name}\.{key}\b", "", code)
     return re.search(rf"LENGTHWISE_{key.upper()}\b|\blengthwise\b.*\.{key}\b", code, re.DOTALL) is not None
 
 
 def _find_placeholders(words: Iterable[str]) -> set[str]:
+    """Return the names of all placeholders in these words."""
     return {match[1] for word in words for match in _PLACEHOLDER.finditer(word) if match[1] is not None}
 
 
-def list_dotted(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield every value of a nested mapping with its dotted key, the inner mappings too."""
-    for key, value in values.items():
-        yield f"{prefix}{key}", value
-        if isinstance(value, Mapping):
-            yield from list_dotted(value, f"{prefix}{key}.")
-
-
 def _make_arguments(arguments: Mapping[str, Any], placeholder: str) -> Iterator[str]:
+    """Yield a word for each argument, in the form of the placeholder; a boolean flag is left out if it is false."""
     hyphens = "" if placeholder == "args_no_hyphens" else "--"
     for key, value in arguments.items():
         if placeholder == "args_no_boolean_flags" and isinstance(value, bool):
@@ -126,5 +122,5 @@ def _format_value(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list | tuple | Mapping) else str(value)
 
 
-def _make_problem(message: str, word: str, allowed: str | None = None, meant: str | None = None) -> Problem:
-    return Problem(key="program.command", message=message, given=word, allowed=allowed, nearest=meant)
+def _make_problem(message: str, word: str, allowed: str | None = None, nearest: str | None = None) -> Problem:
+    return Problem(key="program.command", message=message, given=word, allowed=allowed, nearest=nearest)

@@ -1,6 +1,6 @@
-"""Says why a program has ended early, and whether another attempt may get further.
+"""Explain why a program ended early, and decide whether to retry it.
 
-ProgramEnded    the program ended before its last report, or reported nonsense
+ProgramEnded    the program ended before its last report, or wrote a line that is no report
 """
 
 import errno
@@ -11,12 +11,12 @@ from typing import Literal
 from orchestrator.errors import OutOfSpace
 from orchestrator.program.reports import MergedReports
 
-USAGE_ERROR = 2
-AGAIN = 75  # EX_TEMPFAIL: the exit code by which a program asks to be started again, which does not count as a death
-_FIRST_LINES, _LAST_LINES = 10, 40  # of a log that are shown
-_SHOWN_BYTES = 10_000  # of the first and of the last lines: a line may be as long as the log
-_MAX_LINE_CHARACTERS = 300  # characters of the line that says why a program failed
-_PROBE_BYTES = 2**20  # a disk with less space is full
+USAGE_ERROR = 2  # the exit code of argparse
+RESTART_CODE = 75  # EX_TEMPFAIL: a program that exits with it is started again, and has not failed
+_FIRST_LINES, _LAST_LINES = 10, 40  # shown lines of a log
+_SHOWN_BYTES = 10_000  # at most, of the first and of the last lines: a line may be as long as the log
+_MAX_LINE_CHARACTERS = 300  # of the line that explains a failure
+_PROBE_BYTES = 2**20  # a disk with less free space counts as full
 
 
 RetryRule = Literal["never", "once", "always"]  # always: as often as `resources.retries` allows
@@ -34,40 +34,41 @@ class ProgramEnded(Exception):  # noqa: N818 - named by what happened
 
 
 def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, start_step: int) -> bool:
-    """Return True if a program that ended early asks, by its exit code, to be started again at once.
+    """Return True if a program that ended early asked by RESTART_CODE to be started again, else raise ProgramEnded.
 
-    code: its exit code, negative if a signal has killed it. reason: why it was stopped, None if it was not or the sweep
-    did. log: of this attempt, in the folder of the member. reports: of all attempts. start_step: the last complete step
-    when this one began. Raises ProgramEnded otherwise, OutOfSpace or OSError if the disk is full.
+    code: its exit code, -N if signal N killed it. reason: why it was stopped by a limit, else None. log: of this
+    attempt, in the folder of the member. reports: of all attempts. start_step: the last complete step when this attempt
+    began. Raises OutOfSpace or OSError if the disk is full.
     """
     completed, steps = reports.completed, reports.declared.steps
-    where = f"after step {last} of {steps}" if (last := reports.last_step) else "before its first report"
-    if reason is None and code == AGAIN:
+    progress = f"after step {last} of {steps}" if (last := reports.last_step) else "before its first report"
+    if reason is None and code == RESTART_CODE:
         return True
 
-    # A full disk concerns the whole sweep.
+    # A full disk stops the whole sweep, because every other member would fail on it as well.
     trace = read_log(log)
     line = _find_error_line(trace)
     _refuse_full_disk(log, line)
 
-    # Explain the end, and decide whether another attempt may get further.
+    # A retry is worth it after what comes from outside: a limit or a signal. A second attempt that uses up its hours at
+    # the same step will not get further either.
     if reason is not None:
         has_stalled = "hours" in reason and _has_used_up_hours(log.parent, completed)
-        raise ProgramEnded(f"{reason}, {where}", trace, "never" if has_stalled else "always")
+        raise ProgramEnded(f"{reason}, {progress}", trace, "never" if has_stalled else "always")
     if code == 0:
-        raise ProgramEnded(f"it ended {where}, without {reports.describe_missing()}", trace, "never")
+        raise ProgramEnded(f"it ended {progress}, without {reports.describe_missing()}", trace, "never")
     if code < 0:
-        raise ProgramEnded(f"killed by signal {-code}, {where}", trace, "always")
+        raise ProgramEnded(f"killed by signal {-code}, {progress}", trace, "always")
 
-    # Before its first report it may have met other members, such as at a file that all of them create; but a command
-    # line that it does not understand stays the same (exit code 2, as of argparse).
-    is_new = completed == 0 and code != USAGE_ERROR
-    retry: RetryRule = "always" if completed > start_step else "once" if is_new else "never"
-    raise ProgramEnded(f"exit code {code}, {where}: {line}", trace, retry)
+    # A crash before the first report may be a race between members, such as for a file that all of them create; a usage
+    # error would only be repeated.
+    may_be_race = completed == 0 and code != USAGE_ERROR
+    retry: RetryRule = "always" if completed > start_step else "once" if may_be_race else "never"
+    raise ProgramEnded(f"exit code {code}, {progress}: {line}", trace, retry)
 
 
 def _refuse_full_disk(log: Path, line: str) -> None:
-    """Raise OutOfSpace, or the OSError of a full disk, if a full disk has ended the program."""
+    """Raise OutOfSpace if the log names a full disk, or the OSError of writing a file if the disk is still full."""
     if any(os.strerror(number) in line for number in (errno.ENOSPC, errno.EDQUOT)):
         raise OutOfSpace(f"{log}: {line}")
     probe = log.parent / "probe"
@@ -78,34 +79,36 @@ def _refuse_full_disk(log: Path, line: str) -> None:
 
 
 def _has_used_up_hours(folder: Path, completed: int) -> bool:
-    """Return whether an earlier attempt used up `member_hours` at this step; note that this attempt did."""
+    """Return whether an earlier attempt used up `member_hours` at this step; write a note that this attempt did."""
     note, step = folder / "member_hours_used_up_at", str(completed)
-    before = note.read_text() if note.exists() else ""
+    earlier_step = note.read_text() if note.exists() else ""
     note.write_text(step)
-    return before == step
+    return earlier_step == step
 
 
 def _find_error_line(log: str | None) -> str:
-    """Return the line of a log that explains the failure: of the last exception, else the last line."""
+    """Return the line of a log that explains the failure: the message of the last exception, else the last line."""
     lines = (log or "").strip().splitlines() or ["its log is empty"]
     last = max((i for i, line in enumerate(lines) if line.startswith("Traceback ")), default=len(lines))
-    return next((line for line in lines[last + 1 :] if not line.startswith(" ")), lines[-1]).strip()[
-        :_MAX_LINE_CHARACTERS
-    ]
+
+    # Below "Traceback" the frames are indented; the first line that is not has the exception.
+    message = next((line for line in lines[last + 1 :] if not line.startswith(" ")), lines[-1])
+    return message.strip()[:_MAX_LINE_CHARACTERS]
 
 
 def read_log(log: Path) -> str | None:
     """Return the first and the last lines of a log; None if there is no log."""
     if not log.exists():
         return None
+
+    # A log may be larger than the memory, so only its two ends are read.
     with log.open("rb") as file:
         first = file.read(_SHOWN_BYTES)
-        left_out = log.stat().st_size - 2 * _SHOWN_BYTES
-        file.seek(max(0, left_out), os.SEEK_CUR)
+        skipped_bytes = log.stat().st_size - 2 * _SHOWN_BYTES
+        file.seek(max(0, skipped_bytes), os.SEEK_CUR)
         last = file.read()
-    shortened = f"... more is in {log} ..."
-    between = f"\n{shortened}\n".encode() if left_out > 0 else b""
-    lines = (first + between + last).decode(errors="replace").splitlines()
+    gap = f"... more is in {log} ..."
+    lines = (first + (f"\n{gap}\n".encode() if skipped_bytes > 0 else b"") + last).decode(errors="replace").splitlines()
     if len(lines) > _FIRST_LINES + _LAST_LINES:
-        lines = [*lines[:_FIRST_LINES], shortened, *lines[-_LAST_LINES:]]
+        lines = [*lines[:_FIRST_LINES], gap, *lines[-_LAST_LINES:]]
     return "\n".join(lines)

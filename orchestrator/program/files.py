@@ -1,4 +1,4 @@
-"""The user's files that a command needs: those that its words name, and the local modules that these import."""
+"""Find the user's files that a command needs: the files that its words name, and the local modules they import."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ def find_files(words: Sequence[str], folder: Path) -> list[Path]:
     A word names a file as it is, after `=`, or as a module after `-m`. Imports are read from the source, without
     running it, and searched beside the script and in `folder`; other modules belong to the environment.
     """
+    # Each file has the folder of its script beside it, where Python searches absolute imports first.
     folder = folder.absolute()
-    # Each waits with the folder in which its absolute imports are searched first.
-    waiting: list[tuple[Path, Path]] = []
-    for before, word in zip(["", *words], words, strict=False):
+    pending: list[tuple[Path, Path]] = []
+    for previous, word in zip(["", *words], words, strict=False):
         for path in (folder / word, folder / (word.partition("=")[2] or word)):
-            waiting.append((path, path.parent))
-        if before == "-m":
-            waiting += [(path, folder) for path in _find_module(folder, f"{word}.__main__")]
+            pending.append((path, path.parent))
+        if previous == "-m":
+            pending += [(path, folder) for path in _find_module(folder, f"{word}.__main__")]
 
+    # Files outside of the folder are not copied, so their imports do not matter either.
     files: set[Path] = set()
-    while waiting:
-        path, script_folder = waiting.pop()
+    while pending:
+        path, script_folder = pending.pop()
         path = Path(os.path.normpath(path))
         if path in files or not path.is_file() or not path.is_relative_to(folder):
             continue
@@ -35,16 +36,18 @@ def find_files(words: Sequence[str], folder: Path) -> list[Path]:
                 # A relative import of level 1 starts in the folder of its file.
                 bases = [path.parents[level - 1]] if level else [script_folder, folder]
                 modules = next(filter(None, (_find_module(base, name) for base in bases)), [])
-                waiting += [(module, script_folder) for module in modules]
+                pending += [(module, script_folder) for module in modules]
     return sorted(path.relative_to(folder) for path in files)
 
 
 def _read_imports(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the dotted names that a file imports, each with the level of a relative import, 0 if it is absolute."""
+    """Yield (dotted name, level) of every import in a file; level 0 is absolute, 1 starts in the file's folder."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # it fails when it is run, with the better message
+    except (SyntaxError, ValueError):  # Python reports it better when it runs the file
         return
+
+    # In `from a import b`, b may be a module, so a.b is searched; a class b is not found below a, which is enough.
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, 0) for alias in node.names)
@@ -54,7 +57,7 @@ def _read_imports(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def _find_module(base: Path, name: str) -> list[Path]:
-    """Return the files that importing a dotted name reads below `base`: of its packages, and of the module itself."""
+    """Return the files below `base` that Python reads to import a dotted name: __init__.py of packages, the module."""
     files: list[Path] = []
     for part in name.split("."):
         package, module = base / part / "__init__.py", base / f"{part}.py"

@@ -3,12 +3,14 @@
     python -I -S keeper.py WORKER_PID LOCK_DESCRIPTOR GRACE_SECONDS WORD...
 
 It imports little of the standard library, so that it starts quickly. The program has a session of its own and dies with
-the keeper. On Linux the keeper is the subreaper of all processes below it, so that it knows those with sessions of
-their own, too, such as the ranks of torchrun; elsewhere it knows the process group of the program. It holds the lock
-until the last of them has ended. It is a child of the process that the worker starts, because a worker of Ray that ends
-kills its own children, and nothing below them; that process kills what a killed keeper leaves. SIGTERM is forwarded to
-the program, which has GRACE_SECONDS to end; SIGUSR1 kills. The exit status is that of the program, 128 + N if signal N
-killed it, 127 if it could not be started.
+the keeper. On Linux the keeper is the subreaper of all processes below it, so it also finds processes with sessions of
+their own, such as the ranks of torchrun; elsewhere it knows only the process group of the program. It holds the lock
+until the last of them has ended.
+
+The keeper is a child of the process that the worker starts, because a worker of Ray that ends kills its own children,
+and nothing below them; if the keeper is killed, that process kills the rest. SIGTERM is forwarded to the program, which
+has GRACE_SECONDS to end; SIGUSR1 kills it. The exit status is that of the program, 128 + N if signal N killed it, 127
+if it could not be started.
 """
 
 import ctypes
@@ -19,26 +21,26 @@ import sys
 import time
 
 LINUX = sys.platform == "linux"
-SECONDS_TO_END = 3.0  # for processes whose program or worker has ended
-_POLL_SECONDS = 0.2  # at the worker, whose end sends no signal
+SECONDS_TO_END = 3.0  # between SIGTERM and SIGKILL, for processes whose program or worker has ended
+_POLL_SECONDS = 0.2  # between checks of the worker, whose end sends no signal
 _WORKER_ENDED = signal.SIGUSR2  # sent to the keeper
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
-    """Run `keep` in a child process and return its exit status; signals the child when the worker has ended.
+    """Run `supervise` in a child process, the keeper, and return its exit status; tell it when the worker has ended.
 
     If the keeper is killed, kill all processes below it.
     """
-    # Fork the keeper; its orphans become children of this process.
+    # As a subreaper, this process becomes the parent of all that a killed keeper leaves.
     parent = os.getpid()
     if LINUX:
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # of what a killed keeper leaves
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper = os.fork()
     if keeper == 0:
-        os._exit(keep(parent, lock, grace, words))
+        os._exit(supervise(parent, lock, grace, words))
 
-    # Forward signals, and look regularly whether the worker is alive.
+    # Another parent than the worker means that the worker has ended; a timer checks it, because no signal tells.
     def check_worker(number: int, frame: object) -> None:
         if os.getppid() != worker:
             _send_signal(keeper, _WORKER_ENDED)
@@ -48,7 +50,7 @@ def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
     signal.signal(signal.SIGALRM, check_worker)
     signal.setitimer(signal.ITIMER_REAL, _POLL_SECONDS, _POLL_SECONDS)
 
-    # Wait for it; if it was killed, kill all that it left.
+    # The keeper exits by itself except if it was killed; then this process ends the same way.
     code = os.waitstatus_to_exitcode(os.waitpid(keeper, 0)[1])
     if code < 0:
         while LINUX and _has_children():
@@ -58,18 +60,13 @@ def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
     return code
 
 
-def keep(parent: int, lock: int, grace: float, words: list[str]) -> int:
+def supervise(parent: int, lock: int, grace: float, words: list[str]) -> int:
     """Run the program until it and every process below it have ended; return the exit status.
 
     The program is ended when the parent process, or the worker, ends.
     """
-    # Each signal wakes the loop through a pipe.
-    wake, write_end = os.pipe()
-    os.set_blocking(write_end, False)
-    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    received: set[int] = set()
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, _WORKER_ENDED):
-        signal.signal(number, lambda number, _: received.add(number))
+    # The program must not inherit the lock: a process of it could hold the lock longer than the keeper.
+    wakeup_pipe, received = _watch_signals()
     if LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     os.set_inheritable(lock, False)
@@ -77,37 +74,48 @@ def keep(parent: int, lock: int, grace: float, words: list[str]) -> int:
     os.pwrite(lock, b"%d\n" % program, 0)
 
     status: int | None = None
-    stopping = False  # whether the program was asked to end
-    ending = False  # whether everything below was asked to end
-    deadline = float("inf")  # when all that is left is killed
+    is_stopping = False  # whether the program was asked to end
+    is_ending = False  # whether everything below was asked to end
+    deadline = float("inf")  # when everything below is killed
     while True:
-        # Reap: without children there are no descendants either, because orphans become children of a subreaper.
+        # Without children there are no descendants either, because orphans become children of a subreaper.
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 status = ended[1] if ended[0] == program else status
         except ChildProcessError:
             break
 
-        # Forward a request to end; end what has outlived the program or the worker.
+        # A request to end gives the program its grace time; processes that outlive it or the worker get less.
         now, worker_ended = time.monotonic(), os.getppid() != parent or _WORKER_ENDED in received
-        if not stopping and received & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} and status is None:
-            stopping, deadline = True, now + grace
+        if not is_stopping and received & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} and status is None:
+            is_stopping, deadline = True, now + grace
             os.kill(program, signal.SIGTERM)
-        if not ending and (worker_ended or status is not None):
-            ending = True
+        if not is_ending and (worker_ended or status is not None):
+            is_ending = True
             _signal_all(program, signal.SIGTERM)
-            deadline = min(deadline, now + SECONDS_TO_END) if worker_ended or not stopping else deadline
+            deadline = min(deadline, now + SECONDS_TO_END) if worker_ended or not is_stopping else deadline
         if worker_ended:
             deadline = min(deadline, now + SECONDS_TO_END)
         if now >= deadline or signal.SIGUSR1 in received:
             _signal_all(program, signal.SIGKILL)
-        if select.select([wake], [], [], min(_POLL_SECONDS, max(0.01, deadline - now)))[0]:
-            os.read(wake, 512)
+        if select.select([wakeup_pipe], [], [], min(_POLL_SECONDS, max(0.01, deadline - now)))[0]:
+            os.read(wakeup_pipe, 512)
 
     if not LINUX:
         _signal_all(program, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(status or 0)
     return code if code >= 0 else 128 - code
+
+
+def _watch_signals() -> tuple[int, set[int]]:
+    """Return a pipe that becomes readable at each signal, and the set of received signals, which grows."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    received: set[int] = set()
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, _WORKER_ENDED):
+        signal.signal(number, lambda number, _: received.add(number))
+    return read_end, received
 
 
 def _start_program(words: list[str]) -> int:
@@ -116,6 +124,8 @@ def _start_program(words: list[str]) -> int:
     program = os.fork()
     if program:
         return program
+
+    # In the child: default signals, because Python ignores SIGPIPE; if the keeper died meanwhile, no signal comes.
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -131,7 +141,7 @@ def _start_program(words: list[str]) -> int:
 
 
 def _signal_all(program: int, number: int) -> None:
-    """Send a signal to every process below the keeper; without /proc to the program's group."""
+    """Send a signal to every process below this one; on systems without /proc to the program's group."""
     for process in _list_descendants() if LINUX else [-program]:
         _send_signal(process, number)
 
@@ -155,6 +165,8 @@ def _has_children() -> bool:
 
 
 def _list_descendants() -> list[int]:
+    """Return the ids of all processes below this one, from /proc."""
+    # The parent is the second field after the name in parentheses, which may itself have spaces and parentheses.
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - pathlib, too
         try:
@@ -163,10 +175,10 @@ def _list_descendants() -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         children.setdefault(parent, []).append(int(name))
-    below = list(children.get(os.getpid(), []))
-    for process in below:
-        below += children.get(process, [])
-    return below
+    descendants = list(children.get(os.getpid(), []))
+    for process in descendants:  # grows while it is read
+        descendants += children.get(process, [])
+    return descendants
 
 
 def _prctl(option: int, value: int) -> None:
@@ -174,5 +186,5 @@ def _prctl(option: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    # At once: while Python ends by itself, the next check would kill this process.
+    # os._exit, because a signal of the timer would kill this process while Python shuts down.
     os._exit(start_keeper(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))

@@ -1,4 +1,4 @@
-"""Members of programs: what the sections `program`, `config`, `training` and `evaluation` of a sweep file may hold."""
+"""Members of programs, and the sections `program`, `config`, `training` and `evaluation` of their sweep files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.interface.measurements import Measurements
-from orchestrator.program.command import find_unknown_placeholders, split_command
+from orchestrator.program.command import find_unknown_placeholders
+from search_spaces.grammar.problems import dotted_keys, lookup
 from trainers.errors import Problem, find_nearest
 from trainers.settings.fields import Settings, setting
 from trainers.settings.identity import digest, identity, structure
@@ -36,16 +37,16 @@ class ProgramSettings(Settings):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem unless exactly one of command, function and imported is given, and problems of its text."""
-        # Exactly one of the three.
+        # With two of them it would be unclear which one trains.
         starts = [name for name in ("command", "function", "imported") if getattr(self, name) is not None]
         if len(starts) != 1:
             message = f"has both {' and '.join(starts)}; keep one" if starts else "has neither command nor function"
             yield Problem(key="", message=message, allowed="command: [...] or function: MODULE.NAME")
 
-        # The words of the command.
+        # A single word like my_training.train is no program: it was probably meant as a function.
         if isinstance(self.command, str):
             try:
-                split_command(self.command)
+                shlex.split(self.command)
             except ValueError as error:
                 yield Problem(key="command", given=self.command, message=f"cannot be split into words ({error})")
         if self.command is not None and not self.command:
@@ -55,7 +56,6 @@ class ProgramSettings(Settings):
             message = f"{self.words[0]!r} names a function, not a program"
             yield Problem(key="command", given=self.command, message=message, allowed=allowed)
 
-        # The name of the function.
         if self.function is not None and not _is_function(self.function):
             message = f"{self.function!r} is not MODULE.NAME"
             yield Problem(key="function", given=self.function, message=message, allowed="such as my_training.train")
@@ -66,10 +66,10 @@ class ProgramSettings(Settings):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the command; () for a function."""
+        """The words of the command, split as a shell would; () for a function, and for an open quotation mark."""
         if isinstance(self.command, str):
             try:
-                return tuple(split_command(self.command))
+                return tuple(shlex.split(self.command))
             except ValueError:
                 return ()
         return self.command or ()
@@ -81,13 +81,13 @@ class ProgramSettings(Settings):
 
 
 class ProgramTraining(Settings):
-    """How long a member trains, in the unit of the program's steps."""
+    """The length of the training, in the program's own unit."""
 
     steps: int = setting(low=1, below=2**32, help="steps, epochs or tokens: the last step a member reports")
 
 
 class ProgramEvaluation(Settings):
-    """The metrics that a program reports, and when."""
+    """The metrics that a program reports, their lengths, and the steps of the reports."""
 
     every: int | None = setting(None, low=1, help="a report is due at each multiple, and at the end; null: at the end")
     lengths: tuple[int, ...] = setting((1,), low=0, help="the lengths of every metric that names none of its own")
@@ -102,13 +102,13 @@ class ProgramEvaluation(Settings):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of metrics, of repeated lengths and averages, and of trained lengths."""
-        # Lengths and averages.
+        # They are axes of the recorded arrays.
         for name in ("lengths", "averages"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 yield Problem(key=name, given=list(values), message="must be distinct and not empty")
 
-        # Metrics and their directions.
+        # A metric is a direction, or a mapping with a direction and lengths.
         if not self.metrics:
             yield Problem(key="metrics", given={}, message="is empty", allowed="NAME: maximize or minimize")
         for name, metric in self.metrics.items():
@@ -120,7 +120,7 @@ class ProgramEvaluation(Settings):
             if isinstance(metric, Mapping):
                 yield from _find_metric_problems(name, metric)
 
-        # Trained lengths.
+        # Of a mapping only the form is checked; `ProgramMember` knows whether config has its key.
         trained = self.trained_lengths
         if isinstance(trained, Mapping) and (trained.keys() != {"up_to"} or not _is_config_key(trained["up_to"])):
             message = "is neither a list of lengths nor {up_to: config.KEY}"
@@ -139,7 +139,7 @@ class ProgramEvaluation(Settings):
 
 
 class ProgramMember(Settings):
-    """One configuration of a program with one seed; see `orchestrator.interface.trainer.Member`."""
+    """A configuration of a program with a seed; see `orchestrator.interface.trainer.Member`."""
 
     program: ProgramSettings = setting(kind=ProgramSettings)
     config: dict[str, Any] = setting(member=True, help="the values that the program is given")
@@ -152,10 +152,13 @@ class ProgramMember(Settings):
         yield from find_unknown_placeholders(self.program.words, dotted_keys(self.config))
         trained = self.evaluation.trained_lengths
         if isinstance(trained, Mapping) and self._longest_trained() is None:
-            key, known = trained["up_to"], [f"config.{key}" for key in dotted_keys(self.config)]
+            key, config_keys = trained["up_to"], [f"config.{key}" for key in dotted_keys(self.config)]
             message = f"{key} is no whole number from 1 in config"
             yield Problem(
-                key="evaluation.trained_lengths", given=dict(trained), message=message, nearest=find_nearest(key, known)
+                key="evaluation.trained_lengths",
+                given=dict(trained),
+                message=message,
+                nearest=find_nearest(key, config_keys),
             )
 
     @property
@@ -165,17 +168,17 @@ class ProgramMember(Settings):
 
     @property
     def every(self) -> int | None:
-        """The steps between reports, None: only at the end."""
+        """The steps between reports; None if only the last step is reported."""
         return self.evaluation.every
 
     @cached_property
     def config_id(self) -> str:
-        """Hash of all values but the seed, 12 hexadecimal digits."""
+        """The hash of all values without the seed, 12 hexadecimal digits."""
         return digest({key: value for key, value in identity(self).items() if key != "seed"})
 
     @cached_property
     def structural_key(self) -> str:
-        """Hash of the program, its steps and its reports, without config and seed."""
+        """The hash of the program, its steps and its reports, without config and seed."""
         return digest(structure(self))
 
     @property
@@ -191,8 +194,8 @@ class ProgramMember(Settings):
         metrics = {}
         for name in evaluation.metrics:
             lengths = evaluation.lengths_of(name)
-            known = tuple(length for length in lengths if length in trained)
-            metrics[name] = RecordedMetric(name, "", evaluation.direction_of(name), lengths, known)
+            trained_lengths = tuple(length for length in lengths if length in trained)
+            metrics[name] = RecordedMetric(name, "", evaluation.direction_of(name), lengths, trained_lengths)
         return Measurements(
             lengths=self.lengths,
             averages=evaluation.averages,
@@ -205,26 +208,20 @@ class ProgramMember(Settings):
         )
 
     def _trained_lengths(self) -> tuple[int, ...]:
+        """Return the declared trained lengths; with `up_to` all lengths from 1 to the value of its key."""
         trained = self.evaluation.trained_lengths
         return tuple(range(1, (self._longest_trained() or 0) + 1)) if isinstance(trained, Mapping) else trained
 
     def _longest_trained(self) -> int | None:
-        value: Any = self.config
+        """Return the value of the key under `up_to`; None without `up_to`, and unless it is a whole number from 1."""
         trained = self.evaluation.trained_lengths
-        for step in trained["up_to"].split(".")[1:] if isinstance(trained, Mapping) else ():
-            value = value.get(step) if isinstance(value, Mapping) else None
+        key = trained["up_to"].removeprefix("config.") if isinstance(trained, Mapping) else ""
+        value = lookup(self.config, key)
         return value if type(value) is int and value >= 1 else None
 
 
-def dotted_keys(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys of nested mappings, those of the inner mappings too."""
-    for key, value in config.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from dotted_keys(value, f"{prefix}{key}.")
-
-
 def _find_metric_problems(name: str, metric: Mapping[str, Any]) -> Iterable[Problem]:
+    """Yield the problems of a metric that is declared as a mapping, except of its direction."""
     for key in metric.keys() - {"direction", "lengths"}:
         close = find_nearest(key, ("direction", "lengths"))
         yield Problem(key=f"metrics.{name}.{key}", message="unknown key", allowed="direction, lengths", nearest=close)
@@ -236,6 +233,7 @@ def _find_metric_problems(name: str, metric: Mapping[str, Any]) -> Iterable[Prob
 
 
 def _is_function(word: str) -> bool:
+    """Return whether a word has the form MODULE.NAME and is no script."""
     parts = word.split(".")
     return len(parts) > 1 and parts[-1] not in ("py", "sh") and all(part.isidentifier() for part in parts)
 

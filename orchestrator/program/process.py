@@ -1,9 +1,9 @@
 """Start a program below a keeper, ask it to end, and leave none of its processes behind, whatever was killed.
 
-Worker killed, or the parent of the keeper: the keeper ends all processes. Keeper killed: its parent does. Both killed:
-the worker does, and without a worker the next attempt, before it begins. Processes without a keeper are known by
-LENGTHWISE_LOCK, which is in the environment of every process of a member (Linux only; elsewhere only the program's
-process group is known).
+If the worker or the parent of the keeper is killed, the keeper ends all processes; if the keeper is killed, its parent
+does; if both are killed, the worker does, and without a worker the next attempt, before it begins. Processes without a
+keeper are found by LENGTHWISE_LOCK, which is in the environment of every process of a member (on Linux; elsewhere only
+the program's process group is known).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lengthwise import RANKS
+from lengthwise import RANK_VARIABLES
 from orchestrator.program.keeper import SECONDS_TO_END
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -28,21 +28,21 @@ _LOCK_VARIABLE = "LENGTHWISE_LOCK"
 
 @dataclass(frozen=True)
 class MemberLock:
-    """The lock of a member on this node, held by the keeper until the last process of the attempt has ended."""
+    """The lock of a member on this node; the keeper holds it until the last process of the attempt has ended."""
 
     path: Path
     descriptor: int
 
     def release(self) -> None:
-        """Unlock the member again if no program was started."""
+        """Close the lock in this process; it stays locked as long as a keeper has it open."""
         os.close(self.descriptor)
 
 
 def try_lock(path: Path) -> MemberLock | None:
-    """Lock a member for a new attempt; None while processes of an earlier one are alive.
+    """Return the lock of a member for a new attempt; None while processes of an earlier attempt are alive.
 
-    Processes that an earlier attempt left without a keeper are killed. Where the file system has no locks (some NFS),
-    the lock is not exclusive.
+    Processes that an earlier attempt left without a keeper are killed. On a file system without locks (some NFS) the
+    lock is not exclusive.
     """
     is_first = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -53,6 +53,8 @@ def try_lock(path: Path) -> MemberLock | None:
         return None
     except OSError:  # a file system without locks
         pass
+
+    # A first attempt leaves nothing behind, so the search through all processes is skipped.
     os.ftruncate(descriptor, 0)  # of the process id that an earlier keeper has written
     lock = MemberLock(path.absolute(), descriptor)
     if not is_first and sys.platform == "linux":
@@ -106,9 +108,12 @@ def start_program(
 ) -> Process:
     """Start a program whose output is appended to `log`; `lock` belongs to its keeper from now on.
 
-    `env` is its whole environment; ranks that an outer srun or mpirun gave to this worker are left out of it.
+    `env` is its whole environment, without the ranks that an outer srun or mpirun gave to this worker: with them the
+    program would take itself for one of several.
     """
-    variables = {name: value for name, value in env.items() if name not in RANKS} | {_LOCK_VARIABLE: str(lock.path)}
+    variables = {name: value for name, value in env.items() if name not in RANK_VARIABLES} | {
+        _LOCK_VARIABLE: str(lock.path)
+    }
     arguments = [str(os.getpid()), str(lock.descriptor), str(grace), *words]
     try:
         with log.open("ab") as output:
@@ -128,12 +133,14 @@ def start_program(
 
 
 def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
-    """Kill all processes of a member that have no keeper, and those that they start meanwhile."""
+    """Kill all processes of a member without a keeper, for at most this many seconds."""
     if sys.platform != "linux":
         # The keeper has written the process group.
         with contextlib.suppress(OSError, ValueError):
             os.killpg(int(lock.read_text()), signal.SIGKILL)
         return
+
+    # Repeated, because a process may start another one before it is killed.
     deadline = time.monotonic() + seconds
     while (alive := _find_processes(lock)) and time.monotonic() < deadline:
         for process in alive:
@@ -143,6 +150,7 @@ def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
 
 
 def _find_processes(lock: Path) -> list[int]:
+    """Return the ids of all processes with this lock in their environment; Linux only."""
     variable = f"{_LOCK_VARIABLE}={lock}".encode()
     processes = []
     for folder in Path("/proc").iterdir():

@@ -5,8 +5,8 @@
     {"failed": 1400}
     {"stopped": 9000}
 
-A number without lengths is measured at length 1; null and NaN are values like any other. The first curves that were
-reported after a step count, also if a later attempt repeats the step with other values.
+A number without lengths is measured at length 1; null and NaN are allowed. If a later attempt repeats a step with other
+values, the values of the first attempt count.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIELDS = ("step", "average", "curves", "loss", "failed", "stopped")
 
 
 class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
-    """A line that cannot be a report; the message begins with `file:line`. `complete`: the steps read before it."""
+    """A line is not a valid report; the message begins with `file:line`. `complete`: the steps completed before it."""
 
     def __init__(self, message: str, complete: list[ReportedStep]) -> None:
         super().__init__(message, complete)
@@ -40,7 +40,7 @@ class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it p
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredReports:
-    """The allowed reports of a program: steps, averages, lengths of each metric, all lengths in the ledger's order."""
+    """The reports that a sweep file declares: steps, averages, lengths of each metric, and all lengths, ascending."""
 
     steps: int
     every: int | None
@@ -62,7 +62,7 @@ class DeclaredReports:
             )
 
     def lacks_judged(self, averages: Collection[str]) -> bool:
-        """Return whether the judged average is not among those that were reported."""
+        """Return whether the average by which configurations are ranked is not among these."""
         return self.judged is not None and self.judged["average"] not in averages
 
     def next_due(self, step: int) -> int:
@@ -76,7 +76,7 @@ class DeclaredReports:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One line: curves after `step` steps, or the step at which training failed or stopped early."""
+    """A line of a program: curves after `step` steps, or the step at which training failed or stopped early."""
 
     step: int
     average: str = "raw"
@@ -97,7 +97,7 @@ class ReportedStep:
 
 def parse_report(line: str, declared: DeclaredReports) -> Report:
     """Return the report in a line; raises ValueError with the problem and the allowed values."""
-    # The keys: of an evaluation, or of an end alone.
+    # A report is either an evaluation or the end of the training.
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -110,14 +110,13 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
     if len(fields) > 1 if ends else not {"step", "curves"} <= fields.keys():
         raise ValueError("expected `step` and `curves`, or `failed` alone, or `stopped` alone")
 
-    # The step; an end has nothing else.
+    # JSON true is an int to Python.
     step = fields[ends[0] if ends else "step"]
     if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= declared.steps:
         raise ValueError(f"step {step!r}; allowed: a whole number from 0 to {declared.steps}")
     if ends:
         return Report(step=step, failed=ends == ["failed"], stopped=ends == ["stopped"])
 
-    # The curves of an average.
     average, curves = fields.get("average", "raw"), fields["curves"]
     _check_name("average", average, declared.averages)
     if not isinstance(curves, dict):
@@ -130,9 +129,9 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
 class MergedReports:
     """The reports of all attempts of a member, read in order.
 
-    `completed`: the last complete step. `last_step`: the last one reported, due or not, or 0. `repeated`: how many
-    reports a later attempt repeated with other values. `failed`, `stopped`: the step at which training diverged or
-    stopped early, None if it did not; later lines are not read.
+    completed: the last complete step. last_step: the last reported step, due or not, or 0. repeated: the number of
+    reports that a later attempt repeated with other values. failed, stopped: the step at which training diverged or
+    stopped early, else None; later lines are not read.
     """
 
     def __init__(self, declared: DeclaredReports) -> None:
@@ -140,16 +139,16 @@ class MergedReports:
         self.completed = self.last_step = self.repeated = 0
         self.failed: int | None = None
         self.stopped: int | None = None
-        self._file, self._line = "", 0  # of the attempt that is read
-        self._lines: dict[tuple[int, str], int] = {}  # of its reports, by step and average
+        self._file, self._line = "", 0  # where the current attempt is read
+        self._lines: dict[tuple[int, str], int] = {}  # line numbers in it, by step and average
         self._curves: dict[tuple[int, str], NDArray[np.float32]] = {}
         self._losses: dict[int, float] = {}
 
     def read(self, file: str, text: str) -> list[ReportedStep]:
         """Read more lines of an attempt's file and return the due steps that they complete.
 
-        Another file name begins another attempt; a last line without its newline is not read. A step is complete when
-        all averages were reported, or a later step was. Raises ReportProblem.
+        Another file name begins another attempt; a last line without its newline is not read. A step is complete once
+        all averages, or a later step, were reported. Raises ReportProblem.
         """
         if file != self._file:
             self._file, self._line, self._lines = file, 0, {}
@@ -165,7 +164,7 @@ class MergedReports:
         return complete
 
     def finish(self) -> list[ReportedStep]:
-        """Return the last due step if averages other than the judged one are missing; no more will be read."""
+        """Complete the last due step, which may lack averages other than the judged one; no more lines will be read."""
         step = self.last_step
         if not self._is_open(step) or self.declared.lacks_judged(self._list_reported_averages(step)):
             return []
@@ -179,35 +178,28 @@ class MergedReports:
         return f"{LAST_REPORT}: step {self.declared.next_due(self.completed)} was due{why}"
 
     def _add(self, report: Report) -> list[ReportedStep]:
-        step, average, last = report.step, report.average, self.last_step
+        """Add a report and return the due steps that it completes. Raises ValueError if earlier ones are missing."""
+        step, average = report.step, report.average
         if self.completed == self.declared.steps:
-            return []  # too late: its last curves are recorded
+            return []  # after the last step nothing is recorded any more
         if report.failed:
             self.failed = step
             return self.finish()
-
-        # Nothing that is due may be missing, and within an attempt steps only grow.
-        if step > (due := self.declared.next_due(last)):
-            every = "" if self.declared.every is None else f" (evaluation.every: {self.declared.every})"
-            late = f"step {step} was reported, but step {due} is missing{every}"
-            raise ValueError(f"{late}; report whenever run.due(step) is true, or change evaluation.every")
-        is_new = report.stopped or step > last
-        if is_new and self._is_open(last) and self.declared.lacks_judged(self._list_reported_averages(last)):
-            raise ValueError(self._describe_missing_average(last))
+        self._refuse_missing_reports(report)
         if report.stopped:
-            if not self._curves:
-                raise ValueError(f"stopped at step {step} before the first report")
             self.stopped = step
             return self.finish()
-        before = max(self._lines, default=(0, ""))[0]
-        if step < before or (step, average) in self._lines:
+
+        # Within an attempt steps only grow; a later attempt may repeat steps.
+        latest = max(self._lines, default=(0, ""))[0]
+        if step < latest or (step, average) in self._lines:
             line = self._lines.get((step, average)) or max(self._lines.values())
-            raise ValueError(f"step {step} ({average}) after step {before} on line {line}; steps must grow")
+            raise ValueError(f"step {step} ({average}) after step {latest} on line {line}; steps must grow")
         self._lines[step, average] = self._line
 
-        # A later step completes an earlier one; curves that a step has already are compared.
-        complete = self.finish() if step > last else []
-        self.last_step = max(last, step)
+        # A later step completes an earlier one; repeated curves are only compared, because the first ones are recorded.
+        complete = self.finish() if step > self.last_step else []
+        self.last_step = max(self.last_step, step)
         values_KL = _make_array(report.curves, self.declared)
         if (step, average) in self._curves:
             self.repeated += not np.array_equal(self._curves[step, average], values_KL, equal_nan=True)
@@ -219,6 +211,19 @@ class MergedReports:
             if all((step, name) in self._curves for name in self.declared.averages):
                 complete.append(self._complete_step(step))
         return complete
+
+    def _refuse_missing_reports(self, report: Report) -> None:
+        """Raise ValueError if a due step, or its judged average, is missing before this report."""
+        step, last = report.step, self.last_step
+        if step > (due := self.declared.next_due(last)):
+            every = "" if self.declared.every is None else f" (evaluation.every: {self.declared.every})"
+            gap = f"step {step} was reported, but step {due} is missing{every}"
+            raise ValueError(f"{gap}; report whenever run.due(step) is true, or change evaluation.every")
+        is_later = report.stopped or step > last
+        if is_later and self._is_open(last) and self.declared.lacks_judged(self._list_reported_averages(last)):
+            raise ValueError(self._describe_missing_average(last))
+        if report.stopped and not self._curves:
+            raise ValueError(f"stopped at step {step} before the first report")
 
     def _list_reported_averages(self, step: int) -> list[str]:
         return [name for name in self.declared.averages if (step, name) in self._curves]
@@ -234,9 +239,11 @@ class MergedReports:
         return f"{text} ({lines})" if lines else text
 
     def _is_open(self, step: int) -> bool:
+        """Return whether some, but not all, averages of a due step were reported."""
         return step > self.completed and any((step, name) in self._curves for name in self.declared.averages)
 
     def _complete_step(self, step: int) -> ReportedStep:
+        """Mark a step as complete and return its curves, with NaN for averages that were not reported."""
         self.completed = step
         missing_KL = _make_array({}, self.declared)
         values_AKL = np.stack([self._curves.get((step, name), missing_KL) for name in self.declared.averages])
@@ -244,13 +251,17 @@ class MergedReports:
 
 
 def merge_attempts(attempts: Mapping[str, str], declared: DeclaredReports) -> tuple[list[ReportedStep], MergedReports]:
-    """Return the complete steps of attempts that have ended, by file name in order, and all their reports."""
+    """Return the complete steps of attempts that have ended, and their merged reports.
+
+    attempts: the text of each file of reports by its name, in order. Raises ReportProblem.
+    """
     reports = MergedReports(declared)
     steps = [step for file, text in attempts.items() for step in reports.read(file, text)]
     return steps + reports.finish(), reports
 
 
 def _parse_curve(metric: str, curve: Any, declared: DeclaredReports) -> dict[int, float]:
+    """Return the values of a metric by length. Raises ValueError for an unknown metric or length."""
     _check_name("metric", metric, declared.metrics)
     by_length = curve if isinstance(curve, dict) else {"1": curve}
     lengths = declared.metrics[metric]
@@ -264,20 +275,22 @@ def _parse_curve(metric: str, curve: Any, declared: DeclaredReports) -> dict[int
 
 
 def _parse_number(name: str, value: Any) -> float:
+    """Return a number as a float, NaN for null. Raises ValueError for other values; `name` begins the message."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise ValueError(f"{name}: {value!r} is not a number")
     return math.nan if value is None else float(value)
 
 
 def _check_name(kind: str, name: Any, allowed: Collection[str]) -> None:
+    """Raise ValueError if a name is not allowed; `kind` is what it names, for the message."""
     if name not in allowed:
-        meant = find_nearest(name, allowed)
-        hint = f"; did you mean {meant!r}?" if meant else ""
+        nearest = find_nearest(name, allowed)
+        hint = f"; did you mean {nearest!r}?" if nearest else ""
         raise ValueError(f"unknown {kind} {name!r} in a report; allowed: {', '.join(allowed)}{hint}")
 
 
 def _make_array(curves: Mapping[str, Mapping[int, float]], declared: DeclaredReports) -> NDArray[np.float32]:
-    """Return curves as (metrics, lengths); NaN where there is no finite float32 value."""
+    """Return curves as a float32 array (metrics, lengths), with NaN for missing, infinite and too large values."""
     rows = [[curves.get(name, {}).get(length, math.nan) for length in declared.lengths] for name in declared.metrics]
     with np.errstate(over="ignore"):
         values_KL = np.array(rows, dtype=np.float32).reshape(len(declared.metrics), len(declared.lengths))

@@ -1,7 +1,7 @@
 """Run a member of a program: start it, follow its reports and its log, and stop it.
 
-Every attempt has its own reports and log, `members/<config_id>-<seed>/attempt-2.{jsonl,log}`. A new attempt first takes
-over what earlier ones have reported, and starts once all of their processes have ended.
+Every attempt writes reports and a log of its own, `members/<config_id>-<seed>/attempt-2.{jsonl,log}`. A new attempt
+first reads the reports of earlier attempts, and starts once all of their processes have ended.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,42 +27,44 @@ from orchestrator.interface.trainer import MEMBERS_FOLDER, Reporter
 from orchestrator.program.command import PlaceholderValues, fill_words
 from orchestrator.program.ends import ProgramEnded, judge_end, read_log
 from orchestrator.program.member import ProgramMember
-from orchestrator.program.process import Process, start_program, try_lock
+from orchestrator.program.process import MemberLock, Process, start_program, try_lock
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
 from trainers.evaluation.results import Evaluation, Progress
 from trainers.files.atomic_file import write_atomic
 
-_MAX_UNCHANGED_STARTS = 20  # consecutive requested restarts without a new step
+_MAX_IDLE_RESTARTS = 20  # consecutive restarts that the program requests without reporting a new step
 _POLL_SECONDS = 0.05
 
 
 def make_search_path() -> str:
-    """Return the folders in which commands are searched: PATH, then that of this interpreter."""
+    """Return the search path of commands: PATH, then the folder of this interpreter."""
     return os.pathsep.join(filter(None, (os.environ.get("PATH"), str(Path(sys.executable).parent))))
 
 
 def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporter) -> None:
     """Run a program or function until its last report, or up to the step at which the sweep pauses it.
 
-    Raises ProgramEnded, and what a function raises.
+    Raises ProgramEnded, and any exception of a function.
     """
     run = _MemberRun(work, member, reporter)
-    run.take_over()
-    unchanged = 0
+    run.read_earlier_attempts()
+
+    # Programs on preemptible machines may ask to be started again, but one that gets no further would do so for ever.
+    idle_restarts = 0
     while not (run.is_done or run.is_stopped):
         completed = run.reports.completed
-        if not run.attempt():
+        if not run.run_attempt():
             return
-        unchanged = 0 if run.reports.completed > completed else unchanged + 1
-        if unchanged > _MAX_UNCHANGED_STARTS:
-            raise ProgramEnded(f"asked {unchanged} times to be started again without a new step", None, "never")
+        idle_restarts = 0 if run.reports.completed > completed else idle_restarts + 1
+        if idle_restarts > _MAX_IDLE_RESTARTS:
+            raise ProgramEnded(f"asked {idle_restarts} times to be started again without a new step", None, "never")
 
 
 class _MemberRun:
     """The attempts of one member in this process."""
 
     def __init__(self, work: Mapping[str, Any], member: ProgramMember, reporter: Reporter) -> None:
-        # The member and its folders.
+        # A pack of programs has a single member.
         self.work, self.member, self.reporter = work, member, reporter
         self.sweep = Path(work["folder"]).absolute()
         self.checkpoints = self.sweep / "checkpoints" / work["pack_id"]
@@ -71,7 +73,6 @@ class _MemberRun:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
-        # The reports that the sweep file declares.
         evaluation = member.evaluation
         self.reports = MergedReports(
             DeclaredReports(
@@ -84,59 +85,64 @@ class _MemberRun:
             )
         )
 
-        # How far to train, and what is recorded already.
-        self.until = min(work.get("pause_at") or member.steps, member.steps)
-        self.recorded = int(work.get("recorded_step") or 0)
-        self.last: ReportedStep | None = None
-        self.stop = False  # whether the driver has asked to stop
+        # A race over steps pauses the training at a rung.
+        self.end_step = min(work.get("pause_at") or member.steps, member.steps)
+        self.recorded_step = int(work.get("recorded_step") or 0)
+        self.last_reported: ReportedStep | None = None
+        self.stop_requested = False  # by the driver
         self._began = time.monotonic() - float(work.get("seconds") or 0.0)
 
     @property
     def is_done(self) -> bool:
-        """Whether everything up to `until` is reported."""
-        return self.recorded >= self.until
+        """Whether everything up to `end_step` is recorded."""
+        return self.recorded_step >= self.end_step
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the sweep stops, and the member is resumed later."""
-        return self.stop or self._stop_file.exists()
+        """Whether the sweep is interrupted; the member is resumed later."""
+        return self.stop_requested or self._stop_file.exists()
 
     @property
     def should_end(self) -> bool:
-        """Whether the program should end before its last step: it is stopped or paused, or training has ended."""
-        has_ended = self.reports.failed is not None or self.reports.stopped is not None
-        return self.is_stopped or has_ended or self.member.steps > self.until <= self.recorded
+        """Whether the program should end before its last step: interrupted, paused, diverged, or stopped early."""
+        is_paused = self.recorded_step >= self.end_step and self.end_step < self.member.steps
+        return self.is_stopped or self._has_finished or is_paused
 
-    def take_over(self) -> None:
+    @property
+    def _has_finished(self) -> bool:
+        """Whether the program has reported that its training diverged or stopped early."""
+        return self.reports.failed is not None or self.reports.stopped is not None
+
+    def read_earlier_attempts(self) -> None:
         """Wait until earlier attempts have ended, and record their reports."""
-        while (lock := try_lock(self.folder / "lock")) is None:
-            self._beat("waiting")
-            time.sleep(_POLL_SECONDS)
-        os.close(lock.descriptor)
+        self._wait_for_lock().release()
         for path in self._list_attempt_files("jsonl"):
-            with suppress(ReportProblem):  # by which that attempt has failed
+            with suppress(ReportProblem):  # reported when that attempt failed
                 self._read_reports(path, path.read_text(encoding="utf-8", errors="replace"))
         self._fill_due_steps()
 
-    def attempt(self) -> bool:
+    def run_attempt(self) -> bool:
         """Start the member once; return whether it asked to be started again. Raises ProgramEnded."""
+        # Files of earlier attempts are kept, because they are the record of a failure.
         number = 1 + max((int(path.stem.rpartition("-")[2]) for path in self._list_attempt_files("*")), default=0)
         reports, log = (self.folder / f"attempt-{number}.{ending}" for ending in ("jsonl", "log"))
         reports.touch()
         code, reason = 0, None
         try:
             if self.member.program.function is not None:
-                self._call(reports)
+                self._call_function(reports)
             else:
-                code, reason = self._start(reports, log)
+                code, reason = self._run_command(reports, log)
         except ReportProblem as problem:
-            # Its checkpoints may be those of steps that were never recorded: a later attempt starts anew.
+            # Its checkpoints may be of steps that were never recorded, so a later attempt starts from the beginning.
             with suppress(FileNotFoundError):  # removed by the program
                 self.checkpoints.rename(self.checkpoints.with_name(f"{self.checkpoints.name}.attempt-{number}"))
             if log.exists():
                 raise ProgramEnded(str(problem), read_log(log), "never") from None
-            raise  # through the function, whose line is named
-        if code == 0 and reason is None:  # otherwise the next attempt repeats a step that lacks averages
+            raise  # of a function: the traceback names its line
+
+        # After a crash the next attempt repeats a step that lacks averages.
+        if code == 0 and reason is None:
             self._record_steps(self.reports.finish())
         self._fill_due_steps()
         if self.is_done or self.is_stopped:
@@ -145,16 +151,21 @@ class _MemberRun:
 
     # A command --------------------------------------------------------------------------------------------------------
 
-    def _start(self, reports: Path, log: Path) -> tuple[int, str | None]:
-        """Run the command; return its exit code, and why it was stopped if it was not by the sweep."""
+    def _wait_for_lock(self) -> MemberLock:
+        """Return the lock of the member, once all processes of earlier attempts have ended."""
         while (lock := try_lock(self.folder / "lock")) is None:
-            self._beat("waiting")
+            self._report_progress("waiting")
             time.sleep(_POLL_SECONDS)
+        return lock
+
+    def _run_command(self, reports: Path, log: Path) -> tuple[int, str | None]:
+        """Run the command; return its exit code, and the limit that stopped it, else None."""
+        lock = self._wait_for_lock()
         self.start_step = self.reports.completed
         config = self.folder / "config.json"
         config.write_text(json.dumps(self.member.config, indent=1), encoding="utf-8")
 
-        # Fill in the words of the command.
+        # Words that name copied files become paths of the copies, so that later edits do not change a running sweep.
         root, copy = self._find_code_folders()
         values = PlaceholderValues(
             config=self.member.config,
@@ -167,10 +178,10 @@ class _MemberRun:
         )
         words = [_replace_by_copy(word, copy) for word in fill_words(self.member.program.words, values)]
         if words[0] != (first := self.member.program.words[0]) and os.access(root / first, os.X_OK):
-            Path(words[0]).chmod(0o755)  # a copy has lost it
+            Path(words[0]).chmod(0o755)  # copies are not executable
         words[0] = shutil.which(words[0], path=make_search_path()) or words[0]
 
-        # Start it, and follow its reports until it ends.
+        # An error here, such as an invalid report, must not leave the program running.
         environment = self._make_environment(reports, config, copy)
         process = start_program(
             words,
@@ -187,54 +198,53 @@ class _MemberRun:
             raise
 
     def _follow(self, process: Process, reports: Path, log: Path) -> tuple[int, str | None]:
-        """Read reports until the program has ended; ask it to stop when the sweep or a limit says so."""
+        """Read reports until the program has ended; return its exit code, and the limit that stopped it, else None."""
         offset = size = 0
-        began = heard = time.monotonic()
+        began = last_output = time.monotonic()
         hours, silence, grace = self.work["member_hours"], self.work["watchdog_seconds"], self.work["grace_seconds"]
         reason: str | None = None
-        asked_at: float | None = None  # when the program should have begun to end by itself
+        end_requested_at: float | None = None  # infinite after SIGTERM
         while True:
+            # The exit code comes first: what the program wrote before its end is then read below.
             code = process.poll()
-            # Whole lines alone: a line without its end may still be written.
-            with reports.open("rb") as file:
-                file.seek(offset)
-                content = file.read()
-            if content := content[: content.rfind(b"\n") + 1]:
-                offset += len(content)
-                self._read_reports(reports, content.decode(errors="replace"))
-                heard = time.monotonic()
+            if lines := _read_whole_lines(reports, offset):
+                offset += len(lines)
+                self._read_reports(reports, lines.decode(errors="replace"))
+                last_output = time.monotonic()
             if log.exists() and (log_size := log.stat().st_size) != size:
-                size, heard = log_size, time.monotonic()
+                size, last_output = log_size, time.monotonic()
             if code is not None:
                 return code, reason
-            self._beat("train")
-            # A stop is first a request in `report`, then SIGTERM, then SIGKILL.
+            self._report_progress("train")
+
+            # `report` asks the program to end; SIGTERM follows after the grace time, and SIGKILL by the keeper.
             now = time.monotonic()
-            if self.should_end and asked_at is None:
-                asked_at = now
-            late = asked_at is not None and now - asked_at > grace
-            if reason is None and now - heard > silence:
+            if self.should_end and end_requested_at is None:
+                end_requested_at = now
+            is_overdue = end_requested_at is not None and now - end_requested_at > grace
+            if reason is None and now - last_output > silence:
                 reason = f"no report and no log output for {silence:g} s"
             elif reason is None and hours is not None and now - began > 3600 * hours:
                 reason = f"stopped after resources.member_hours ({hours:g})"
-            if (reason is not None or late) and asked_at != math.inf:
+            if (reason is not None or is_overdue) and end_requested_at != math.inf:
                 process.terminate()
-                asked_at = math.inf
-            self._wait(process)
+                end_requested_at = math.inf
+            self._wait_for_end(process)
 
-    def _wait(self, process: Process) -> None:
+    def _wait_for_end(self, process: Process) -> None:
+        """Wait until the next poll, or until the program has ended."""
         deadline = time.monotonic() + _POLL_SECONDS
         while process.keeper.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
 
     def _find_code_folders(self) -> tuple[Path, Path]:
-        """Return the user's folder, and the folder with the copies of the files that the sweep began with."""
+        """Return the user's folder, and the folder of the copies that the sweep made of its files at the start."""
         fields = next(fields for fields in self.work["code"] if fields["module"] == PROGRAM)
         return Path(fields["origin"]), Path(fields["root"])
 
     def _make_environment(self, reports: Path, config: Path, copy: Path) -> dict[str, str]:
-        """Return the environment of the program: that of this process, and where its files are."""
-        # Variables of lengthwise: files, and the requested steps.
+        """Return the environment of the program: that of this process, with the variables that the client reads."""
+        # The client comes last in PYTHONPATH: an installed package or a copy beside the script is preferred.
         client = self.sweep / "code" / "client"
         if not (client / "lengthwise.py").exists():
             client.mkdir(parents=True, exist_ok=True)
@@ -249,21 +259,21 @@ class _MemberRun:
             "STEPS": self.member.steps,
             "EVERY": self.member.every or "",
             "REPORTED": self.reports.completed,
-            "STOP_AT": self.until if self.until < self.member.steps else "",
+            "STOP_AT": self.end_step if self.end_step < self.member.steps else "",
             "STOP": self._stop_file,
         }
 
-        # The environment of this process, without the run and the secrets of MLflow.
+        # A program that logs to MLflow itself must not write to the run of the sweep.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LENGTHWISE_")}
         for name in ("MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
             environment.pop(name, None)
         environment |= {f"LENGTHWISE_{name}": str(value) for name, value in variables.items()}
         environment |= {"PATH": make_search_path(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
-        # Modules of the copy, threads and GPUs.
+        # A variable that the user has set is kept, except that a pack without GPUs must see none.
         if "-m" in self.member.program.words:
-            environment["PYTHONSAFEPATH"] = "1"  # the module is that of the copy, not of the working folder
-        environment.setdefault("PYTHONUNBUFFERED", "1")  # a buffered log would look silent
+            environment["PYTHONSAFEPATH"] = "1"  # import the module from the copy, not from the working folder
+        environment.setdefault("PYTHONUNBUFFERED", "1")  # the watchdog takes a buffered log for silence
         environment.setdefault("OMP_NUM_THREADS", str(self.work["cpus"]))
         if not self.work["gpus"]:
             environment["CUDA_VISIBLE_DEVICES"] = ""  # as Ray does
@@ -277,20 +287,21 @@ class _MemberRun:
 
     # A function -------------------------------------------------------------------------------------------------------
 
-    def _call(self, reports: Path) -> None:
-        """Call the function of the user's own in this process."""
+    def _call_function(self, reports: Path) -> None:
+        """Call the user's function in this process."""
         self.start_step = self.reports.completed
         module, _, name = str(self.member.program.function).rpartition(".")
         function: Callable[..., Any] = getattr(importlib.import_module(module), name)
 
         def report(step: int, curves: Mapping[str, Any], *, loss: float | None = None, average: str = "raw") -> bool:
-            self._write(reports, json.dumps(lengthwise.report_fields(step, curves, loss, average)))
+            self._append_report(reports, json.dumps(lengthwise.make_report_fields(step, curves, loss, average)))
             return self.should_end
 
-        config = json.loads(json.dumps(self.member.config))  # which the function may change
+        config = json.loads(json.dumps(self.member.config))  # a copy, which the function may change
         function(config, self.member.seed, report, self.checkpoints)
 
-    def _write(self, reports: Path, line: str) -> None:
+    def _append_report(self, reports: Path, line: str) -> None:
+        """Write a report of a function to the file of this attempt, and read it as that of a command."""
         with reports.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
         self._read_reports(reports, f"{line}\n")
@@ -311,42 +322,42 @@ class _MemberRun:
             raise
 
     def _record_steps(self, steps: list[ReportedStep]) -> None:
-        """Report complete steps up to `until` that the sweep does not have yet."""
+        """Report complete steps up to `end_step` that the sweep does not have yet."""
         for reported in steps:
-            self.last = reported
-            if self.recorded < reported.step <= self.until:
+            self.last_reported = reported
+            if self.recorded_step < reported.step <= self.end_step:
                 self._report_step(reported)
 
     def _fill_due_steps(self) -> None:
-        """Report the due steps that remain after training has diverged, or has stopped early with its last values."""
-        ended = self.reports.failed is not None or self.reports.stopped is not None
-        for step in self._list_due_steps() if ended else ():
-            if step > self.recorded and step <= self.until:
-                if self.reports.failed is None and self.last is not None:
-                    self._report_step(replace(self.last, step=step))
-                    continue
-                evaluation = self.member.evaluation
-                shape = (len(evaluation.averages), len(evaluation.metrics), len(self.member.lengths))
-                self._report_step(ReportedStep(step=step, values_AKL=np.full(shape, np.nan, np.float32), loss=math.nan))
+        """Report the remaining due steps of a training that diverged (as NaN) or stopped early (as its last values)."""
+        if not self._has_finished:
+            return
+        evaluation = self.member.evaluation
+        shape = (len(evaluation.averages), len(evaluation.metrics), len(self.member.lengths))
+        filler = ReportedStep(step=0, values_AKL=np.full(shape, np.nan, np.float32), loss=math.nan)
+        if self.reports.failed is None and self.last_reported is not None:
+            filler = self.last_reported
 
-    def _list_due_steps(self) -> Iterator[int]:
-        step = self.recorded
-        while step < self.member.steps:
-            step = self.reports.declared.next_due(step)
-            yield step
+        # Every seed of a configuration has the same steps, so that curves can be compared.
+        while self.recorded_step < self.end_step:
+            step = self.reports.declared.next_due(self.recorded_step)
+            if step > self.end_step:
+                return
+            self._report_step(replace(filler, step=step))
 
     def _report_step(self, reported: ReportedStep) -> None:
-        # The reports may have been read beyond this step.
+        """Report an evaluation to the driver, and remember whether it asks to stop."""
+        # Reports may have been read beyond this step; a last evaluation of nothing but NaN counts as diverged.
         ends = (self.reports.failed, self.reports.stopped)
         failed, stopped = (step if step is not None and step <= reported.step else None for step in ends)
-        final = reported.step == self.member.steps
-        if failed is None and final and np.isnan(reported.values_AKL).all():
+        is_final = reported.step == self.member.steps
+        if failed is None and is_final and np.isnan(reported.values_AKL).all():
             failed = reported.step
 
         # One member, so each array has a first axis of 1.
         evaluation = Evaluation(
             step=reported.step,
-            final=final,
+            final=is_final,
             averages=self.member.evaluation.averages,
             metrics=tuple(self.member.evaluation.metrics),
             lengths=self.member.lengths,
@@ -359,10 +370,11 @@ class _MemberRun:
             compiled=False,
             repeated=self.reports.repeated,
         )
-        self.recorded = reported.step
-        self.stop = bool(self.reporter.report(evaluation)) or self.stop
+        self.recorded_step = reported.step
+        self.stop_requested = bool(self.reporter.report(evaluation)) or self.stop_requested
 
-    def _beat(self, phase: str) -> None:
+    def _report_progress(self, phase: str) -> None:
+        """Report the completed steps and the speed, which is also the heartbeat of the pack."""
         seconds, steps = time.monotonic() - self._began, self.reports.completed
         rate = steps / seconds if seconds > 0 else 0.0
         self.reporter.progress(
@@ -378,8 +390,16 @@ class _MemberRun:
         )
 
 
+def _read_whole_lines(path: Path, offset: int) -> bytes:
+    """Return the lines of a file from a byte offset on; a last line without newline may still be being written."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        content = file.read()
+    return content[: content.rfind(b"\n") + 1]
+
+
 def _replace_by_copy(word: str, copy: Path) -> str:
-    """Return a word that names a copied file, perhaps after `=`, with the path of the copy."""
-    before, equals, path = word.rpartition("=")
+    """Return the word with the path of the copy if it names a copied file, perhaps after `=`."""
+    option, equals, path = word.rpartition("=")
     name = path.removeprefix("./")
-    return f"{before}{equals}{copy / name}" if name and (copy / name).is_file() else word
+    return f"{option}{equals}{copy / name}" if name and (copy / name).is_file() else word

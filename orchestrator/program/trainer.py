@@ -1,4 +1,4 @@
-"""Programs as a trainer: one member a pack, run by a command or a function of the user's own."""
+"""Programs as a trainer: packs of a single member, run by the user's command or function."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost, Reporter
 from orchestrator.program.command import receives_key
 from orchestrator.program.files import find_files
-from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings, dotted_keys
+from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings
 from orchestrator.program.run import make_search_path, run_member
-from search_spaces.grammar.problems import PROGRAM_SECTIONS, lookup
+from search_spaces.grammar.problems import PROGRAM_SECTIONS, dotted_keys, lookup
 from trainers.config.slots import check_single_values, find_slot
 from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.tasks.metrics import RecordedMetric
@@ -29,10 +29,10 @@ from trainers.tasks.metrics import RecordedMetric
 if TYPE_CHECKING:
     from trainers.config.slots import Slot
 
-_DESCRIBE = """
+_DESCRIBE_INTERPRETER = """
 import importlib.metadata, sys
 print(sys.version.split()[0])
-print(*sorted(f"{one.name}=={one.version}" for one in importlib.metadata.distributions()), sep="\\n")
+print(*sorted(f"{package.name}=={package.version}" for package in importlib.metadata.distributions()), sep="\\n")
 """
 
 
@@ -61,7 +61,7 @@ class ProgramTrainer:
         return member.measured
 
     def read_declared_objective(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
-        """Return the declared metrics, None if the section `evaluation` cannot be built."""
+        """Return the declared metrics, averages and lengths; None if the section `evaluation` cannot be built."""
         try:
             evaluation = ProgramEvaluation.from_mapping(sections["evaluation"])
         except (ConfigError, TypeError, AttributeError):  # perhaps no mapping
@@ -90,17 +90,18 @@ class ProgramTrainer:
         return []
 
     def try_out(self, member: ProgramMember, folder: Path | None) -> list[tuple[str, str]]:
-        """Return missing files and commands; the program itself is tried by `validate --smoke`."""
+        """Return a problem for each missing file, command or function; `validate --smoke` runs the program itself."""
         if member.program.imported is not None:
             return [("program.imported", "results that were imported cannot be trained again")]
         root = _find_root(folder)
         problems = [(key, _describe_missing(name, root)) for key, name in _find_missing_files(member, root)]
-        first = (*member.program.words, "")[0]
-        # A cluster may have commands that this machine lacks.
-        is_searched = first and "/" not in first and "$" not in first and not os.environ.get("RAY_ADDRESS")
-        if is_searched and shutil.which(first, path=make_search_path()) is None:
+
+        # The nodes of a cluster may have commands that this machine lacks.
+        command = (*member.program.words, "")[0]
+        is_searched = command and "/" not in command and "$" not in command and not os.environ.get("RAY_ADDRESS")
+        if is_searched and shutil.which(command, path=make_search_path()) is None:
             hint = "not in PATH; no shell reads this line; for shell syntax use bash -c"
-            problems.append(("program.command", f"command {first} {hint}"))
+            problems.append(("program.command", f"command {command} {hint}"))
         if member.program.function is not None:
             problems += _find_function_problems(member.program.function)
         return problems
@@ -112,18 +113,21 @@ class ProgramTrainer:
         return [read_files(_find_root(folder), sorted(names))] if commands else []
 
     def find_warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
-        """Return a warning for each command that does not receive the seed or a searched key."""
+        """Return a warning for each command that does not receive the seed or a searched key.
+
+        Such a program would train the same model for every configuration, which no result shows.
+        """
         members = list(members)
         commands = dict.fromkeys(member.program.words for member in members if member.program.command is not None)
         warnings = []
         for words in commands:
             files = [_find_root(folder) / name for name in find_files(words, _find_root(folder))]
             keys = ["seed", *(f"config.{key}" for key in _find_varied_keys([member.config for member in members]))]
-            lacking = [key for key in keys if not receives_key(words, key, files)]
-            if lacking:
-                message = f"the program is not given {', '.join(lacking)}; add ${{args}}, "
-                read = ", ".join(dict.fromkeys(f"run.{key.partition('.')[0]}" for key in lacking))
-                warnings.append(("program.command", message + f"or read {read} of run = lengthwise.member()"))
+            missing_keys = [key for key in keys if not receives_key(words, key, files)]
+            if missing_keys:
+                message = f"the program is not given {', '.join(missing_keys)}; add ${{args}}, "
+                fields = ", ".join(dict.fromkeys(f"run.{key.partition('.')[0]}" for key in missing_keys))
+                warnings.append(("program.command", message + f"or read {fields} of run = lengthwise.member()"))
         return warnings
 
     def find_oversized_parts(self, member: ProgramMember) -> list[Problem]:
@@ -135,11 +139,11 @@ class ProgramTrainer:
         return 0
 
     def estimate_pack_cost(self, member: ProgramMember, gpus: float) -> PackCost:
-        """Return the cost of packs of one member, by its steps."""
+        """Return the cost of a pack of one member, which is proportional to its steps."""
         return PackCost(largest=1, bytes_per_member=1, per_pack=0.0, per_member=float(member.steps))
 
     def estimate_seconds(self, member: ProgramMember) -> float:
-        """Return the seconds that the sweep file gives, 0 if it does not."""
+        """Return the training time that the sweep file gives, in seconds; 0 if it gives none."""
         return 60.0 * (member.program.member_minutes or 0.0)
 
     def describe_parameters(self, resolved: Mapping[str, Any]) -> str | None:
@@ -147,7 +151,7 @@ class ProgramTrainer:
         return None
 
     def read_environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
-        """Return the interpreter or command, and a digest of the packages that it has."""
+        """Return the device, the command, and for Python its version and a digest of its installed packages."""
         table: dict[str, str | int | bool] = {
             "device": "gpu" if work["gpus"] else "cpu",
             "threads": work["cpus"],
@@ -176,38 +180,37 @@ def _list_files(program: ProgramSettings, folder: Path | None) -> list[str]:
 
 
 def _find_missing_files(member: ProgramMember, root: Path) -> list[tuple[str, str]]:
-    """Return (dotted key, name) of files that the sweep file names and that do not exist."""
+    """Return (dotted key, name) of each missing file that the sweep file names."""
     if member.program.files is not None:
         named, key = list(member.program.files), "program.files"
     else:
+        # Only endings of scripts are certain to be files that exist before the start.
         words = [word.rpartition("=")[2] for word in member.program.words if "$" not in word]
         named, key = [word for word in words if word.endswith((".py", ".sh"))], "program.command"
     return [(key, name) for name in named if not (root / name).is_file()]
 
 
 def _describe_missing(name: str, root: Path) -> str:
-    """Return that a file is missing, with the nearest name among the files beside it that end alike."""
-    beside = (root / name).parent
-    close = find_nearest(
-        Path(name).name, sorted(path.name for path in beside.glob("*") if path.suffix == Path(name).suffix)
-    )
-    hint = f"; did you mean {Path(name).with_name(close).as_posix()}?" if close else ""
+    """Return the message for a missing file, with the nearest name of a file with the same ending in its folder."""
+    similar = sorted(path.name for path in (root / name).parent.glob("*") if path.suffix == Path(name).suffix)
+    nearest = find_nearest(Path(name).name, similar)
+    hint = f"; did you mean {Path(name).with_name(nearest).as_posix()}?" if nearest else ""
     return f"there is no file {name} in {root}, the folder of the sweep file{hint}"
 
 
 def _find_function_problems(function: str) -> list[tuple[str, str]]:
-    """Return the problem with the name of a function, whose module is imported already."""
+    """Return a problem if a module, which is imported already, does not have the function."""
     module, _, name = function.rpartition(".")
     names = vars(importlib.import_module(module))
     if callable(names.get(name)):
         return []
-    known = [other for other, value in names.items() if callable(value) and not other.startswith("_")]
-    close = find_nearest(name, known)
-    return [("program.function", f"{module} has no function {name}" + (f"; did you mean {close}?" if close else ""))]
+    functions = [other for other, value in names.items() if callable(value) and not other.startswith("_")]
+    hint = f"; did you mean {nearest}?" if (nearest := find_nearest(name, functions)) else ""
+    return [("program.function", f"{module} has no function {name}{hint}")]
 
 
 def _find_varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:
-    """Return the dotted keys of config, without those of mappings, that differ between configurations."""
+    """Return the dotted keys whose values differ between configurations; inner mappings are not values."""
     keys = dict.fromkeys(key for config in configs for key in dotted_keys(config))
     values = {key: [lookup(config, key) for config in configs] for key in keys}
     return [
@@ -219,30 +222,32 @@ def _find_varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _describe_command(command: str) -> dict[str, str | int | bool]:
-    """Return the path of a command; of a Python interpreter, or a script of one, also its version and packages."""
+    """Return the path of a command, and for an interpreter or script of Python also its version and packages."""
     table: dict[str, str | int | bool] = {"command": command}
     interpreter = _find_interpreter(command)
     if interpreter is None:
         return table
-    words = [interpreter, "-I", "-c", _DESCRIBE]
+    words = [interpreter, "-I", "-c", _DESCRIBE_INTERPRETER]
     try:
         answer = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return table
+
+    # The digest covers all packages; only those that usually explain different numbers are named.
     version, *packages = answer.stdout.splitlines()
-    known = [name for name in packages if name.partition("==")[0] in ("torch", "jax", "numpy", "transformers")]
+    named = [name for name in packages if name.partition("==")[0] in ("torch", "jax", "numpy", "transformers")]
     digest = hashlib.sha256("\n".join(packages).encode()).hexdigest()[:16]
-    return table | {"python": version, "packages": digest, **dict(name.split("==", 1) for name in known)}
+    return table | {"python": version, "packages": digest, **dict(name.split("==", 1) for name in named)}
 
 
 def _find_interpreter(command: str) -> str | None:
-    """Return the Python interpreter that a command is, or that its first line names, None if it is none."""
+    """Return the Python interpreter of a command: itself, or the one in the first line of a script; else None."""
     if Path(command).name.startswith("python"):
         return command
     try:
         with Path(command).open("rb") as file:
-            first = file.readline(512)
+            first_line = file.readline(512)
     except OSError:
         return None
-    path = first[2:].strip().decode(errors="replace") if first.startswith(b"#!") else ""
+    path = first_line[2:].strip().decode(errors="replace") if first_line.startswith(b"#!") else ""
     return path if Path(path).name.startswith("python") else None

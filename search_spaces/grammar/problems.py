@@ -289,7 +289,7 @@ def lookup(mapping: Any, dotted: str) -> Any:
     return mapping
 
 
-def dotted_keys(mapping: dict[str, Any], prefix: str = "") -> Iterable[str]:
+def dotted_keys(mapping: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
     """Yield every dotted key of nested mappings, also of the inner mappings themselves."""
     for key, value in mapping.items():
         dotted = f"{prefix}.{key}" if prefix else key

@@ -14,8 +14,8 @@ from orchestrator.program.command import (
     fill_words,
     find_unknown_placeholders,
     receives_key,
-    split_command,
 )
+from orchestrator.program.member import ProgramSettings
 
 CONFIG = {
     "lr": 0.003,
@@ -101,9 +101,8 @@ def test_numbers_are_read_back_equal() -> None:
 
 
 def test_split_as_a_shell_would() -> None:
-    assert split_command("python train.py --x 'a b' ${args}") == ["python", "train.py", "--x", "a b", "${args}"]
-    with pytest.raises(ValueError, match="quotation"):
-        split_command("python 'train.py")
+    program = ProgramSettings(command="python train.py --x 'a b' ${args}")
+    assert program.words == ("python", "train.py", "--x", "a b", "${args}")
 
 
 @pytest.mark.parametrize(

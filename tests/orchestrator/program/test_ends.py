@@ -31,7 +31,7 @@ class End:
 
 
 def report(text: str, step: int = 10) -> str:
-    return f"step == {step} and run._write({text})"
+    return f"step == {step} and run._write_report({text})"
 
 
 ENDS = {
@@ -91,7 +91,8 @@ ENDS = {
         status="failed", deaths=1, steps=(10, 20), error=(".jsonl:3:", "10", "20"),
     ),
     "an unknown metric and no checkpoints": End(
-        "step == 10 and (shutil.rmtree(kept.parent), run._write({'step': 10, 'curves': {'ac': 1}}), time.sleep(1))",
+        "step == 10 and (shutil.rmtree(kept.parent), "
+        "run._write_report({'step': 10, 'curves': {'ac': 1}}), time.sleep(1))",
         status="failed", deaths=1, steps=(), error=(".jsonl:1:", "'ac'"),
     ),
     "not JSON": End(

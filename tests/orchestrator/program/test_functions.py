@@ -53,7 +53,7 @@ def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
     """Unless one of them has reported; also if the message names the file of the member."""
     for name, code in {
         "exit": f"{at} and sys.exit('no such data')",
-        "nonsense": f"{at} and run._write({{'step': step, 'curves': {{'ac': 1}}}})",
+        "nonsense": f"{at} and run._write_report({{'step': step, 'curves': {{'ac': 1}}}})",
     }.items():
         study.write(script(step=code), seeds=5)
         state = study.run(name=f"{name}-{at[-1]}")

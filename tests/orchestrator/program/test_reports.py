@@ -36,8 +36,8 @@ def test_report() -> None:
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, np.float32("nan")])
 def test_a_loss_that_is_not_finite_is_written_as_a_failure(loss: float) -> None:
-    assert lengthwise.report_fields(150, {"accuracy": 0.5}, loss, "raw") == {"failed": 150}
-    assert lengthwise.report_fields(150, {"accuracy": 0.5}, None, "raw").keys() == {"step", "average", "curves"}
+    assert lengthwise.make_report_fields(150, {"accuracy": 0.5}, loss, "raw") == {"failed": 150}
+    assert lengthwise.make_report_fields(150, {"accuracy": 0.5}, None, "raw").keys() == {"step", "average", "curves"}
 
 
 @pytest.mark.parametrize(
