@@ -131,8 +131,8 @@ def describe_judgement(judgement: Judgement, file: ClaimsFile, tests: Sequence[J
 def _describe_stopped(sweep: SweepCurves) -> str:
     """Return the number of members that stopped early, and after how many of their steps; empty if none did."""
     shares = [
-        100 * member.stopped_at / sweep.steps[name]
-        for name, configuration in sweep.state.configurations.items()
+        100 * member.stopped_at / sweep.steps[config_id]
+        for config_id, configuration in sweep.state.configurations.items()
         for member in configuration.members.values()
         if member.stopped_at
     ]
@@ -183,7 +183,7 @@ def make_arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
         # A trend is estimated from all members, other questions from a value per seed.
         member_values = arm.values.dropna().to_numpy(dtype=np.float64)
         values = member_values if claim.question == "trend" else reduce_configurations(arm.values)
-        numbers = spans([sweep.state.configurations[name].number for name in arm.config_ids])
+        numbers = spans([sweep.state.configurations[config_id].number for config_id in arm.config_ids])
         median, mean, lowest, highest = (
             (format_number(float(f(values)), NOT_REACHED) for f in (np.median, np.mean, np.min, np.max))
             if len(values)

@@ -35,7 +35,7 @@ class Design:
     @classmethod
     def random(cls, configurations: Iterable[str]) -> Self:
         """Return the design of independent configurations."""
-        return cls(kind="random", draw={name: number for number, name in enumerate(configurations)})
+        return cls(kind="random", draw={config_id: number for number, config_id in enumerate(configurations)})
 
     @property
     def unit(self) -> str:
