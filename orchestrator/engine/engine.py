@@ -47,13 +47,16 @@ MIN_MEMBER_BYTES_GPU = 8 * 2**20  # temporary memory of draws and evaluations, a
 # The fixed time of a step, as the operations that fit into it: 2 ms on a CPU; on an H100 half a millisecond, in which a
 # captured step trains 150 members of a small model (benchmark W1 with 1 to 256 members).
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
-EVALUATED_ROW_COST = 0.1  # of an evaluated row, in trained rows: it has no gradient, and its batches are shared
+EVALUATED_ROW_COST = 0.1  # in trained rows: an evaluated row has no gradient, and members share their batches
 MAX_MEMBER_BYTES = 64 * 2**30  # several times the memory of a small transformer
-MAX_COPY_BYTES = 64 * 2**20  # of the files of data that a sweep copies
+MAX_COPY_BYTES = 64 * 2**20  # larger data files are not copied into the sweep
 
 
 class Engine:
-    """A trainer that runs members of one structural key as one stacked program; see `orchestrator.trainer.Trainer`."""
+    """A trainer that stacks all members of a structural key in a single program.
+
+    See `orchestrator.interface.trainer.Trainer` for the methods.
+    """
 
     sections: tuple[str, ...] = ENGINE_SECTIONS
     is_local = False
@@ -71,22 +74,21 @@ class Engine:
         return build_recorded_member(resolved, seed)
 
     def list_corrections(self, resolved: Mapping[str, Any]) -> list[str]:
-        """Return a sentence for each class whose results a later bug fix changed."""
+        """Return a sentence for each class of the configuration whose results were changed by a later bug fix."""
         return describe_revisions(resolved)
 
     def list_measurements(self, member: MemberConfig) -> Measurements:
-        """Return the metrics, lengths and averages of a member, by today's classes."""
+        """Return the metrics, lengths and averages of a member, as the current code computes them."""
         return list_measurements(member)
 
     def read_declared_objective(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
-        """Return the declarations of task, model and averages; None if the task cannot be built."""
-        # A task that cannot be built declares nothing.
+        """Return the metrics, averages and lengths of these sections; None if the task cannot be built."""
         try:
             task = registry.build("task", _make_section(sections["task"]))
         except ConfigError:
             return None
 
-        # Read as much as the other sections declare; their problems are reported elsewhere.
+        # A direction can be completed although another section has a problem, which is reported by itself.
         averages = lengths = None
         added: Mapping[str, Metric] = {}
         with suppress(ConfigError, TypeError, AttributeError, ValueError):  # a section that is no mapping
@@ -96,10 +98,9 @@ class Engine:
             lengths = tuple(sorted(task.lengths if isinstance(evaluation.lengths, str) else evaluation.lengths))
             added = evaluation.added
 
-        # Metrics depend on the task, the model, the added ones, and the lengths.
         metrics = list_recorded_metrics(task, _read_model_metrics(sections["model"]), added, lengths or task.lengths)
-        first = task.distributions[0].name
-        return DeclaredObjective(metrics=metrics, averages=averages, lengths=lengths, distribution=first)
+        trained_distribution = task.distributions[0].name
+        return DeclaredObjective(metrics=metrics, averages=averages, lengths=lengths, distribution=trained_distribution)
 
     def find_value_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
         """Return the problems of each section alone: unknown names and keys, missing keys, wrong values."""
@@ -112,24 +113,24 @@ class Engine:
     # Before a sweep starts --------------------------------------------------------------------------------------------
 
     def find_local_problems(self, members: Iterable[MemberConfig]) -> list[Problem]:
-        """Return a problem for each file of data that is missing on this machine or differs."""
+        """Return a problem for each data file that is missing on this machine or has another content than recorded."""
         tasks = dict.fromkeys(member.task for member in members)
         return [problem.under("task") for task in tasks for problem in task.data_problems()]
 
     def find_start_problems(self, member: MemberConfig, seeds: Collection[int]) -> list[Problem]:
-        """Return problems with the initial weights of members on this machine."""
+        """Return a problem for each seed whose file of initial weights is missing or does not fit."""
         return list(member.start_problems(seeds))
 
     @use_one_thread()
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
-        """Return (key, problem) of the user's parts and added metrics of a member, each tried for a step."""
+        """Return (key, problem) of the user's classes and added metrics, each run for a step."""
         if problems := self._try_parts(member):
             return problems
         return [(f"evaluation.metrics.{label}", problem) for label, problem in check_metrics(member)]
 
     def _try_parts(self, member: MemberConfig) -> list[tuple[str, str]]:
-        """Return the problems of the first of the user's parts that has any."""
-        # Try task and optimizer alone.
+        """Return the problems of the first of the user's classes that has any; later ones may fail because of it."""
+        # Task and optimizer can be tried alone, so that their problems are not taken for those of the model.
         task, model = member.task, member.model
         if _is_user_code(task) and (problems := check_task(task, member.evaluated_lengths)):
             return [("task.name", f"task {task.name}: {problem}") for problem in problems]
@@ -137,7 +138,7 @@ class Engine:
         if _is_user_code(optimizer) and (problems := check_optimizer(optimizer)):
             return [("training.optimizer", f"optimizer {optimizer.name}: {problem}") for problem in problems]
 
-        # Try the loss, then the model, without added metrics, which are tried separately.
+        # The model is tried without added metrics, which `try_out` reports under their own keys.
         unmeasured = replace(member, evaluation=replace(member.evaluation, metrics=None)).to_dict()
         loss = member.training.loss
         if loss is not None and _is_user_code(loss) and (problems := check_model(unmeasured)):
@@ -149,8 +150,7 @@ class Engine:
         return [("model.name", f"model {names}: {problem}") for problem in check_model(unmeasured)]
 
     def find_sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[CodeSource]:
-        """Return the files of data; up to MAX_COPY_BYTES they are copied, else read in place."""
-        # Tasks may share files of data.
+        """Return the data files of all tasks; those of a folder are copied up to MAX_COPY_BYTES, else read in place."""
         files: dict[Path, dict[str, str]] = {}
         for task in dict.fromkeys(member.task for member in members):
             root, stored = task.stored_files()
@@ -163,7 +163,7 @@ class Engine:
 
     def find_warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
         """Return (key, warning) on slow packs, unused settings, averages near their start, weights that no file has."""
-        # Find models whose members are trained one after another.
+        # Members that are not stacked take as many times as long, which the user would notice only after hours.
         members = list(members)
         pairs = dict.fromkeys((member.model, member.task) for member in members)
         reasons = ((model, model.explain_loop(task)) for model, task in pairs)
@@ -178,21 +178,20 @@ class Engine:
             if reason is not None
         ]
 
-        # Find settings without an effect in every member.
+        # A setting without effect is a mistake only if no member uses it: the optimizer may be searched.
         keys = [set(member.training.unused_keys()) for member in members]
         unused = [
             (f"training.{key}", f"training.{key} has no effect with the optimizers of this sweep")
             for key in sorted(set.intersection(*keys) if keys else ())
         ]
-        idle = [
+        idle_losses = [
             loss.explain_no_effect(getattr(member.model, "dropout", 0.0) > 0 or member.model.draws_random_numbers)
             for member in members
             if (loss := member.training.loss)
         ]
-        if len(idle) == len(members) and all(idle):
-            unused.append(("training.loss", idle[0]))
+        if len(idle_losses) == len(members) and all(idle_losses):
+            unused.append(("training.loss", idle_losses[0]))
 
-        # Find averages that stay near their start, and parameters that no file of initial weights has.
         near_start = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
         partial = filter(None, (member.describe_partial_start() for member in members))
         return [*looped, *unused, *near_start, *(("training.initial", text) for text in partial)]
@@ -204,7 +203,6 @@ class Engine:
 
         A batch is counted with a single token in each row, because drawing it could take minutes.
         """
-        # Compute the sizes of the model and of a batch.
         rows = math.ceil(member.training.batch_size / member.training.accumulation)
         sizes = {
             "model": (
@@ -214,7 +212,6 @@ class Engine:
             "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
         }
 
-        # Report those beyond the limit.
         allowed = f"at most {MAX_MEMBER_BYTES / 2**30:.0f} GiB"
         return [
             Problem(key=key, message=f"{description} {size / 2**30:,.0f} GiB of memory", allowed=allowed)
@@ -223,19 +220,19 @@ class Engine:
         ]
 
     def count_kept_bytes(self, member: MemberConfig) -> int:
-        """Return the bytes of the weights of all averages that are kept."""
+        """Return the bytes of a member's kept weights, over all of its averages."""
         return _count_weights_bytes(member) * len(list_stored_averages(member))
 
     def estimate_pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
-        """Return the cost of packs of one structure in operations: of every step, and of every member."""
-        # Count the operations of a member, and the fixed time of a step.
-        least_bytes, largest = (MIN_MEMBER_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
+        """Return the cost of packs of a structure in operations: a fixed part, and a part for each member."""
+        # The time of a step that does not depend on its size is paid once, or by each member of a loop.
+        min_bytes, largest = (MIN_MEMBER_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
         cost = estimate_cost(member)
         steps = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps
         looped = steps if member.model.explain_loop(member.task) else 0.0
         return PackCost(
             largest=largest,
-            bytes_per_member=max(least_bytes, cost.bytes_per_member),
+            bytes_per_member=max(min_bytes, cost.bytes_per_member),
             per_pack=steps - looped,
             per_member=cost.flops_per_step * count_equivalent_steps(member) + looped,
         )
@@ -258,7 +255,7 @@ class Engine:
         except ConfigError:
             return None
 
-        # Only the default initial weights follow from the declared parameters.
+        # With an `initial` of its own a model may draw other weights for the same parameters.
         if type(member.model).initial is not Model.initial:
             return None
         initial = member.training.initial
@@ -276,7 +273,7 @@ class Engine:
 
         from trainers.training.loop import train
 
-        # Use only the share of the machine that the pack has.
+        # Other packs run on the same machine.
         torch.set_num_threads(work["cpus"])
         if work["gpus"] and torch.cuda.is_available():
             limit_gpu_memory(work["gpus"])
@@ -288,13 +285,13 @@ class Engine:
             checkpoints=checkpoints,
             weights=Path(work["weights"]) if work["weights"] else None,
             device="cuda" if work["gpus"] else "cpu",
-            earlier=choose_earlier(work["earlier"]),
+            earlier=choose_earlier_states(work["earlier"]),
             prune_at=work.get("prune_at"),
         )
 
 
 def list_measurements(member: MemberConfig) -> Measurements:
-    """Return the metrics, lengths and averages of a member of the engine, by today's classes."""
+    """Return the metrics, lengths and averages of a member, as the current code computes them."""
     task = member.task
     trained = {
         distribution.name: tuple(sorted(distribution.trained_lengths))
@@ -323,12 +320,14 @@ def _find_start_shares(member: MemberConfig) -> StartShares:
     return {label: (share, averages[label].start_remedy(steps)) for label, share in large.items()}
 
 
-def choose_earlier(
+def choose_earlier_states(
     states: Sequence[Sequence[tuple[str, str, int]]],
 ) -> list[tuple[Path, tuple[str, int]]] | None:
-    """Return the first states whose folders all have a checkpoint, otherwise the last states; None without states."""
-    # The first states with all checkpoints are used.
-    paths = [[(Path(folder), (name, seed)) for folder, name, seed in members] for members in states]
+    """Return (folder, (config_id, seed)) of the first states whose folders all have a checkpoint, else of the last.
+
+    states: possible checkpoints, best first, as (folder, config_id, seed) of every member. None without states.
+    """
+    paths = [[(Path(folder), (config_id, seed)) for folder, config_id, seed in members] for members in states]
     complete = (pairs for pairs in paths if all(any(folder.glob("step-*.ckpt")) for folder, _ in pairs))
     return next(complete, paths[-1] if paths else None)
 
@@ -348,8 +347,7 @@ def estimate_cost(member: MemberConfig) -> Cost:
 
 
 def count_equivalent_steps(member: MemberConfig) -> float:
-    """Return the training steps plus the cost of evaluations in steps."""
-    # Count the evaluated rows of all evaluations.
+    """Return the training steps of a member, plus its evaluations expressed in steps of the same cost."""
     steps, evaluation = member.training.steps, member.evaluation
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
@@ -380,19 +378,19 @@ def _read_model_metrics(section: Any) -> Mapping[str, str]:
 
 
 def _make_section(value: Any) -> Any:
-    """Return a drawn section as a mapping; a plain name becomes the section of that name."""
+    """Return a section as a mapping; a drawn section may be a plain name."""
     return {"name": value} if isinstance(value, str) else value
 
 
 def _can_be_copied(root: Path, names: Iterable[str]) -> bool:
-    """Return whether files are all below `root` and small enough for copies."""
+    """Return whether all files are below `root`, and together at most MAX_COPY_BYTES large."""
     paths = [Path(name) for name in names]
     is_below = not any(path.is_absolute() or ".." in path.parts for path in paths)
     return is_below and sum((root / path).stat().st_size for path in paths) <= MAX_COPY_BYTES
 
 
 def _is_user_code(settings: Settings) -> bool:
-    """Return whether the class of a part is not one of `trainers`."""
+    """Return whether a task, model or other part is of a class outside of `trainers`."""
     return not type(settings).__module__.startswith("trainers.")
 
 

@@ -34,14 +34,13 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
 
     from trainers.tensors.precision import find_mkl_order_problem
 
-    # Read versions.
     settings: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_read_versions()}
     cuda = bool(gpus) and torch.cuda.is_available()
     settings["cuda"] = torch.version.cuda if cuda else None
     if cuda:
         settings["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
 
-    # Read device, threads, precision, variables, and digests of the code.
+    # All that may change the last bits of a number, so that reports can name what differs between two workers.
     settings |= {
         "device": torch.cuda.get_device_name() if cuda else "cpu",
         "processor": _read_processor(),
@@ -54,7 +53,7 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
         **{f"{MODULE}{fields['module']}": fields["sha256"][:16] for fields in code},
     }
 
-    # Mark a setting that came too late for MKL, and leave out missing values.
+    # MKL reads the variable at its first product; set later it has no effect, so its value alone would mislead.
     if find_mkl_order_problem():
         settings["MKL_CBWR"] = f"{settings['MKL_CBWR']}, too late"
     return {name: value for name, value in settings.items() if value is not None}
@@ -64,8 +63,8 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
 def compute_trainers_digest() -> str:
     """Return the digest of `trainers` at the first call.
 
-    Every process calls this soon after the import of `trainers` and before it trains, because it does not run later
-    edits.
+    Every process calls this soon after the import of `trainers` and before it trains: files that are edited later
+    are not what it runs.
     """
     return compute_engine_digest("trainers")
 
@@ -79,10 +78,9 @@ def _read_versions() -> dict[str, str | None]:
 @cache
 def _read_processor() -> str:
     """Return the name of the processor, from /proc/cpuinfo on Linux."""
-    # Other systems than Linux have no such file.
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
+    except OSError:  # not Linux
         lines = []
     model_names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(model_names, platform.processor() or platform.machine())

@@ -16,7 +16,6 @@ def find_shared_streams(
     Random numbers depend on seed, stream and step (trainers.random), so members of one seed draw the same numbers; data
     and weights are the same only if the same code draws them in the same shapes.
     """
-    # Sort the differing keys by section.
     task = [key for key in differing if key.partition(".")[0] == "task"]
     model = [key for key in differing if key.partition(".")[0] == "model"]
     initial = [key for key in differing if key.startswith(INITIAL) and not key.startswith(_FILE_PATHS)]

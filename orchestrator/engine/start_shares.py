@@ -11,7 +11,6 @@ def describe_start_shares(configurations: Iterable[tuple[int, StartShares]]) -> 
 
     `configurations` has the steps and the large shares of every configuration. A sentence names the largest share.
     """
-    # Collect the large shares of each average.
     shares: dict[str, list[tuple[float, int, str]]] = {}
     total = 0
     for steps, large in configurations:
@@ -19,7 +18,6 @@ def describe_start_shares(configurations: Iterable[tuple[int, StartShares]]) -> 
         for label, (share, remedy) in large.items():
             shares.setdefault(label, []).append((share, steps, remedy))
 
-    # Describe the largest share of each.
     return {label: _describe_share(label, large_shares, total) for label, large_shares in shares.items()}
 
 

@@ -39,16 +39,16 @@ class Configuration:
 
 
 def make_configurations(
-    spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], known: Mapping[str, str] | None = None
+    spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], recorded_ids: Mapping[str, str] | None = None
 ) -> list[Configuration]:
     """Return the configurations of (number, values) draws.
 
-    `known` maps config_ids computed by the current code to recorded config_ids. Raises SweepFileError with a problem
-    for each invalid key of the sweep file.
+    `recorded_ids` maps config_ids computed by the current code to recorded config_ids. Raises SweepFileError with a
+    problem for each invalid key of the sweep file.
     """
     if spec.folder is not None:
         add_search_folder(spec.folder)
-    trainer, names = get_trainer(spec.sections), dict(known or {})
+    trainer, config_ids = get_trainer(spec.sections), dict(recorded_ids or {})
     configurations: list[Configuration] = []
     problems: dict[tuple[str, str], Problem] = {}
     fixed: dict[str, Any] = {}  # built sections without a drawn value, shared by all configurations
@@ -56,31 +56,26 @@ def make_configurations(
         drawn = {key.split(".")[0] for key in values}
         shared = {name: section for name, section in fixed.items() if name not in drawn}
 
-        # Build the member; report each problem once, at its line of the sweep file.
+        # Many draws have the same problem, which has a single line of the sweep file.
         try:
             member = trainer.build({**assign_values(spec, values), **shared}, recorded=spec.is_recorded)
         except ConfigError as error:
             for problem in _locate_problems(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
             continue
+        if member_problems := _find_member_problems(spec, trainer, member, values):
+            for problem in member_problems:
+                problems.setdefault((problem.where, problem.key), problem)
+            continue
 
-        # Refuse configurations that take too much memory, or cannot start.
-        large = trainer.find_oversized_parts(member)
-        too_large = [_make_problem(spec, excess.key, excess.message, allowed=excess.allowed) for excess in large]
-        start_problems = _find_start_problems(spec, member, values)
-        for problem in too_large or (*_find_objective_problems(spec, trainer, member), *start_problems):
-            problems.setdefault((problem.where, problem.key), problem)
-        if too_large:
-            continue  # counting its lengths may already take minutes
-
-        # Add the configuration; equal values that were drawn before make it a duplicate.
+        # Equal values may be drawn twice; a duplicate is recorded, but not trained.
         fixed |= {name: getattr(member, name) for name in trainer.sections if name not in drawn}
         resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
-        duplicate_of = names.get(member.config_id)
+        duplicate_of = config_ids.get(member.config_id)
         configurations.append(
             Configuration(
                 number=number,
-                config_id=names.setdefault(member.config_id, member.config_id),
+                config_id=config_ids.setdefault(member.config_id, member.config_id),
                 values=dict(values),
                 resolved=resolved,
                 duplicate_of=duplicate_of,
@@ -90,6 +85,16 @@ def make_configurations(
     if problems:
         raise SweepFileError(tuple(problems.values()))
     return configurations
+
+
+def _find_member_problems(
+    spec: SweepSpec, trainer: Trainer, member: Member, values: Mapping[str, Any]
+) -> list[Problem]:
+    """Return the problems of a built member: too much memory, an unmeasured objective, no initial weights."""
+    oversized = trainer.find_oversized_parts(member)
+    if oversized:  # nothing else is checked, because counting the lengths of such a task may take minutes
+        return [_make_problem(spec, excess.key, excess.message, allowed=excess.allowed) for excess in oversized]
+    return [*_find_objective_problems(spec, trainer, member), *_find_start_problems(spec, member, values)]
 
 
 def assign_values(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +110,7 @@ def assign_values(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigError) -> list[Problem]:
-    """Return the problems of a configuration at their lines of the sweep file, with the domain of a drawn value."""
+    """Return the problems of a configuration with their lines of the sweep file; a drawn value names its domain."""
     located = []
     for problem in error.problems:
         domain = next((key for key in values if problem.key == key or problem.key.startswith(f"{key}.")), None)
@@ -121,10 +126,10 @@ def _make_problem(spec: SweepSpec, key: str, message: str, **details: Any) -> Pr
     return Problem(spec.where(key), key, message, **details)
 
 
-def find_unmeasured(
+def find_unmeasured_parts(
     spec: SweepSpec, metrics: Mapping[str, RecordedMetric], averages: Iterable[str], lengths: Sequence[int]
 ) -> list[Problem]:
-    """Return problems for metrics, averages and lengths in the objective that a configuration does not measure."""
+    """Return a problem for each part of the objective (metric, average, lengths) that is not measured."""
     objective = spec.objective
     measured: list[tuple[str, Any, tuple[str, ...], str]] = [
         ("metric", objective.metric, tuple(metrics), "metric that is evaluated"),
@@ -143,7 +148,7 @@ def find_unmeasured(
         if name not in allowed
     ]
 
-    # Lengths; a metric may be evaluated at fewer lengths than others.
+    # A metric may be evaluated at fewer lengths than others.
     metric_lengths = metrics[objective.metric].lengths if objective.metric in metrics else tuple(lengths)
     missing_lengths = [length for length in objective.lengths if length not in metric_lengths]
     if missing_lengths:
@@ -157,9 +162,9 @@ def find_unmeasured(
 
 
 def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[Problem]:
-    """Return problems of the objective in this configuration: unmeasured names, and `best` of a single evaluation."""
+    """Return the problems of the objective for a member: unmeasured parts, and `best` of a single evaluation."""
     objective, measured = spec.objective, trainer.list_measurements(member)
-    problems = find_unmeasured(spec, measured.metrics, measured.averages, measured.lengths)
+    problems = find_unmeasured_parts(spec, measured.metrics, measured.averages, measured.lengths)
     every, steps = member.every, member.steps
     if objective.evaluation == "best" and (every is None or every >= steps):
         cause = "is not set" if every is None else f"is {every}"
@@ -170,7 +175,7 @@ def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) 
 
 
 def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, Any]) -> list[Problem]:
-    """Return problems of seeds without initial weights, with the key of the grid item that names the weights.
+    """Return a problem for each seed without initial weights, at the grid item that names the weights.
 
     Recorded sweeps are checked when they are resumed.
     """
@@ -191,22 +196,20 @@ def _find_drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> st
 
 
 def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
-    """Return warnings about unusual settings of members, and of the objective for the first member."""
+    """Return warnings about unusual settings of members, and of the objective (for the first member)."""
     objective, trainer = spec.objective, get_trainer(spec.sections)
     warnings = list_trainer_warnings(spec, members)
     metric = trainer.list_measurements(members[0]).metrics[objective.metric]
 
-    # Warn about trained lengths in the objective.
+    # A score at trained lengths says nothing about generalization.
     trained = [length for length in objective.lengths if length in metric.trained_lengths]
     if trained:
         included = f"objective.lengths includes trained lengths ({spans(trained)})"
         warnings.append(f"{spec.where('objective.lengths')}: {included}")
 
-    # Warn about a direction that differs from the metric's.
-    metric_direction = metric.direction
-    if metric_direction != objective.direction:
+    if metric.direction != objective.direction:
         mismatch = (
-            "has no better direction" if metric_direction == "none" else f"is better when it is {metric_direction}d"
+            "has no better direction" if metric.direction == "none" else f"is better when it is {metric.direction}d"
         )
         warnings.append(
             f"{spec.where('objective.direction')}: {objective.metric} {mismatch}, "

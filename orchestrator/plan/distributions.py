@@ -4,7 +4,7 @@ from orchestrator.interface.measurements import Measurements
 from orchestrator.text.wording import spans
 
 
-def describe_evaluated(measured: Measurements) -> str:
+def describe_evaluated_lengths(measured: Measurements) -> str:
     """Return the evaluated lengths as text, with the names of further distributions: "1-5; hard: 3-5; long: 6-9"."""
     first, *others = _read_lengths(measured).items()
     return "; ".join([spans(first[1]), *(f"{name}: {spans(lengths)}" for name, lengths in others)])
@@ -16,4 +16,5 @@ def list_further_distributions(measured: Measurements) -> tuple[str, ...]:
 
 
 def _read_lengths(measured: Measurements) -> dict[str, tuple[int, ...]]:
+    """Return the evaluated lengths by distribution, the trained distribution first."""
     return {metric.distribution: metric.lengths for metric in measured.metrics.values()}

@@ -1,4 +1,7 @@
-"""Convert domains to Optuna distributions, and values from and to Optuna's draws."""
+"""Convert domains to Optuna distributions, and hyperparameter values from and to the values that Optuna draws.
+
+Optuna draws the index of a choice, the quantile of a normal domain, and 1 - x of a one_minus_log_uniform domain.
+"""
 
 import math
 import statistics
@@ -22,7 +25,7 @@ TAIL_QUANTILE = 1e-6  # lowest drawn quantile of normal domains, 4.75 standard d
 
 
 def make_distribution(domain: Any) -> BaseDistribution:
-    """Return the Optuna distribution of a domain; `convert_to_value` and `convert_to_inner` convert its values."""
+    """Return the Optuna distribution of a domain; its values are converted by `convert_to_value`."""
     match domain:
         case Choice():
             return CategoricalDistribution(tuple(range(len(domain.values))))
@@ -42,11 +45,11 @@ def make_distribution(domain: Any) -> BaseDistribution:
 def find_range(domain: Any) -> tuple[Any, Any]:
     """Return the smallest and the largest number that a random numeric domain can draw."""
     distribution = make_distribution(domain)
-    ends = [convert_to_value(domain, inner) for inner in (distribution.low, distribution.high)]
+    ends = [convert_to_value(domain, drawn) for drawn in (distribution.low, distribution.high)]
     return min(ends), max(ends)
 
 
-def convert_to_value(domain: Any, inner: Any) -> Any:
+def convert_to_value(domain: Any, drawn: Any) -> Any:
     """Return the hyperparameter value of a value drawn by Optuna.
 
     Numbers keep six significant digits, more if the ends differ by less than one part in ten thousand: readable, and
@@ -54,20 +57,20 @@ def convert_to_value(domain: Any, inner: Any) -> Any:
     """
     match domain:
         case Choice():
-            return domain.values[inner]
+            return domain.values[drawn]
         case OneMinusLogUniform():
             ends = _subtract_from_one(domain.high), _subtract_from_one(domain.low)
-            return _clamp(_subtract_from_one(_round(inner, *ends)), domain.low, domain.high)
+            return _clamp(_subtract_from_one(_round(drawn, *ends)), domain.low, domain.high)
         case Normal():
             mean, std = domain.mean, domain.std
-            sample = statistics.NormalDist(mean, std).inv_cdf(inner)
+            sample = statistics.NormalDist(mean, std).inv_cdf(drawn)
             return _clamp(_round(sample, mean - 5 * std, mean + 5 * std), domain.low, domain.high)
         case IntUniform():
-            return int(inner)
-    return _clamp(_round(inner, domain.low, domain.high), domain.low, domain.high)
+            return int(drawn)
+    return _clamp(_round(drawn, domain.low, domain.high), domain.low, domain.high)
 
 
-def convert_to_inner(domain: Any, value: Any) -> Any:
+def convert_to_optuna(domain: Any, value: Any) -> Any:
     """Return the value in Optuna's distribution for a hyperparameter value that was drawn earlier."""
     match domain:
         case Choice():
@@ -79,8 +82,8 @@ def convert_to_inner(domain: Any, value: Any) -> Any:
     return value
 
 
-def suggest(trial: optuna.Trial, key: str, distribution: BaseDistribution) -> Any:
-    """Draw a value from a distribution in a trial, and return it."""
+def suggest_value(trial: optuna.Trial, key: str, distribution: BaseDistribution) -> Any:
+    """Return a value that the sampler of a trial draws from a distribution."""
     match distribution:
         case CategoricalDistribution():
             return trial.suggest_categorical(key, distribution.choices)
@@ -89,7 +92,7 @@ def suggest(trial: optuna.Trial, key: str, distribution: BaseDistribution) -> An
     return trial.suggest_float(key, distribution.low, distribution.high, log=distribution.log)
 
 
-def choose_inner(distribution: BaseDistribution) -> Any:
+def choose_optuna_value(distribution: BaseDistribution) -> Any:
     """Return an arbitrary valid value of a distribution."""
     return distribution.choices[0] if isinstance(distribution, CategoricalDistribution) else distribution.low
 
@@ -106,5 +109,6 @@ def _round(value: float, low: float, high: float) -> float:
 
 
 def _clamp(value: float, low: float | None, high: float | None) -> float:
+    """Return the nearest value from low to high; None is no bound."""
     value = value if low is None else max(value, low)
     return value if high is None else min(value, high)

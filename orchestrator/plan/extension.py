@@ -16,7 +16,7 @@ from trainers.settings.descriptions import format_yaml
 
 @dataclass(frozen=True, kw_only=True)
 class Extension:
-    """Added seeds for every configuration, a larger `search.configurations`, and grids with added values."""
+    """The additions to a sweep: seeds, a larger `search.configurations`, and grids with further values."""
 
     seeds: tuple[int, ...] = ()
     configurations: int | None = None
@@ -50,7 +50,7 @@ def require_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extens
     Raises UserError if `after` removes or changes anything else, or if the sampler would have drawn other
     configurations; `sweep` is its folder, for messages.
     """
-    # Only additions are allowed.
+    # Anything else would make the recorded results those of another sweep.
     changes = list_differences(before, after)
     if refused := _find_refused_changes(changes):
         raise UserError(
@@ -61,9 +61,9 @@ def require_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extens
 
     # An incomplete generation of tpe would have been drawn differently in a larger sweep.
     added, search = _make_extension(changes, after), before.search
-    if added.configurations and search.sampler == "tpe" and (left := count_configurations(before) % search.generation):
+    if added.configurations and search.sampler == "tpe" and (rest := count_configurations(before) % search.generation):
         raise UserError(
-            f"{sweep}: its last tpe generation is incomplete ({left} of {search.generation}); allowed: more seeds"
+            f"{sweep}: its last tpe generation is incomplete ({rest} of {search.generation}); allowed: more seeds"
         )
     return added
 
@@ -82,6 +82,7 @@ def refuse_configurations(spec: SweepSpec, count: int, sweep: str) -> None:
 
 
 def _find_refused_changes(changes: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
+    """Return the changes (key, old value, new value) that are not only additions."""
     return [change for change in changes if not _is_addition(*change)]
 
 
@@ -95,12 +96,13 @@ def _is_addition(key: str, old: Any, new: Any) -> bool:
 
 
 def _make_extension(changes: Sequence[tuple[str, object, object]], after: SweepSpec) -> Extension:
+    """Return the extension of these changes, all of which are additions; a reordered grid adds nothing."""
     values: dict[str, tuple[Any, Any]] = {key: (old, new) for key, old, new in changes}
-    old, new = values.get("seeds", ((), ()))
-    longer = [key for key, (was, is_now) in values.items() if key.startswith("space.") and len(is_now) > len(was)]
-    keys = [key.removeprefix("space.").removesuffix(".grid") for key in longer]
+    old_seeds, new_seeds = values.get("seeds", ((), ()))
+    grids = [key for key, (old, new) in values.items() if key.startswith("space.") and len(new) > len(old)]
+    keys = [key.removeprefix("space.").removesuffix(".grid") for key in grids]
     return Extension(
-        seeds=tuple(seed for seed in new if seed not in old),
+        seeds=tuple(seed for seed in new_seeds if seed not in old_seeds),
         configurations=after.search.configurations if "search.configurations" in values else None,
         grids={key: after.space[key].to_plain() for key in keys},
     )

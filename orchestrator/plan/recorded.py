@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class RecordedConfiguration(Protocol):
-    """The fields of a recorded configuration that this module reads."""
+    """A recorded configuration, with the fields that this module reads."""
 
     @property
     def number(self) -> int: ...  # noqa: D102
@@ -33,14 +33,14 @@ class RecordedConfiguration(Protocol):
 
 
 def map_config_ids(recorded: Iterable[RecordedConfiguration]) -> dict[str, str]:
-    """Return the recorded config_ids by the config_ids that the current code computes for the same configurations.
+    """Return a mapping from config_ids of the current code to the recorded config_ids of the same configurations.
 
     Raises UserError for a configuration that the current code cannot build.
     """
-    names: dict[str, str] = {}
+    recorded_ids: dict[str, str] = {}
     for configuration in recorded:
-        names.setdefault(rebuild_member(configuration).config_id, configuration.config_id)
-    return names
+        recorded_ids.setdefault(rebuild_member(configuration).config_id, configuration.config_id)
+    return recorded_ids
 
 
 def refuse_corrected(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
@@ -91,7 +91,7 @@ def refuse_too_large(recorded: Iterable[RecordedConfiguration], subject: str) ->
 
 
 def find_changed_defaults(spec: SweepSpec, configuration: RecordedConfiguration) -> dict[str, Any]:
-    """Return fields of a recorded configuration that current defaults would change: `section.field` -> recorded value.
+    """Return the recorded values, by `section.field`, that the current defaults would change.
 
     Raises UserError if the current code cannot build it.
     """
@@ -136,12 +136,12 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[RecordedConfigurati
     """Return the values of recorded configurations, with explicit values for defaults that have changed."""
     listed = []
     for configuration in recorded:
-        # Replace keys that are set again below.
+        # A default is set as a whole below, so drawn keys inside it are left out.
         defaults = find_changed_defaults(spec, configuration)
         prefixes = tuple(f"{key}." for key in defaults)
         values = {key: value for key, value in configuration.values.items() if not key.startswith(prefixes)}
 
-        # A section may be drawn whole, as a name or a mapping.
+        # A section that was drawn, as a name or a mapping, gets the default inside; keys below it would be refused.
         for key, value in defaults.items():
             section, _, field = key.partition(".")
             section_value = values.get(section)

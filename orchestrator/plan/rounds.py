@@ -15,8 +15,8 @@ MAX_AUTO_WEIGHTS_BYTES = 64 * 2**20  # total bytes up to which resources.keep_we
 class PlannedRound:
     """A planned round: the maximum number of configurations, and their new seeds.
 
-    `rungs` has the last step of every stretch of training and the number of configurations that train in it; the last
-    stretch ends with the training. It is empty if all configurations train to the end.
+    `rungs` has (last step, number of configurations) of every stretch of training between rungs; the last stretch ends
+    with the training. It is empty if all configurations train to the end.
     """
 
     configurations: int
@@ -25,17 +25,17 @@ class PlannedRound:
 
     @property
     def members(self) -> int:
-        """Maximum number of members."""
+        """The maximum number of members."""
         return self.configurations * len(self.seeds)
 
     @property
     def survivors(self) -> int:
-        """Number of configurations that train to the end."""
+        """The number of configurations that train to the end."""
         return self.rungs[-1][1] if self.rungs else self.configurations
 
     @property
     def share(self) -> float:
-        """Trained share of all steps of its members."""
+        """The share of the steps of its members that is trained; 1 without rungs."""
         if not self.rungs:
             return 1.0
         starts = (0, *(step for step, _ in self.rungs))
@@ -53,7 +53,7 @@ def plan_rounds(spec: SweepSpec, configurations: int) -> list[PlannedRound]:
     if racing is None:
         return [PlannedRound(configurations=configurations, seeds=seeds)]
 
-    # The first round, with rungs, then rounds of more seeds for the survivors.
+    # Only the first round has rungs: the survivors of a race train to the end.
     rungs = _plan_rungs(spec, configurations)
     rounds = [PlannedRound(configurations=configurations, seeds=seeds[: racing.first], rungs=rungs)]
     seed_count = racing.first

@@ -20,7 +20,13 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
 
-from orchestrator.plan.domains import choose_inner, convert_to_inner, convert_to_value, make_distribution, suggest
+from orchestrator.plan.domains import (
+    choose_optuna_value,
+    convert_to_optuna,
+    convert_to_value,
+    make_distribution,
+    suggest_value,
+)
 from orchestrator.text.wording import counted
 from search_spaces import SweepSpec, list_grid_points, select_active_values
 from search_spaces.grammar.domains import Grid, make_plain, value_key
@@ -83,26 +89,27 @@ def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
 
 
 def draw_configurations(
-    spec: SweepSpec, numbers: range, results: Sequence[EarlierResult] = (), known: Mapping[int, Draw] | None = None
+    spec: SweepSpec, numbers: range, results: Sequence[EarlierResult] = (), earlier: Mapping[int, Draw] | None = None
 ) -> list[Draw]:
-    """Return the draws of a generation; `results` of all earlier configurations, by number, are read only by tpe.
+    """Return the draws of a generation.
 
-    `known` are draws of earlier runs, possibly with fewer grid values.
+    results: those of all earlier configurations, by number; only tpe reads them. earlier: the draws of earlier runs by
+    number, possibly of fewer grid values.
     """
     if spec.search.sampler == "listed":
         listed = make_plain(spec.search.listed or ())
         return [Draw(number=number, values=listed[number], draw=0) for number in numbers]
 
-    # Find the draw and the grid point of every number.
+    # Numbers count through the grid points of a draw before the next draw.
     points = list_grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
     positions = (
-        _assign_positions(points, count_configurations(spec), known)
-        if known
+        _assign_positions(points, count_configurations(spec), earlier)
+        if earlier
         else {n: divmod(n, len(points)) for n in numbers}
     )
 
-    # Draw the random values, the same for all grid points of a draw.
+    # All grid points of a draw have the same random values, which makes the arms of a grid comparable.
     indices = [positions[number][0] for number in numbers]
     first, last = min(indices, default=0), max(indices, default=-1) + 1
     if spec.search.sampler == "tpe":
@@ -110,7 +117,6 @@ def draw_configurations(
     else:
         drawn = _draw_without_results(spec, domains, first, last)
 
-    # Join both, without keys whose condition fails.
     draws = []
     for number in numbers:
         index, point = positions[number]
@@ -120,20 +126,19 @@ def draw_configurations(
 
 
 def _assign_positions(
-    points: Sequence[Mapping[str, Any]], count: int, known: Mapping[int, Draw]
+    points: Sequence[Mapping[str, Any]], count: int, earlier: Mapping[int, Draw]
 ) -> list[tuple[int, int]]:
-    """Return draw and grid point of each configuration number; `known` numbers keep theirs, others fill the gaps."""
-    # Place the known numbers, at their usual point if it has their values.
+    """Return draw and grid point of each configuration number; `earlier` numbers keep theirs, others fill the gaps."""
+    # Several points may have the values of a draw, because inactive keys have none; the usual point comes first.
     number_at: dict[tuple[int, int], int] = {}
-    for number, configuration in sorted(known.items()):
+    for number, configuration in sorted(earlier.items()):
         usual = number % len(points)
         candidates = (point for point in (usual, *range(len(points))) if (configuration.draw, point) not in number_at)
         number_at[
             configuration.draw,
-            next((point for point in candidates if _can_be_at(configuration.values, points[point])), usual),
+            next((point for point in candidates if _matches_point(configuration.values, points[point])), usual),
         ] = number
 
-    # Place the others in order at the free points.
     positions = {number: draw_point for draw_point, number in number_at.items()}
     free = (
         draw_point
@@ -143,14 +148,15 @@ def _assign_positions(
     return [positions[number] if number in positions else next(free) for number in range(count)]
 
 
-def _can_be_at(values: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
-    """Return whether a configuration can be at a grid point; it has no values for keys whose condition fails."""
+def _matches_point(values: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
+    """Return whether a configuration has the values of a grid point; keys whose condition fails have none."""
     return all(value_key(values[key]) == value_key(value) for key, value in point.items() if key in values)
 
 
 def _count_draws(spec: SweepSpec) -> int:
-    only_grids = all(isinstance(domain, Grid) for domain in spec.space.values())
-    return 1 if only_grids else (spec.search.configurations or 1)
+    """Return the number of draws of the random domains; 1 without any, for the grid alone."""
+    has_only_grids = all(isinstance(domain, Grid) for domain in spec.space.values())
+    return 1 if has_only_grids else (spec.search.configurations or 1)
 
 
 def _draw_without_results(spec: SweepSpec, domains: Mapping[str, Any], first: int, last: int) -> list[dict[str, Any]]:
@@ -166,18 +172,18 @@ def _draw_without_results(spec: SweepSpec, domains: Mapping[str, Any], first: in
     else:
         seeds = (_derive_seed(spec.search.seed, index) for index in range(first, last))
         parameters = [_create_study(RandomSampler(seed=seed)).ask(dict(distributions)).params for seed in seeds]
-    return [{key: convert_to_value(domains[key], inner) for key, inner in params.items()} for params in parameters]
+    return [{key: convert_to_value(domains[key], drawn) for key, drawn in params.items()} for params in parameters]
 
 
 def _draw_sobol(seed: int, distributions: dict[str, BaseDistribution], count: int) -> Iterator[dict[str, Any]]:
     """Yield the first `count` points of a scrambled Sobol sequence.
 
-    An added finished trial defines the space for the sampler; without it the first point would be random.
+    Optuna learns the space from finished trials, and would draw the first point at random; so a trial is added.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study = _create_study(QMCSampler(scramble=True, seed=_derive_seed(seed, 0), warn_independent_sampling=False))
-    parameters = {key: choose_inner(distribution) for key, distribution in distributions.items()}
+    parameters = {key: choose_optuna_value(distribution) for key, distribution in distributions.items()}
     study.add_trial(create_trial(params=parameters, distributions=distributions, value=0.0))
     for _ in range(count):
         yield study.ask(dict(distributions)).params
@@ -196,30 +202,30 @@ def _draw_tpe(
         constant_liar=True,
     )
 
-    # Tell Optuna the earlier results; failed configurations get the worst score or none.
+    # A new study has all earlier results, so that a resumed sweep draws the same configurations.
     worst = inf if spec.objective.direction == "minimize" else -inf
     failed = worst if spec.search.failed_configurations == "worst" else None
     study = _create_study(sampler, direction=spec.objective.direction)
-    for earlier in results:
-        keys = [key for key in domains if key in earlier.values]
-        score = failed if earlier.score is None else earlier.score
+    for result in results:
+        keys = [key for key in domains if key in result.values]
+        score = failed if result.score is None else result.score
         study.add_trial(
             create_trial(
                 state=TrialState.FAIL if score is None else TrialState.COMPLETE,
                 value=score,
-                params={key: convert_to_inner(domains[key], earlier.values[key]) for key in keys},
+                params={key: convert_to_optuna(domains[key], result.values[key]) for key in keys},
                 distributions={key: make_distribution(domains[key]) for key in keys},
             )
         )
 
-    # Ask for the next points.
+    # A key is asked for only once its condition is decided, so that Optuna learns from drawn values alone.
     drawn = []
     for _ in range(count):
         trial = study.ask()
         values: dict[str, Any] = {}
         for key in _sort_by_condition(spec):
             if key in select_active_values(spec, {**values, key: None}):
-                values[key] = convert_to_value(domains[key], suggest(trial, key, make_distribution(domains[key])))
+                values[key] = convert_to_value(domains[key], suggest_value(trial, key, make_distribution(domains[key])))
         drawn.append(values)
     return drawn
 
@@ -231,15 +237,15 @@ def _sort_by_condition(spec: SweepSpec) -> list[str]:
     """Return the keys of the space, each after the keys in its condition; the loader has refused cycles."""
     ordered: list[str] = []
 
-    def add(key: str) -> None:
+    def append_after_condition(key: str) -> None:
         if key not in ordered:
             for other in spec.space[key].when:
                 if other in spec.space:
-                    add(other)
+                    append_after_condition(other)
             ordered.append(key)
 
     for key in spec.space:
-        add(key)
+        append_after_condition(key)
     return ordered
 
 
@@ -247,6 +253,7 @@ def _sort_by_condition(spec: SweepSpec) -> list[str]:
 
 
 def _create_study(sampler: BaseSampler, direction: str = "minimize") -> optuna.Study:
+    """Return an empty study in memory, without Optuna's messages for every trial."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(sampler=sampler, direction=direction)
 

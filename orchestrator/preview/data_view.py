@@ -9,7 +9,7 @@ import torch
 from orchestrator.engine.engine import list_measurements
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import build_configurations, check_data
-from orchestrator.plan.distributions import describe_evaluated
+from orchestrator.plan.distributions import describe_evaluated_lengths
 from orchestrator.text.wording import compact_value, spans
 from orchestrator.trainer import refuse_program
 from search_spaces import SweepSpec
@@ -42,7 +42,7 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
     return [
         f"{spec.name}: task {member.task.name}, {title}, seed {member.seed}",
         f"trained on lengths {spans(member.task.trained_lengths)}, "
-        f"evaluated at {describe_evaluated(list_measurements(member))}",
+        f"evaluated at {describe_evaluated_lengths(list_measurements(member))}",
         "",
         *format_examples(read_examples(member, count), list_annotations(member)),
     ]

@@ -12,7 +12,7 @@ from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, r
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.configurations import Configuration, list_trainer_warnings
-from orchestrator.plan.distributions import describe_evaluated
+from orchestrator.plan.distributions import describe_evaluated_lengths
 from orchestrator.plan.packing.cutting import compute_makespan
 from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack
 from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, PlannedRound, count_weights_bytes, plan_rounds
@@ -169,7 +169,9 @@ def _describe_packs(
         ("steps", spans(sorted({pack.steps for pack in packs}))),
         (
             "evaluated at",
-            "; ".join(dict.fromkeys(describe_evaluated(list_measurements(member)) for member in examples.values())),
+            "; ".join(
+                dict.fromkeys(describe_evaluated_lengths(list_measurements(member)) for member in examples.values())
+            ),
         ),
         ("parameters", f"{parameters} per member"),
         ("memory", f"about {_format_mebibytes(memory)} for the largest pack"),

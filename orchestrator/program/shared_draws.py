@@ -1,4 +1,4 @@
-"""The random draws that members of programs with the same seed share: those the author declares."""
+"""The random draws that members of programs with the same seed share, as the sweep file declares them."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

@@ -30,12 +30,13 @@ def find_misfits(domain: Domain, slot: Slot) -> Iterator[Problem]:
         yield from _list_type_misfits(domain, slot) or _find_end_misfits(domain, slot)
 
 
-def _make_misfit(slot: Slot, below: str, message: str, given: Any, nearest: str | None) -> Problem:
-    return Problem(key=below, message=message, given=given, allowed=slot.allowed, nearest=nearest)
+def _make_misfit(slot: Slot, subkey: str, message: str, given: Any, nearest: str | None) -> Problem:
+    return Problem(key=subkey, message=message, given=given, allowed=slot.allowed, nearest=nearest)
 
 
 def _list_type_misfits(domain: Any, slot: Slot) -> list[Problem]:
-    """Return the problem of a domain that draws another type than the field, or values between choices."""
+    """Return the problem of a domain of another type than its field, or with values that are no choices of it."""
+    # A field of choices suggests a choice; an integer field suggests int_uniform in place of uniform.
     is_whole = isinstance(domain, IntUniform)
     message, nearest = "", "choice" if slot.choices is not None else None
     if is_whole and not slot.accepts(0):
@@ -53,7 +54,7 @@ def _list_type_misfits(domain: Any, slot: Slot) -> list[Problem]:
 
 
 def _find_end_misfits(domain: Any, slot: Slot) -> Iterator[Problem]:
-    """Yield problems for the ends of a numeric domain outside the bounds of the field."""
+    """Yield a problem for each end of a numeric domain that the field rejects."""
     for index, end in enumerate(find_range(domain)):
         if not slot.problems(end):
             continue
@@ -65,7 +66,7 @@ def _find_end_misfits(domain: Any, slot: Slot) -> Iterator[Problem]:
             yield _make_misfit(slot, f".{domain.kind}[{index}]", outside, given, nearest)
             continue
 
-        # A normal domain: its clip, its mean, or its tail exceeds a bound.
+        # The end of a normal domain is not in the file: its clip, its mean or its tail is at fault.
         side, direction, relation = (("low", "down", "below"), ("high", "up", "above"))[index]
         if getattr(domain, side) == end:
             yield _make_misfit(slot, f".{side}", outside, end, nearest)
@@ -94,7 +95,7 @@ def _find_nearest_allowed(slot: Slot, value: Any) -> str | None:
     if crossed is None or bound is None:
         return None
 
-    # Step inwards from an excluded bound: by 1 for integers, else by 1e-5 of the bound.
+    # An excluded bound is left by 1 for integers, else by 1e-5 of the bound, because draws have six digits.
     inwards = 1 if crossed in ("low", "above") else -1
     is_excluded = crossed in ("above", "below")
     number: float

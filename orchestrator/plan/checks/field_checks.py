@@ -26,7 +26,9 @@ CLASS_KEYS = ("name", "kind")  # keys that name the class to which their sibling
 
 def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
     """Record problems of single values; return the dotted keys of their fields."""
-    problem_keys = set(_check_listed(spec, findings) if spec.search.listed else _check_fixed(spec, findings))
+    problem_keys = set(
+        _check_listed_configurations(spec, findings) if spec.search.listed else _check_fixed_values(spec, findings)
+    )
     for key, domain in spec.space.items():
         if not _is_doubtful_with_class(key, findings):
             problem_keys |= set(_check_domain(spec, key, domain, findings))
@@ -36,9 +38,9 @@ def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
 # Fixed values ---------------------------------------------------------------------------------------------------------
 
 
-def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
+def _check_fixed_values(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     """Check the sections as written, including values that the space replaces; yield the keys of problems."""
-    # Find the problems of fixed values, with examples in place of required drawn values.
+    # A required value that is drawn is missing in its section, so an example of its domain stands in for it.
     fixed = assign_values(spec, {})
     drawn = [key for key in spec.space if lookup(fixed, key) in (ABSENT, {}) and not findings.is_doubtful(key)]
     example = {key: _make_example(spec.space[key]) for key in drawn}
@@ -55,12 +57,12 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         *unused,
     ]
 
-    # Report problems, except of keys that the space draws or that an earlier problem makes uncertain.
-    incomplete = findings.is_doubtful("space") or findings.is_doubtful("search")
+    # A missing value may be drawn, and an earlier problem may be the cause of this one.
+    is_incomplete = findings.is_doubtful("space") or findings.is_doubtful("search")
     for problem in problems:
         given: Any = lookup(fixed, problem.key)
         if given is ABSENT and (
-            incomplete or any(is_within(key, problem.key) or is_within(problem.key, key) for key in drawn)
+            is_incomplete or any(is_within(key, problem.key) or is_within(problem.key, key) for key in drawn)
         ):
             continue
         if _is_doubtful_with_class(problem.key, findings):
@@ -106,6 +108,7 @@ def _find_section_problems(
 
 
 def _suggest_section(key: str) -> str:
+    """Return the space entry that draws the section around a key as a whole, as text."""
     name = "kind" if parent(key).startswith("training.averages.") else "name"
     return f"space: {{{parent(key)}: {{grid: [{{{name}: ..., {key.rpartition('.')[2]}: ...}}, {{{name}: ...}}]}}}}"
 
@@ -113,7 +116,7 @@ def _suggest_section(key: str) -> str:
 # Listed configurations ------------------------------------------------------------------------------------------------
 
 
-def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
+def _check_listed_configurations(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     """Check every configuration of `search.listed`, each value at its own line; yield the keys of problems."""
     for index, values in enumerate(spec.search.listed or ()):
         if findings.is_doubtful(f"search.listed[{index}]") or any(map(findings.is_doubtful, values)):
@@ -153,8 +156,8 @@ def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, 
     if slot is not None:
         return list(find_misfits(domain, slot))
 
-    # Without a slot, try each value; an unknown key is a problem of the domain, not of a value.
-    listed = isinstance(domain, (Choice, Grid))
+    # A key without a slot has no bounds to compare with, so each value is tried in its section.
+    is_list = isinstance(domain, (Choice, Grid))
     values = domain.values if isinstance(domain, (Choice, Grid)) else (_make_example(domain),)
     problems = []
     for index, value in enumerate(values):
@@ -165,7 +168,7 @@ def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, 
             if is_within(problem.key, key):
                 is_whole_value = not isinstance(value, Mapping) and problem.message != "is required"
                 inner = "" if is_whole_value else problem.key.removeprefix(key)
-                address = f".{domain.kind}[{index}]{inner}" if listed else f".{domain.kind}"
+                address = f".{domain.kind}[{index}]{inner}" if is_list else f".{domain.kind}"
                 problems.append(replace(problem, key=address, given=lookup(sections, key + inner)))
             elif is_within(key, problem.key) and lookup(assign_values(spec, case), problem.key) is ABSENT:
                 return [replace(problem, key="", message=f"{problem.key}: {problem.message}", given=ABSENT)]
@@ -195,10 +198,10 @@ def list_cases(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
 
 def _add_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
     """Return the keys of the space among `keys`, and all keys that their conditions depend on."""
-    closed = [key for key in dict.fromkeys(keys) if key in spec.space]
-    for key in closed:  # grows while it is read: conditions of conditions
-        closed += [other for other in spec.space[key].when if other in spec.space and other not in closed]
-    return closed
+    relevant = [key for key in dict.fromkeys(keys) if key in spec.space]
+    for key in relevant:  # grows while it is read: conditions of conditions
+        relevant += [other for other in spec.space[key].when if other in spec.space and other not in relevant]
+    return relevant
 
 
 def _list_values(spec: SweepSpec, key: str, relevant: Iterable[str], *, all_values: bool) -> list[Any]:
@@ -207,6 +210,8 @@ def _list_values(spec: SweepSpec, key: str, relevant: Iterable[str], *, all_valu
     assert isinstance(domain, (Choice, Grid))
     if all_values:
         return list(domain.values)
+
+    # A choice of a thousand values with a condition on one of them has two groups.
     tested = [spec.space[other].when[key] for other in relevant if key in spec.space[other].when]
     sets = [{value_key(value) for value in values} for values in tested]
     representatives: dict[tuple[bool, ...], Any] = {}
@@ -219,6 +224,7 @@ def _list_values(spec: SweepSpec, key: str, relevant: Iterable[str], *, all_valu
 
 
 def _make_example(domain: Domain) -> Any:
+    """Return a value that a domain can draw."""
     return domain.values[0] if isinstance(domain, (Choice, Grid)) else find_range(domain)[0]
 
 
@@ -235,9 +241,10 @@ def _join_cases(by_case: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str,
     for problems in by_case:
         first |= {identity: problem for identity, problem in problems.items() if identity not in first}
     for identity, problem in first.items():
-        where = [index for index, problems in enumerate(by_case) if identity in problems]
-        yield problem, "" if len(where) == len(cases) else _describe_case(cases[where[0]])
+        indices = [index for index, problems in enumerate(by_case) if identity in problems]
+        yield problem, "" if len(indices) == len(cases) else _describe_case(cases[indices[0]])
 
 
 def _describe_case(case: Mapping[str, Any]) -> str:
+    """Return the class names of a case as the end of a message: " (with model.name: gpt)"."""
     return f" (with {', '.join(f'{key}: {format_value(value, 40)}' for key, value in case.items())})" if case else ""

@@ -12,11 +12,11 @@ from orchestrator.plan.checks.trials import try_own_code
 from orchestrator.plan.configurations import (
     Configuration,
     assign_values,
-    find_unmeasured,
+    find_unmeasured_parts,
     list_warnings,
     make_configurations,
 )
-from orchestrator.plan.distributions import describe_evaluated, list_further_distributions
+from orchestrator.plan.distributions import describe_evaluated_lengths, list_further_distributions
 from orchestrator.plan.search import draw_configurations, draw_sample, list_generations
 from orchestrator.trainer import get_trainer
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec
@@ -25,7 +25,7 @@ from search_spaces.grammar.objective import ShareAbove
 from search_spaces.grammar.problems import SECTIONS, Findings, child, is_within
 from search_spaces.grammar.space import MAX_GRID_POINTS
 
-SAMPLES = 50  # configurations that are built of larger searches
+SAMPLES = 50  # built configurations of larger searches
 UNIMPORTED = "fix this first; names and values in task, model, training and evaluation were not checked"
 UNBUILT = "fix this first; combinations of values were not checked"
 
@@ -40,7 +40,7 @@ def check_reading(reading: Reading) -> SweepSpec:
     if spec is not None and not _import_modules(spec, findings):
         raise SweepFileError(findings.problems, UNIMPORTED)
 
-    # With problems of the grammar, add those of values as far as they can be checked.
+    # A user wants all problems in a single run, so values are checked as far as the grammar allows.
     if spec is not None and findings.problems:
         if _can_be_built(spec, findings):
             _build_and_report(complete_objective(spec), _draw_values(spec), findings)
@@ -52,7 +52,7 @@ def check_reading(reading: Reading) -> SweepSpec:
 
 
 def complete_objective(spec: SweepSpec) -> SweepSpec:
-    """Return the specification with the metric's plain name and its declared direction in the objective.
+    """Return the specification with the plain name and the declared direction of its metric.
 
     The direction stays assumed if the metric has none, or different directions in the drawn tasks.
     """
@@ -120,7 +120,7 @@ def build_sample(spec: SweepSpec) -> Sample:
     built = build_configurations(spec, _draw_values(spec))
     member = built[0].member(spec.seeds[0])
     measured = get_trainer(spec.sections).list_measurements(member)
-    evaluated = describe_evaluated(measured) if list_further_distributions(measured) else None
+    evaluated = describe_evaluated_lengths(measured) if list_further_distributions(measured) else None
     warnings = list_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in built])
     return Sample(built=len(built), warnings=warnings, evaluated=evaluated)
 
@@ -180,10 +180,10 @@ def _build_and_report(
 ) -> list[Configuration]:
     """Return the configurations of the draws; record problems, those of single values once, at their lines."""
     draws = list(draws)
-    known = {problem.key for problem in findings.problems}  # already reported by the grammar
+    reported_keys = {problem.key for problem in findings.problems}
     problem_keys = check_fields(spec, findings)
 
-    # Build the configurations; some problems of the objective need them.
+    # Some problems of the objective are known only once the metric of a built configuration is.
     try:
         built = make_configurations(spec, draws)
         if built and spec.direction_is_assumed:
@@ -195,29 +195,29 @@ def _build_and_report(
             )
         return built
     except SweepFileError as error:
-        problems = [*error.problems, *(_find_unmeasured(spec, draws) if problem_keys else ())]
+        problems = [*error.problems, *(_check_declared_objective(spec, draws) if problem_keys else ())]
 
     # Report problems, unless a problem of the grammar or of a single value covers them.
     if problem_keys & {AVERAGES, child(AVERAGES, spec.objective.average)}:  # the label may be in the unreadable section
-        known.add("objective.average")
+        reported_keys.add("objective.average")
     for problem in problems:
-        if problem.key not in known and not any(
+        if problem.key not in reported_keys and not any(
             is_within(problem.key, key) or is_within(key, problem.key) for key in problem_keys
         ):
             findings.report(problem, place=spec.find_place(problem.key))
     return []
 
 
-def _find_unmeasured(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
-    """Return problems for names in the objective that the first buildable draw does not measure."""
+def _check_declared_objective(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
+    """Return a problem for each part of the objective that the first draw with a valid task does not declare."""
     for declared in _read_declarations(spec, draws):
         if declared.averages is not None and declared.lengths is not None:
-            return find_unmeasured(spec, declared.metrics, declared.averages, declared.lengths)
+            return find_unmeasured_parts(spec, declared.metrics, declared.averages, declared.lengths)
     return []
 
 
 def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:
-    """Return whether the configurations of a file are certain despite its problems."""
-    unknown = [*SECTIONS, "space", "search.listed", *(["search.sampler"] if spec.search.listed else [])]
+    """Return whether all that decides the configurations of a file is valid, despite its problems."""
+    decisive = [*SECTIONS, "space", "search.listed", *(["search.sampler"] if spec.search.listed else [])]
     points = prod(len(domain.values) for domain in spec.space.values() if isinstance(domain, Grid))
-    return points <= MAX_GRID_POINTS and not any(map(findings.is_doubtful, unknown))
+    return points <= MAX_GRID_POINTS and not any(map(findings.is_doubtful, decisive))

@@ -22,7 +22,7 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
 
     Code that takes more than MAX_SECONDS is not a problem: a note has the line at which its trial was stopped.
     """
-    # Choose a member of each of the first structures, if there is code to try.
+    # Members of one structural key run the same code, so a member of each is enough.
     members: dict[str, Member] = {}
     origin = ", ".join(spec.imports) or ("the program" if spec.program else "")
     origin = origin or ("evaluation.metrics" if spec.evaluation.get("metrics") else "")
@@ -32,7 +32,7 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
         if len(members) == MAX_STRUCTURES:
             break
 
-    # Try them within the time limit; report problems of several structures once.
+    # The limit is for all of them together: `validate` must not seem to hang.
     problems: dict[tuple[str, str], None] = {}
     if members:
         trial, trainer = f"trying code of {origin}", get_trainer(spec.sections)

@@ -73,7 +73,7 @@ def test_the_same_values_twice_are_one_configuration(spec):
     first, second, third = make_configurations(spec(), [(0, values(0.1)), (1, values(0.2)), (2, values(0.1))])
     assert first.duplicate_of is None and second.duplicate_of is None
     assert third.duplicate_of == first.config_id == third.config_id
-    (fourth,) = make_configurations(spec(), [(3, values(0.1))], known={first.config_id: "recorded"})
+    (fourth,) = make_configurations(spec(), [(3, values(0.1))], recorded_ids={first.config_id: "recorded"})
     assert fourth.duplicate_of == fourth.config_id == "recorded", "a ledger has another name for it"
 
 
