@@ -17,4 +17,5 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
+    # Both thresholds are needed: large blocks must come from the heap, and the heap must never shrink (-1).
     return bool(mallopt(M_MMAP_THRESHOLD, MAX_KEPT_BYTES)) and bool(mallopt(M_TRIM_THRESHOLD, -1))

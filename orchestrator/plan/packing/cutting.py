@@ -21,7 +21,7 @@ def split_evenly(members: int, count: int) -> list[int]:
 def balance_sizes(
     sizes: Sizes,
     largest: Mapping[str, int],
-    work: Callable[[str, float], float],
+    estimate_work: Callable[[str, float], float],
     workers: int,
     running_work: Sequence[float] = (),
 ) -> Sizes:
@@ -33,47 +33,51 @@ def balance_sizes(
     """
 
     def compute_end(sizes: Sizes) -> float:
-        return compute_makespan([work(key, size) for key, run in sizes.items() for size in run], workers, running_work)
+        return compute_makespan(
+            [estimate_work(key, size) for key, pack_sizes in sizes.items() for size in pack_sizes],
+            workers,
+            running_work,
+        )
 
-    # No cut can save enough if the workers are already nearly balanced.
-    members = {key: sum(run) for key, run in sizes.items()}
+    # No cut ends earlier than when all workers share the work equally.
+    members = {key: sum(pack_sizes) for key, pack_sizes in sizes.items()}
     current_end = compute_end(sizes) if sizes else 0.0
-    if sum(work(key, count) for key, count in members.items()) / workers >= (1.0 - MIN_GAIN) * current_end:
+    if sum(estimate_work(key, count) for key, count in members.items()) / workers >= (1.0 - MIN_GAIN) * current_end:
         return sizes
 
     # Search the earliest common end by bisection.
-    low, high, best = 0.0, current_end, sizes
+    low, high, best_sizes = 0.0, current_end, sizes
     for _ in range(20):
         middle = (low + high) / 2
         packs = _fill_room(
-            members, largest, work, [middle - load for load in _list_worker_loads(running_work, workers)]
+            members, largest, estimate_work, [middle - load for load in _list_worker_loads(running_work, workers)]
         )
         if packs is None:
             low = middle
         else:
-            high, best = middle, packs
-    return best if compute_end(best) < (1.0 - MIN_GAIN) * current_end else sizes
+            high, best_sizes = middle, packs
+    return best_sizes if compute_end(best_sizes) < (1.0 - MIN_GAIN) * current_end else sizes
 
 
 def _fill_room(
     members: Mapping[str, int],
     largest: Mapping[str, int],
-    work: Callable[[str, float], float],
+    estimate_work: Callable[[str, float], float],
     rooms: Iterable[float],
 ) -> Sizes | None:
     """Return the sizes of packs that fit into the room of the workers; None if the room is too small."""
     sizes: Sizes = {key: [] for key in members}
     remaining_rooms = iter(rooms)
     room: float | None = next(remaining_rooms)
-    for key in sorted(members, key=lambda key: -work(key, members[key])):
+    for key in sorted(members, key=lambda key: -estimate_work(key, members[key])):
         remaining = members[key]
         while remaining:
             if room is None:
                 return None
             sizes_to_try = range(1, min(remaining, largest[key]) + 1)
-            if most := bisect_right(sizes_to_try, room, key=lambda count: work(key, count)):
-                sizes[key].append(most)
-                room, remaining = room - work(key, most), remaining - most
+            if pack_size := bisect_right(sizes_to_try, room, key=lambda count: estimate_work(key, count)):
+                sizes[key].append(pack_size)
+                room, remaining = room - estimate_work(key, pack_size), remaining - pack_size
             else:
                 room = next(remaining_rooms, None)
     return sizes
@@ -106,14 +110,13 @@ def cut_members(members: Sequence[tuple[str, int]], sizes: Sequence[int], larges
     A cut moves to the nearest border between two configurations if that shifts at most MAX_SHIFT of the smaller run
     next to it.
     """
-    # Cut at the ideal positions, or at a near border between configurations if both packs still fit.
     borders = [index for index in range(1, len(members)) if members[index][0] != members[index - 1][0]]
-    ideal = [0, *itertools.accumulate(sizes)]
+    ideal_cuts = [0, *itertools.accumulate(sizes)]
     cuts = [0]
     for index in range(1, len(sizes)):
-        border = min(borders, key=lambda position: abs(position - ideal[index]), default=ideal[index])
-        fits = 0 < border - cuts[-1] <= largest and 0 < ideal[index + 1] - border <= largest
-        moves = abs(border - ideal[index]) <= MAX_SHIFT * min(sizes[index - 1 : index + 1])
-        cuts.append(border if fits and moves else ideal[index])
+        border = min(borders, key=lambda position: abs(position - ideal_cuts[index]), default=ideal_cuts[index])
+        fits = 0 < border - cuts[-1] <= largest and 0 < ideal_cuts[index + 1] - border <= largest
+        is_near = abs(border - ideal_cuts[index]) <= MAX_SHIFT * min(sizes[index - 1 : index + 1])
+        cuts.append(border if fits and is_near else ideal_cuts[index])
     cuts.append(len(members))
     return [list(members[start:stop]) for start, stop in itertools.pairwise(cuts)]

@@ -97,36 +97,39 @@ class Packer:
         return self._shortages[-1]
 
     def _get_cost(self, member: Member) -> PackCost:
+        """Return the cost of packs of a member's structure, estimated once per structure."""
         if member.structural_key not in self._costs:
             self._costs[member.structural_key] = self._trainer.estimate_pack_cost(member, self._resources.gpus)
         return self._costs[member.structural_key]
 
     def _find_capacity(self, member: Member) -> int:
+        """Return the most members of a pack with this structure: by `resources.pack`, memory and earlier shortages."""
         memory = self._cluster.bytes_per_worker
-        short = [
+        shortage_limits = [
             shortage.find_max_members(memory)
             for shortage in self._shortages
             if shortage.structural_key == member.structural_key
         ]
         if not self._even:
-            return min([int(self._resources.pack), *short])
+            return min([int(self._resources.pack), *shortage_limits])
         cost = self._get_cost(member)
-        return max(1, min([cost.largest, int(MEMORY_SHARE * memory / cost.bytes_per_member), *short]))
+        return max(1, min([cost.largest, int(MEMORY_SHARE * memory / cost.bytes_per_member), *shortage_limits]))
 
     def _estimate_work(self, member: Member, count: float) -> float:
+        """Return the operations of a pack of `count` members with this structure."""
         cost = self._get_cost(member)
         return cost.per_pack + cost.per_member * count
 
 
 def make_packs(
-    waiting: Iterable[Waiting], workers: int, capacity: Capacity, work: Work, *, even: bool = True
+    waiting: Iterable[Waiting], workers: int, find_capacity: Capacity, estimate_work: Work, *, even: bool = True
 ) -> list[PlannedPack]:
     """Return packs of all members by structural key, the longest pack first.
 
-    `capacity` returns the most members that a pack of a structure can have, `work` the cost of a pack by its size. With
-    `even`, a structure is cut into more packs than its capacity requires if the workers then finish sooner.
+    `find_capacity` returns the most members of a pack of a structure, `estimate_work` the cost of a pack by its size.
+    With `even`, a structure is cut into more packs than its capacity requires if the workers then finish sooner.
     """
-    # Group the members by structure, with an example to find out their cost.
+    # The cost of a pack depends on its structure alone, so an example of each is enough.
     groups: Groups = {}
     examples: dict[str, Member] = {}
     for configuration, seeds in waiting:
@@ -135,16 +138,21 @@ def make_packs(
             example = configuration.member(seeds[0])
             examples.setdefault(example.structural_key, example)
             groups.setdefault(example.structural_key, []).extend(members)
-    largest = {key: max(1, capacity(examples[key])) for key in groups}
+
+    # Fewer, larger packs compile less often; they are cut further only if that saves time.
+    largest = {key: max(1, find_capacity(examples[key])) for key in groups}
     sizes = {key: split_evenly(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()}
     if even:
-        sizes = balance_sizes(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
+        sizes = balance_sizes(
+            sizes, largest, lambda key, members: estimate_work(examples[key], members), max(1, workers)
+        )
+
     packs = [
         PlannedPack.from_members(key, run, examples[key].steps)
         for key, members in groups.items()
         for run in cut_members(members, sizes[key], largest[key])
     ]
-    return _sort_by_work(packs, examples, work)
+    return _sort_by_work(packs, examples, estimate_work)
 
 
 def recut_packs(
@@ -152,8 +160,8 @@ def recut_packs(
     kept_packs: Sequence[tuple[PlannedPack, float]],
     configurations: Mapping[str, Configuration],
     workers: int,
-    capacity: Capacity,
-    work: Work,
+    find_capacity: Capacity,
+    estimate_work: Work,
     *,
     even: bool = True,
 ) -> list[PlannedPack]:
@@ -166,7 +174,7 @@ def recut_packs(
     if not packs:
         return []
 
-    # Collect the members and pack sizes of each structure, with a member as an example to find out the cost.
+    # The cost of a pack depends on its structure alone, so an example of each is enough.
     groups: Groups = {}
     sizes: Sizes = {}
     examples: dict[str, Member] = {}
@@ -178,32 +186,34 @@ def recut_packs(
         groups.setdefault(pack.structural_key, []).extend(pack.members)
         sizes.setdefault(pack.structural_key, []).append(len(pack.members))
 
-    # Limit packs to their capacity; with `even`, cut them so that all finish at about the same time.
-    largest = {key: max(1, capacity(examples[key])) for key in groups}
-    fitting = {
+    # Packs above their capacity must be cut; with `even`, others are cut if all then finish sooner.
+    largest = {key: max(1, find_capacity(examples[key])) for key in groups}
+    new_sizes = {
         key: run if max(run) <= largest[key] else split_evenly(sum(run), math.ceil(sum(run) / largest[key]))
         for key, run in sizes.items()
     }
-    work_left = [share * work(examples[pack.structural_key], len(pack.members)) for pack, share in kept_packs]
+    work_left = [share * estimate_work(examples[pack.structural_key], len(pack.members)) for pack, share in kept_packs]
     if even:
-        fitting = balance_sizes(
-            fitting, largest, lambda key, count: work(examples[key], count), max(1, workers), work_left
+        new_sizes = balance_sizes(
+            new_sizes, largest, lambda key, count: estimate_work(examples[key], count), max(1, workers), work_left
         )
-    changed = {key for key in sizes if sorted(fitting[key]) != sorted(sizes[key])}
-    if not changed:
+    changed_keys = {key for key in sizes if sorted(new_sizes[key]) != sorted(sizes[key])}
+    if not changed_keys:
         return []
 
-    # Cut the members of changed structures anew, in the order of configurations and seeds.
-    result = [pack for pack in packs if pack.structural_key not in changed]
-    for key in changed:
+    # Seeds of a configuration stay together, as in packs that were never cut.
+    new_packs = [pack for pack in packs if pack.structural_key not in changed_keys]
+    for key in changed_keys:
         members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))
         steps = next(pack.steps for pack in packs if pack.structural_key == key)
-        result += [
-            PlannedPack.from_members(key, run, steps) for run in cut_members(members, fitting[key], largest[key])
+        new_packs += [
+            PlannedPack.from_members(key, run, steps) for run in cut_members(members, new_sizes[key], largest[key])
         ]
-    return _sort_by_work(result, examples, work)
+    return _sort_by_work(new_packs, examples, estimate_work)
 
 
-def _sort_by_work(packs: Iterable[PlannedPack], examples: Mapping[str, Member], work: Work) -> list[PlannedPack]:
+def _sort_by_work(
+    packs: Iterable[PlannedPack], examples: Mapping[str, Member], estimate_work: Work
+) -> list[PlannedPack]:
     """Return packs sorted by descending work; packs with equal work keep their order."""
-    return sorted(packs, key=lambda pack: -work(examples[pack.structural_key], len(pack.members)))
+    return sorted(packs, key=lambda pack: -estimate_work(examples[pack.structural_key], len(pack.members)))

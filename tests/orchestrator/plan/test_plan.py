@@ -208,8 +208,8 @@ def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, even=True, don
     return make_packs(
         [(one, [seed for seed in spec.seeds if (one.config_id, seed) not in done]) for one in configurations],
         workers=workers,
-        capacity=lambda member: largest,
-        work=lambda member, count: per_step + count * member.training.batch_size,
+        find_capacity=lambda member: largest,
+        estimate_work=lambda member, count: per_step + count * member.training.batch_size,
         even=even,
     ), configurations
 

@@ -131,8 +131,8 @@ class Stage:
         return make_packs(
             waiting,
             workers=self._workers,
-            capacity=lambda member: self._pack,
-            work=lambda member, count: count,
+            find_capacity=lambda member: self._pack,
+            estimate_work=lambda member, count: count,
             even=False,
         )
 
