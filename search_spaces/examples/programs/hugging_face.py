@@ -63,7 +63,7 @@ def evaluate(model: torch.nn.Module) -> dict[int, float]:
 
 def main() -> None:
     """Train from the last checkpoint, or from the start without a checkpoint."""
-    # Read hyperparameters, and build the model.
+    # The seed comes before the model, because it decides the initial weights.
     parser = argparse.ArgumentParser()
     parser.add_argument("--learning_rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
@@ -73,7 +73,7 @@ def main() -> None:
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = BertForSequenceClassification(BertConfig(vocab_size=2, max_position_embeddings=max(LENGTHS), **sizes))
 
-    # Let only the callback save, into the folder of checkpoints that lengthwise keeps.
+    # Only the callback saves, so that every report has a checkpoint, in the folder that lengthwise keeps.
     arguments = TrainingArguments(
         output_dir=str(run.checkpoints),
         max_steps=run.steps,
@@ -88,7 +88,7 @@ def main() -> None:
     )
     trainer = Trainer(model, arguments, train_dataset=Bits(11, 1000, seed=args.seed), callbacks=[Report(run, evaluate)])
 
-    # Resume from the last checkpoint.
+    # A member that was killed or paused starts this script again.
     last = get_last_checkpoint(arguments.output_dir) if Path(arguments.output_dir).is_dir() else None
     trainer.train(resume_from_checkpoint=last)
 

@@ -19,19 +19,19 @@ def draw_rows(key: Any, length: int, rows: int) -> tuple[Any, Any]:
     return bits, 2 * bits.sum(1) > length
 
 
-def logits(weights: Weights, bits: Any) -> Any:
+def compute_logits(weights: Weights, bits: Any) -> Any:
     """Return a logit for each row of bits."""
 
-    def read(state: Any, bit: Any) -> tuple[Any, None]:
+    def update(state: Any, bit: Any) -> tuple[Any, None]:
         return jnp.tanh(state @ weights["state"] + bit[:, None] * weights["bit"] + weights["bias"]), None
 
     start = jnp.zeros((len(bits), len(weights["bias"])))
-    return jax.lax.scan(read, start, bits.T)[0] @ weights["head"]
+    return jax.lax.scan(update, start, bits.T)[0] @ weights["head"]
 
 
 def mean_loss(weights: Weights, bits: Any, is_majority: Any) -> Any:
     """Return the mean binary cross-entropy."""
-    return jax.nn.softplus(logits(weights, bits) * jnp.where(is_majority, -1.0, 1.0)).mean()
+    return jax.nn.softplus(compute_logits(weights, bits) * jnp.where(is_majority, -1.0, 1.0)).mean()
 
 
 @partial(jax.jit, static_argnames="length")
@@ -46,13 +46,14 @@ def evaluate(weights: Weights) -> dict[int, Any]:
     """Return the accuracy by length."""
     tests = {length: draw_rows(jax.random.key(length), length, 200) for length in LENGTHS}
     return {
-        length: ((logits(weights, bits) > 0) == is_majority).mean() for length, (bits, is_majority) in tests.items()
+        length: ((compute_logits(weights, bits) > 0) == is_majority).mean()
+        for length, (bits, is_majority) in tests.items()
     }
 
 
 def main() -> None:
     """Train from the last checkpoint, or from the start without a checkpoint; report and save when it is due."""
-    # Read hyperparameters, and draw random weights.
+    # Outside of a sweep these values are used; in a sweep those of its configuration.
     run = lengthwise.member({"lr": 0.3, "width": 16}, steps=200, every=50)
     width = run.config["width"]
     key = jax.random.key(run.seed)
@@ -60,12 +61,12 @@ def main() -> None:
     weights = {"state": jax.random.normal(state_key, (width, width)) / width**0.5, "bias": jnp.zeros(width)}
     weights |= {"bit": jnp.ones(width), "head": jax.random.normal(head_key, (width,)) / width**0.5}
 
-    # Resume from the last checkpoint.
+    # A member that was killed or paused starts this script again.
     start, checkpoint = 0, run.checkpoints / "last.pickle"
     if checkpoint.exists():
         start, weights = pickle.loads(checkpoint.read_bytes())
 
-    # Train; random numbers depend on the number of the step, so a resumed run draws the same rows.
+    # Random numbers depend on the number of the step, so a resumed run draws the same rows.
     for step in range(start + 1, run.steps + 1):
         length = 5 if step % 2 else 11
         weights, loss = train_step(weights, jax.random.fold_in(data_key, step), run.config["lr"], length)

@@ -47,7 +47,7 @@ def evaluate(model: nn.Module) -> dict[int, float]:
 
 def main() -> None:
     """Train from the last checkpoint, or from the start without a checkpoint; report and save when it is due."""
-    # Read hyperparameters, and build the model.
+    # The seed comes before the model, because it decides the initial weights.
     parser = argparse.ArgumentParser()
     for name, default in (("lr", 0.01), ("width", 16), ("seed", 0), ("steps", 200)):
         parser.add_argument(f"--{name}", type=type(default), default=default)
@@ -58,7 +58,7 @@ def main() -> None:
     model = Majority(args.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
 
-    # Resume from the last checkpoint.
+    # A member that was killed or paused starts this script again; the generator then draws the same rows.
     start, checkpoint = 0, run.checkpoints / "last.pt"
     if checkpoint.exists():
         state = torch.load(checkpoint)
@@ -67,7 +67,7 @@ def main() -> None:
         optimizer.load_state_dict(state["optimizer"])
         generator.set_state(state["generator"])
 
-    # Train, report and save.
+    # A checkpoint is saved after the report: resumed from it, no report is missing.
     for step in range(start + 1, args.steps + 1):
         length = 5 + 2 * int(torch.randint(4, (), generator=generator))
         bits, is_majority = draw_rows(length, 32, generator)

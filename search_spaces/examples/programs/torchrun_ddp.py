@@ -43,7 +43,7 @@ def evaluate(model: nn.Module) -> dict[int, float]:
 
 def main() -> None:
     """Train from the last checkpoint, or from the start without a checkpoint, on every rank."""
-    # Read hyperparameters, join the group of processes, and build the model.
+    # DistributedDataParallel copies the weights of rank 0, which the seed decides.
     parser = argparse.ArgumentParser()
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=0)
@@ -56,7 +56,7 @@ def main() -> None:
     model = DistributedDataParallel(Majority(16))
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
 
-    # Resume from the last checkpoint.
+    # A member that was killed or paused starts all ranks again; each reads the checkpoint of rank 0.
     start, checkpoint = 0, run.checkpoints / "last.pt"
     if checkpoint.exists():
         state = torch.load(checkpoint)
@@ -64,7 +64,7 @@ def main() -> None:
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
 
-    # Train; rank 0 reports and saves, and all ranks stop at the same step.
+    # A rank that went on alone would wait for the others for ever, so rank 0 broadcasts whether to stop.
     for step in range(start + 1, run.steps + 1):
         bits, is_majority = draw_rows(5 + 2 * (step % 4), 32, seed=(args.seed * run.steps + step) * ranks + rank)
         loss = nn.functional.cross_entropy(model(bits), is_majority)

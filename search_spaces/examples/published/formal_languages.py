@@ -61,18 +61,18 @@ class FormalLanguage(Task):
 
     def batch_of(self, string_SBN: Tensor, length_SB: Tensor) -> Batch:
         """Return the batch of the first `length_SB` symbols of each string."""
-        # Count positions from the end of each string.
+        # Strings of a batch differ in length, so positions are counted from the end of each.
         empty, pad, longest = self.symbols, self.symbols + 1, string_SBN.shape[-1]
         position_T = torch.arange(self.width(longest), device=string_SBN.device)
         after_SBT = position_T - length_SB[..., None]
 
-        # Place the answers after the strings; the rest of short answers and the pads are IGNORED.
+        # The answer follows its string; positions before and after it are no targets.
         answer_SBA = self.compute_answers(string_SBN, length_SB)
         last = answer_SBA.shape[-1] - 1
         target_SBT = answer_SBA.gather(-1, after_SBT.clamp(0, last))
         target_SBT = target_SBT.masked_fill((after_SBT < 0) | (after_SBT > last), IGNORED)
 
-        # Fill the positions of answers with empty tokens, later ones with pads.
+        # The model must not read the answer, so empty tokens stand where it is asked for.
         symbol_SBT = string_SBN.gather(-1, position_T.clamp(max=longest - 1).expand_as(after_SBT))
         empty_or_pad_SBT = torch.where(target_SBT == IGNORED, pad, empty)
         return Batch(torch.where(after_SBT < 0, symbol_SBT, empty_or_pad_SBT), target_SBT)

@@ -32,7 +32,7 @@ class Net(nn.Module):
 
     def forward(self, tokens, training):
         """Return logits (rows, length, outputs) for tokens (rows, length), and record the loops of each row."""
-        # Choose the rule that stops a row.
+        # Training always loops once for each symbol; the other rules are for evaluation.
         embedded = self.embed(tokens)
         by_symbols = training or self.stop == "symbols"
         result, loops = self.loop_symbols(tokens, embedded) if by_symbols else self.loop_until_stop(tokens, embedded)
@@ -57,7 +57,7 @@ class Net(nn.Module):
         loops, active = torch.zeros_like(tokens[:, 0]), torch.ones_like(tokens[:, 0], dtype=torch.bool)
         probabilities, best = torch.zeros_like(embedded[..., :1]), torch.zeros_like(embedded[:, 0, 0])
         for loop in range(1, self.most_loops + 1):
-            # Keep the row of the most confident loop, or of the last one that changed the answer.
+            # The loop that counts is the most confident one, or the last one that changed the answer.
             x = self.block(x + embedded)
             previous, probabilities = probabilities, self.head(self.normalize(x)).softmax(-1)
             if self.stop == "confident":
@@ -80,7 +80,7 @@ class Net(nn.Module):
         q, k, v = self.queries_keys_values(self.normalize_attention(x)).unflatten(-1, (3, self.heads, -1)).unbind(-3)
         q, k, v = (part.transpose(-2, -3) for part in (q, k, v))  # (rows, heads, length, width)
 
-        # Mix the values of earlier positions.
+        # There is no positional encoding: only the causal mask tells positions apart.
         scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
         future = torch.ones_like(scores, dtype=torch.bool).triu(1)
         mixed = scores.masked_fill(future, float("-inf")).softmax(-1) @ v

@@ -72,7 +72,7 @@ class ReversedAddition(Task):
         longest = digits_SB2N.shape[-1]
         digits_SB2N = digits_SB2N * mask_leading(longest, count_SB)[:, :, None]
 
-        # Add digit by digit; the sum has a digit more than the numbers.
+        # The sum has a digit more than the numbers, for the last carry.
         carry, sums = torch.zeros_like(count_SB), []
         for total in (*digits_SB2N.sum(dim=2).unbind(dim=-1), torch.zeros_like(count_SB)):
             sums.append((total + carry) % 10)
@@ -80,7 +80,7 @@ class ReversedAddition(Task):
         numbers = [(digits_SB2N[:, :, 0], count_SB), (digits_SB2N[:, :, 1], count_SB)]
         numbers.append((torch.stack(sums, dim=-1), count_SB + 1))
 
-        # Collect tokens, their ids, and whether they are part of the answer: a PLUS b EQUALS sum END.
+        # A row is a PLUS b EQUALS sum END: each part has tokens, their position ids, and whether they are the answer.
         tokens, ids, answers = [], [], []
         for (number, count), mark, is_answer in zip(numbers, (PLUS, EQUALS, END), (0, 0, 1), strict=True):
             place_id = start_SB[..., None] + torch.arange(number.shape[-1], device=number.device)
@@ -91,7 +91,7 @@ class ReversedAddition(Task):
             ids += [(place_id + 1, count), (start_SB[..., None], single_SB)]
             answers += [(torch.full_like(number, is_answer), count), (torch.full_like(mark_SB1, is_answer), single_SB)]
 
-        # Join the parts of each row without gaps.
+        # Numbers of a batch differ in length, so the parts of a row are joined without gaps.
         width = self.width(longest) + 1
         row_SBT = join_parts(tokens, width) - 1
         row_SBT = torch.where(row_SBT < 0, PAD, row_SBT)

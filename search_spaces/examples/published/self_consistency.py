@@ -26,7 +26,7 @@ class SampledAnswers(Metric):
     temperature: float = setting(0.7, above=0.0, help="softmax temperature of sampling")
 
     def sample_answers(self, evaluated):
-        """Return the sampled answers (M, B, D, A) and the right answers (M, B, 1, A)."""
+        """Return the sampled answers (M, B, D, A), and the right answer of each row (M, B, 1, A)."""
         answers = evaluated.sample_answers(draws=self.draws, temperature=self.temperature)
         return answers, evaluated.true_answers[:, :, None]
 
@@ -45,12 +45,14 @@ class PassAtK(SampledAnswers):
 
     def score_rows(self, evaluated):
         """Return the estimate for each row, (M, B, 1)."""
-        answers, right = self.sample_answers(evaluated)
-        wrong = self.draws - (answers == right).all(dim=-1).sum(dim=-1)
-        none_right = torch.ones_like(wrong, dtype=torch.float64)
-        for taken in range(self.k):  # multiply by the probability that the next answer is wrong
-            none_right = none_right * (wrong - taken).clamp(min=0) / (self.draws - taken)
-        return (1 - none_right)[..., None]
+        answers, right_answers = self.sample_answers(evaluated)
+        wrong_count = self.draws - (answers == right_answers).all(dim=-1).sum(dim=-1)
+
+        # A product of probabilities, because the binomial coefficients of many draws would overflow.
+        all_wrong = torch.ones_like(wrong_count, dtype=torch.float64)
+        for chosen in range(self.k):
+            all_wrong = all_wrong * (wrong_count - chosen).clamp(min=0) / (self.draws - chosen)
+        return (1 - all_wrong)[..., None]
 
 
 @register("metric", "majority")
@@ -59,7 +61,7 @@ class Majority(SampledAnswers):
 
     def score_rows(self, evaluated):
         """Return 1 or 0 for each row, (M, B, 1)."""
-        answers, right = self.sample_answers(evaluated)
+        answers, right_answers = self.sample_answers(evaluated)
         votes = (answers[:, :, :, None] == answers[:, :, None]).all(dim=-1).sum(dim=-1)  # for each draw, (M, B, D)
-        is_right = (answers == right).all(dim=-1)
+        is_right = (answers == right_answers).all(dim=-1)
         return is_right.gather(-1, votes.argmax(dim=-1, keepdim=True)).float()

@@ -26,7 +26,7 @@ model = nn.ModuleList([embed, gru, head])
 optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
 
 
-def logits(bits):
+def compute_logits(bits):
     """Return logits (rows, 2) for bits (rows, length)."""
     return head(gru(embed(bits))[0][:, -1])
 
@@ -39,7 +39,7 @@ def draw_rows(length, rows, generator=None):
 
 for step in range(1, run.steps + 1):
     bits, is_majority = draw_rows(2 * int(torch.randint(2, 6, ())) + 1, 64)  # 5 to 11 bits
-    loss = nn.functional.cross_entropy(logits(bits), is_majority)
+    loss = nn.functional.cross_entropy(compute_logits(bits), is_majority)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -48,7 +48,7 @@ for step in range(1, run.steps + 1):
         with torch.no_grad():
             tests = {length: draw_rows(length, 200, torch.Generator().manual_seed(0)) for length in LENGTHS}
             accuracy = {
-                length: (logits(bits).argmax(1) == is_majority).float().mean().item()
+                length: (compute_logits(bits).argmax(1) == is_majority).float().mean().item()
                 for length, (bits, is_majority) in tests.items()
             }
         if run.report(step, {"accuracy": accuracy}, loss=loss.item()):  # 3: True if the sweep asks to stop
