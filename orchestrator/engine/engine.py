@@ -139,15 +139,15 @@ class Engine:
             return [("training.optimizer", f"optimizer {optimizer.name}: {problem}") for problem in problems]
 
         # The model is tried without added metrics, which `try_out` reports under their own keys.
-        unmeasured = replace(member, evaluation=replace(member.evaluation, metrics=None)).to_dict()
+        without_metrics = replace(member, evaluation=replace(member.evaluation, metrics=None)).to_dict()
         loss = member.training.loss
-        if loss is not None and _is_user_code(loss) and (problems := check_model(unmeasured)):
+        if loss is not None and _is_user_code(loss) and (problems := check_model(without_metrics)):
             return [("training.loss", f"loss {loss.name}: {problem}") for problem in problems]
         parts = [model, *(value for value in vars(model).values() if isinstance(value, Settings))]
         if not any(map(_is_user_code, (task, *parts))):
             return []
         names = " with ".join(part.name for part in parts)
-        return [("model.name", f"model {names}: {problem}") for problem in check_model(unmeasured)]
+        return [("model.name", f"model {names}: {problem}") for problem in check_model(without_metrics)]
 
     def find_sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[CodeSource]:
         """Return the data files of all tasks; those of a folder are copied up to MAX_COPY_BYTES, else read in place."""
@@ -165,10 +165,10 @@ class Engine:
         """Return (key, warning) on slow packs, unused settings, averages near their start, weights that no file has."""
         # Members that are not stacked take as many times as long, which the user would notice only after hours.
         members = list(members)
-        pairs = dict.fromkeys((member.model, member.task) for member in members)
-        reasons = ((model, model.explain_loop(task)) for model, task in pairs)
+        models_and_tasks = dict.fromkeys((member.model, member.task) for member in members)
+        reasons = ((model, model.explain_loop(task)) for model, task in models_and_tasks)
         shares = describe_start_shares((member.steps, _find_start_shares(member)) for member in members)
-        looped = [
+        loop_warnings = [
             (
                 "model",
                 f"model {getattr(model, 'module', model.name)}: {reason}: members of a pack are trained one after "
@@ -180,7 +180,7 @@ class Engine:
 
         # A setting without effect is a mistake only if no member uses it: the optimizer may be searched.
         keys = [set(member.training.unused_keys()) for member in members]
-        unused = [
+        unused_warnings = [
             (f"training.{key}", f"training.{key} has no effect with the optimizers of this sweep")
             for key in sorted(set.intersection(*keys) if keys else ())
         ]
@@ -190,11 +190,16 @@ class Engine:
             if (loss := member.training.loss)
         ]
         if len(idle_losses) == len(members) and all(idle_losses):
-            unused.append(("training.loss", idle_losses[0]))
+            unused_warnings.append(("training.loss", idle_losses[0]))
 
-        near_start = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
-        partial = filter(None, (member.describe_partial_start() for member in members))
-        return [*looped, *unused, *near_start, *(("training.initial", text) for text in partial)]
+        average_warnings = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
+        partial_starts = filter(None, (member.describe_partial_start() for member in members))
+        return [
+            *loop_warnings,
+            *unused_warnings,
+            *average_warnings,
+            *(("training.initial", text) for text in partial_starts),
+        ]
 
     # Costs ------------------------------------------------------------------------------------------------------------
 
@@ -226,15 +231,15 @@ class Engine:
     def estimate_pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
         """Return the cost of packs of a structure in operations: a fixed part, and a part for each member."""
         # The time of a step that does not depend on its size is paid once, or by each member of a loop.
-        min_bytes, largest = (MIN_MEMBER_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
+        min_bytes, max_members = (MIN_MEMBER_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
         cost = estimate_cost(member)
-        steps = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps
-        looped = steps if member.model.explain_loop(member.task) else 0.0
+        fixed_flops = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps
+        looped_flops = fixed_flops if member.model.explain_loop(member.task) else 0.0
         return PackCost(
-            largest=largest,
+            largest=max_members,
             bytes_per_member=max(min_bytes, cost.bytes_per_member),
-            per_pack=steps - looped,
-            per_member=cost.flops_per_step * count_equivalent_steps(member) + looped,
+            per_pack=fixed_flops - looped_flops,
+            per_member=cost.flops_per_step * count_equivalent_steps(member) + looped_flops,
         )
 
     def estimate_seconds(self, member: MemberConfig) -> float:
@@ -316,8 +321,8 @@ def _find_start_shares(member: MemberConfig) -> StartShares:
     """Return the averages that after the last step are still largely their initial weights."""
     steps, averages = member.steps, member.training.averages
     shares = {label: average.start_share(steps) for label, average in averages.items()}
-    large = {label: share for label, share in shares.items() if share > LARGE_SHARE}
-    return {label: (share, averages[label].start_remedy(steps)) for label, share in large.items()}
+    large_shares = {label: share for label, share in shares.items() if share > LARGE_SHARE}
+    return {label: (share, averages[label].start_remedy(steps)) for label, share in large_shares.items()}
 
 
 def choose_earlier_states(

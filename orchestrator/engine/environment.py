@@ -35,14 +35,14 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
     from trainers.tensors.precision import find_mkl_order_problem
 
     settings: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_read_versions()}
-    cuda = bool(gpus) and torch.cuda.is_available()
-    settings["cuda"] = torch.version.cuda if cuda else None
-    if cuda:
+    uses_cuda = bool(gpus) and torch.cuda.is_available()
+    settings["cuda"] = torch.version.cuda if uses_cuda else None
+    if uses_cuda:
         settings["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
 
     # All that may change the last bits of a number, so that reports can name what differs between two workers.
     settings |= {
-        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "device": torch.cuda.get_device_name() if uses_cuda else "cpu",
         "processor": _read_processor(),
         "cpu capability": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),

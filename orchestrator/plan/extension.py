@@ -52,20 +52,24 @@ def require_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extens
     """
     # Anything else would make the recorded results those of another sweep.
     changes = list_differences(before, after)
-    if refused := _find_refused_changes(changes):
+    if refused_changes := _find_refused_changes(changes):
         raise UserError(
             f"{sweep} cannot be extended this way; allowed: more seeds, configurations or grid values, none removed\n"
-            + "\n".join(f"  {key}: was {format_yaml(old)}, now {format_yaml(new)}" for key, old, new in refused)
+            + "\n".join(f"  {key}: was {format_yaml(old)}, now {format_yaml(new)}" for key, old, new in refused_changes)
             + "\nfor another sweep: lengthwise run FILE --name NAME"
         )
 
     # An incomplete generation of tpe would have been drawn differently in a larger sweep.
-    added, search = _make_extension(changes, after), before.search
-    if added.configurations and search.sampler == "tpe" and (rest := count_configurations(before) % search.generation):
+    extension, search = _make_extension(changes, after), before.search
+    if (
+        extension.configurations
+        and search.sampler == "tpe"
+        and (rest := count_configurations(before) % search.generation)
+    ):
         raise UserError(
             f"{sweep}: its last tpe generation is incomplete ({rest} of {search.generation}); allowed: more seeds"
         )
-    return added
+    return extension
 
 
 def refuse_configurations(spec: SweepSpec, count: int, sweep: str) -> None:

@@ -72,8 +72,11 @@ def count_weights_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
     """
     members = [configuration.member(spec.seeds[0]) for configuration in built if configuration.duplicate_of is None]
     sizes = [get_trainer(spec.sections).count_kept_bytes(member) for member in members]
-    planned = sum(len(part.seeds) * sum(sizes[: part.configurations]) for part in plan_rounds(spec, len(sizes)))
-    return round(count_configurations(spec) / len(built) * planned)
+    planned_bytes = sum(
+        len(planned_round.seeds) * sum(sizes[: planned_round.configurations])
+        for planned_round in plan_rounds(spec, len(sizes))
+    )
+    return round(count_configurations(spec) / len(built) * planned_bytes)
 
 
 def _plan_rungs(spec: SweepSpec, configurations: int) -> tuple[tuple[int, int], ...]:

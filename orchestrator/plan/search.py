@@ -89,12 +89,15 @@ def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
 
 
 def draw_configurations(
-    spec: SweepSpec, numbers: range, results: Sequence[EarlierResult] = (), earlier: Mapping[int, Draw] | None = None
+    spec: SweepSpec,
+    numbers: range,
+    results: Sequence[EarlierResult] = (),
+    earlier_draws: Mapping[int, Draw] | None = None,
 ) -> list[Draw]:
     """Return the draws of a generation.
 
-    results: those of all earlier configurations, by number; only tpe reads them. earlier: the draws of earlier runs by
-    number, possibly of fewer grid values.
+    results: those of all earlier configurations, by number; only tpe reads them. earlier_draws: the draws of
+    earlier runs by number, possibly of a grid with fewer values.
     """
     if spec.search.sampler == "listed":
         listed = make_plain(spec.search.listed or ())
@@ -104,8 +107,8 @@ def draw_configurations(
     points = list_grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
     positions = (
-        _assign_positions(points, count_configurations(spec), earlier)
-        if earlier
+        _assign_positions(points, count_configurations(spec), earlier_draws)
+        if earlier_draws
         else {n: divmod(n, len(points)) for n in numbers}
     )
 
@@ -113,39 +116,42 @@ def draw_configurations(
     indices = [positions[number][0] for number in numbers]
     first, last = min(indices, default=0), max(indices, default=-1) + 1
     if spec.search.sampler == "tpe":
-        drawn = _draw_tpe(spec, domains, len(numbers), results)
+        random_values = _draw_tpe(spec, domains, len(numbers), results)
     else:
-        drawn = _draw_without_results(spec, domains, first, last)
+        random_values = _draw_without_results(spec, domains, first, last)
 
+    # Conditions may depend on grid values, so inactive keys are only removed from the joined values.
     draws = []
     for number in numbers:
         index, point = positions[number]
-        values = {**points[point], **drawn[index - first]}
+        values = {**points[point], **random_values[index - first]}
         draws.append(Draw(number=number, values=select_active_values(spec, values), draw=index))
     return draws
 
 
 def _assign_positions(
-    points: Sequence[Mapping[str, Any]], count: int, earlier: Mapping[int, Draw]
+    points: Sequence[Mapping[str, Any]], count: int, earlier_draws: Mapping[int, Draw]
 ) -> list[tuple[int, int]]:
-    """Return draw and grid point of each configuration number; `earlier` numbers keep theirs, others fill the gaps."""
+    """Return draw and grid point of each configuration number; those in `earlier_draws` keep theirs."""
     # Several points may have the values of a draw, because inactive keys have none; the usual point comes first.
     number_at: dict[tuple[int, int], int] = {}
-    for number, configuration in sorted(earlier.items()):
-        usual = number % len(points)
-        candidates = (point for point in (usual, *range(len(points))) if (configuration.draw, point) not in number_at)
+    for number, configuration in sorted(earlier_draws.items()):
+        usual_point = number % len(points)
+        candidates = (
+            point for point in (usual_point, *range(len(points))) if (configuration.draw, point) not in number_at
+        )
         number_at[
             configuration.draw,
-            next((point for point in candidates if _matches_point(configuration.values, points[point])), usual),
+            next((point for point in candidates if _matches_point(configuration.values, points[point])), usual_point),
         ] = number
 
     positions = {number: draw_point for draw_point, number in number_at.items()}
-    free = (
+    free_positions = (
         draw_point
         for draw_point in (divmod(number, len(points)) for number in range(count))
         if draw_point not in number_at
     )
-    return [positions[number] if number in positions else next(free) for number in range(count)]
+    return [positions[number] if number in positions else next(free_positions) for number in range(count)]
 
 
 def _matches_point(values: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
@@ -203,12 +209,12 @@ def _draw_tpe(
     )
 
     # A new study has all earlier results, so that a resumed sweep draws the same configurations.
-    worst = inf if spec.objective.direction == "minimize" else -inf
-    failed = worst if spec.search.failed_configurations == "worst" else None
+    worst_score = inf if spec.objective.direction == "minimize" else -inf
+    failed_score = worst_score if spec.search.failed_configurations == "worst" else None
     study = _create_study(sampler, direction=spec.objective.direction)
     for result in results:
         keys = [key for key in domains if key in result.values]
-        score = failed if result.score is None else result.score
+        score = failed_score if result.score is None else result.score
         study.add_trial(
             create_trial(
                 state=TrialState.FAIL if score is None else TrialState.COMPLETE,
