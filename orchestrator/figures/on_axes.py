@@ -13,7 +13,7 @@ from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, draw_configurati
 from orchestrator.figures.drawing import escape_for_figure
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.summary import Row, Summary
-from orchestrator.text.wording import counted, format_values, label
+from orchestrator.text.wording import command, counted, format_values, label
 from trainers.errors import find_nearest
 
 Labels = Mapping[str, str]
@@ -44,6 +44,7 @@ def plot_curves(
     drawn_rows = [row for row in rows or summary.rows if row.config_id in drawn]
     if not drawn_rows:
         why = "no seed has a curve" if summary.configurations_finished else "no configuration has all its seeds yet"
+        why += f"; see {command('status', summary.folder)}" if summary.status == "running" else ""
         raise UserError(f"{summary.folder}: no median curves to draw: {why}")
 
     # Draw curves on shaded lengths.

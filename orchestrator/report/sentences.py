@@ -4,6 +4,7 @@ import math
 import operator
 import statistics
 
+from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.effects import EffectLine, effect_lines
 from orchestrator.results.analysis import (
@@ -105,7 +106,6 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     tied = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
     in_search = read_search_labels(result.state.provenance).get(row.number)
     values_text = format_values(row.values, result.searched) if values else ""
-    details = "; ".join(filter(None, [in_search and f"{in_search} in the search", values_text]))
     if tied and tied + 1 == sum(other.rank is not None for other in result.rows) == len(result.rows):
         return _describe_tie(result, row.score, len(result.rows))
 
@@ -113,10 +113,11 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     so_far = "" if result.finished else " so far"
     chosen = (
         f"Best{so_far} by the {lengths_in_words(result.objective.lengths, 'selection ')}: {label(row.number)}"
-        + (f" ({details})" if details else "")
+        + (f" ({in_search} in the search)" if in_search else "")
         + f", with {_describe_score(result, row.score)}"
         + (f" though {row.seeds_failed} of its {row.seeds_run} seeds failed" if row.seeds_failed else "")
         + (f", tied with {counted(tied, 'other')}" if tied else "")
+        + (f"; it has {values_text}" if values_text else "")
     )
     if row.test is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
@@ -319,6 +320,13 @@ def _describe_continuation(result: Summary) -> list[str]:
         return []
     verb = "status" if result.status == STOPPED else "resume"
     return [f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {command(verb, result.folder)}"]
+
+
+def make_extend_command(result: Summary) -> str:
+    """Return the command that doubles the seeds, empty if seeds cannot be added."""
+    if not can_add_seeds(result.state):
+        return ""
+    return f"{command('extend', result.folder)} --seeds {2 * len(result.shared_seeds)}"
 
 
 def count_sentences(result: Summary) -> list[str]:

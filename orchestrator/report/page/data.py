@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator.record.kept.code import import_recorded
+from orchestrator.report.sentences import make_extend_command
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import identity_columns, result_columns, value_columns
 from orchestrator.report.tables.effects import list_outcomes
@@ -45,6 +46,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "running": result.status == "running",
         "fresh": bool(read_search_labels(result.state.provenance)),  # a confirmation: no search ranked by its seeds
         "axis": result.axis,
+        "more_seeds": make_extend_command(result),
         "judged": {
             "metric": objective.metric,
             "average": objective.average,

@@ -13,9 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.report.page.data import page_data
-from orchestrator.report.sentences import answers, columns_sentence, headlines
+from orchestrator.report.sentences import answers, columns_sentence, headlines, make_extend_command
 from orchestrator.report.tables.columns import Cells, Section
 from orchestrator.report.tables.configurations import confirmation_section
 from orchestrator.report.tables.effects import effect_notes
@@ -177,15 +176,15 @@ def _make_commands(result: Summary) -> str:
     """Return the HTML of the commands for this sweep, each with its purpose."""
     # User code is searched beside the original sweep file, whose path is not recorded.
     again = {"the same sweep again": f"{command('run', result.folder / 'sweep.yaml')} --name another-name"}
-    numbers, seeds = [row.number for row in result.rows], len(result.shared_seeds)
+    numbers = [row.number for row in result.rows]
     commands = {
         **({} if result.state.modules else again),
         "this page again": f"{command('report', result.folder)} --open",
     }
     if len(numbers) > 1:
         commands["two configurations"] = f"{command('compare', result.folder)} {numbers[0]} {numbers[1]}"
-    if can_add_seeds(result.state):
-        commands["more seeds"] = f"{command('extend', result.folder)} --seeds {2 * seeds}"
+    if more_seeds := make_extend_command(result):
+        commands["more seeds"] = more_seeds
         commands["the first three again, on fresh seeds"] = f"{command('confirm', result.folder)} --top 3 --seeds 10"
     commands |= {
         "figures for a paper": f"{command('export', result.folder)} --figures pdf",

@@ -100,7 +100,8 @@ def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
         without_interval = [line for line in paired if math.isnan(line.outcome.low)]
         too_few = f"; none with fewer than {FEWEST_FOR_MEDIAN} pairs" if without_interval else ""
         notes.append(
-            "Difference: the median over pairs of seeds. The interval is between two of the sorted differences, with "
+            "Difference: the median over pairs of seeds; the difference of the medians may be another. The interval is "
+            "between two of the sorted differences, with "
             f"a coverage of at least the given level for any distribution{too_few}."
         )
         tests = max(line.tests for line in paired)

@@ -118,12 +118,14 @@ def test_a_table_beyond_the_edge_says_so_on_a_phone(page):
     page.resize(390, 800, phone=True)
     page.reload()
     assert {"comparison", "effects"} <= set(page.read(wide))
+    tops = page.read("[...document.querySelectorAll('#points svg')].map(e => e.getBoundingClientRect().top)")
+    assert len(tops) == len(set(tops)) == 2, "a picture in each row"
 
 
 def test_the_first_by_rank_is_compared_with_the_next_on_the_first_screen(page):
     verdict = page.read("document.querySelector('.verdict').textContent")
     lead = "document.querySelector('.answers p:nth-child(3)#lead').textContent"
-    assert page.read(lead).endswith(f": {verdict}")
+    assert page.read(lead).endswith(f": {verdict}") and page.read("document.querySelector('#lead code')") is None
     page.click('#table tr[data-c="1"]')
     assert page.read(lead).endswith(f": {verdict}")  # whatever is chosen later
 
@@ -262,6 +264,7 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(directi
     path, _ = write_report(synthetic_sweep(tmp_path / direction, values, 2, curve, lost, spec=spec).folder)
     tab.problems.clear()
     tab.open(path.as_uri())
+    assert tab.read("document.querySelector('#lead code').textContent") == f"lengthwise extend {path.parent} --seeds 4"
     place = tab.read(
         "[...document.querySelectorAll('#table tbody tr')].find(e => e.cells[1].textContent === 'failed').dataset.c"
     )

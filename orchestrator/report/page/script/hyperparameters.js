@@ -30,7 +30,7 @@ function drawPoints() {
 
   // As many panels in a row as have room, and as equal rows as possible.
   const panels = axes.filter(axis => !axis.outcome).toSorted(byStrength);
-  const room = Math.max(box.clientWidth < 560 ? 2 : 1, Math.floor(box.clientWidth / 254));
+  const room = Math.max(1, Math.floor(box.clientWidth / 254));
   const perRow = Math.ceil(panels.length / Math.ceil(panels.length / room));
   box.style.gridTemplateColumns = `repeat(${perRow}, minmax(0, 1fr))`;
   box.replaceChildren();
@@ -53,7 +53,7 @@ function drawPoints() {
     svg.append("text").attr("class", "title").attr("x", (left + width) / 2).attr("y", height - 3)
       .attr("text-anchor", "middle").text(axis.name);
     svg.append("text").attr("class", "title").attr("text-anchor", "middle")
-      .attr("transform", `translate(11,${(top + height - bottom) / 2}) rotate(-90)`).text(state.outcome);
+      .attr("transform", `translate(11,${(top + height - bottom) / 2}) rotate(-90)`).text(`${state.outcome}${lengths}`);
 
     // A point for each configuration; those of a category are spread so that equal values stay apart.
     const jitter = c => axis.number && !axis.ticks ? 0 : ((c * 7) % 11 - 5) * 1.6;
@@ -78,7 +78,7 @@ function drawParallel() {
   box.replaceChildren();
   if (axes.length < 2) return;
   const width = Math.max(box.parentElement.clientWidth, axes.length * 84), height = 270;
-  const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 30, axisHeight = height - top - bottom;
+  const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 44, axisHeight = height - top - bottom;
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]);
   const scales = axes.map(axis => axis.scale.copy().range([height - bottom, top]));
   const drawAxis = index =>

@@ -50,6 +50,8 @@ if (ranked.length > 1) {
   const paragraph = make("p", undefined, {id: "lead"});
   if (lead) {
     paragraph.append(make("b", "Against the next:"), ` ${describeComparison(lead, ranked[0], ranked[1])}`);
+    if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
+      paragraph.append(" More seeds: ", make("code", page.more_seeds));
     document.querySelectorAll(".answers p")[1]?.after(paragraph);
   }
 }
