@@ -36,8 +36,7 @@ def confirm(folder: Path, console: Console, plan: Callable[[SweepState], Derived
 
     `plan` is `plan_confirmation` with its options bound. Raises what `plan` and `run_sweep` raise.
     """
-    folder = folder.resolve()
-    fetch_storage(folder.parent)  # other sweeps may have used seeds
+    fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
     outcome = run_derived(folder, console, plan)
     if outcome.status in ("complete", STOPPED):
         page, _ = write_report(folder)
