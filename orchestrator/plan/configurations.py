@@ -188,11 +188,11 @@ def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, A
 
 def _find_drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> str:
     """Return the key of the grid or choice item that was drawn for a key; other keys unchanged."""
-    drawn = next((name for name in spec.space if is_within(key, name)), None)
-    if drawn is None or not isinstance(domain := spec.space[drawn], Choice | Grid) or drawn not in values:
+    drawn_key = next((name for name in spec.space if is_within(key, name)), None)
+    if drawn_key is None or not isinstance(domain := spec.space[drawn_key], Choice | Grid) or drawn_key not in values:
         return key
-    index = next((index for index, item in enumerate(domain.values) if item == values[drawn]), None)
-    return key if index is None else f"space.{drawn}.{domain.kind}[{index}]{key.removeprefix(drawn)}"
+    index = next((index for index, item in enumerate(domain.values) if item == values[drawn_key]), None)
+    return key if index is None else f"space.{drawn_key}.{domain.kind}[{index}]{key.removeprefix(drawn_key)}"
 
 
 def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:

@@ -44,6 +44,7 @@ def make_distribution(domain: Any) -> BaseDistribution:
 
 def find_range(domain: Any) -> tuple[Any, Any]:
     """Return the smallest and the largest number that a random numeric domain can draw."""
+    # The ends of 1 - x come in the other order.
     distribution = make_distribution(domain)
     ends = [convert_to_value(domain, drawn) for drawn in (distribution.low, distribution.high)]
     return min(ends), max(ends)

@@ -70,6 +70,7 @@ def count_weights_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
 
     `built` is the first generation; later configurations count as the mean of these.
     """
+    # The size of a member depends on its configuration, not on its seed.
     members = [configuration.member(spec.seeds[0]) for configuration in built if configuration.duplicate_of is None]
     sizes = [get_trainer(spec.sections).count_kept_bytes(member) for member in members]
     planned_bytes = sum(

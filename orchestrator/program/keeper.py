@@ -125,7 +125,8 @@ def _start_program(words: list[str]) -> int:
     if program:
         return program
 
-    # In the child: default signals, because Python ignores SIGPIPE; if the keeper died meanwhile, no signal comes.
+    # The program gets default signals, because Python ignores some. PR_SET_PDEATHSIG has no effect if the keeper has
+    # died already, so the parent is compared after it.
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)

@@ -114,9 +114,9 @@ class ProgramEvaluation(Settings):
         for name, metric in self.metrics.items():
             direction = metric.get("direction") if isinstance(metric, Mapping) else metric
             if direction not in DIRECTIONS:
-                close, allowed = find_nearest(direction, DIRECTIONS), ", ".join(DIRECTIONS)
+                nearest, allowed = find_nearest(direction, DIRECTIONS), ", ".join(DIRECTIONS)
                 message = f"unknown direction {direction!r}"
-                yield Problem(key=f"metrics.{name}", given=metric, message=message, allowed=allowed, nearest=close)
+                yield Problem(key=f"metrics.{name}", given=metric, message=message, allowed=allowed, nearest=nearest)
             if isinstance(metric, Mapping):
                 yield from _find_metric_problems(name, metric)
 
@@ -223,8 +223,8 @@ class ProgramMember(Settings):
 def _find_metric_problems(name: str, metric: Mapping[str, Any]) -> Iterable[Problem]:
     """Yield the problems of a metric that is declared as a mapping, except of its direction."""
     for key in metric.keys() - {"direction", "lengths"}:
-        close = find_nearest(key, ("direction", "lengths"))
-        yield Problem(key=f"metrics.{name}.{key}", message="unknown key", allowed="direction, lengths", nearest=close)
+        nearest = find_nearest(key, ("direction", "lengths"))
+        yield Problem(key=f"metrics.{name}.{key}", message="unknown key", allowed="direction, lengths", nearest=nearest)
     lengths = metric.get("lengths", [1])
     is_list = isinstance(lengths, list) and all(type(length) is int and length >= 0 for length in lengths)
     if not is_list or not lengths:

@@ -190,7 +190,7 @@ class MergedReports:
             self.stopped = step
             return self.finish()
 
-        # Within an attempt steps only grow; a later attempt may repeat steps.
+        # Within an attempt steps only grow; a later attempt may repeat steps, because it resumes from a checkpoint.
         latest = max(self._lines, default=(0, ""))[0]
         if step < latest or (step, average) in self._lines:
             line = self._lines.get((step, average)) or max(self._lines.values())

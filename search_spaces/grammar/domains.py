@@ -121,7 +121,7 @@ class _Interval(Domain):
         if pair is None:
             return None
 
-        # All problems are reported at once; the spread must be finite, because Optuna draws low + share * (high - low).
+        # A draw is low plus a share of high - low, so the difference must be finite as well.
         low, high = float(pair[0]), float(pair[1])
         excluded = [index for index, bound in enumerate((low, high)) if not cls.above < bound < cls.below]
         for index in excluded:
@@ -191,7 +191,7 @@ class IntUniform(Domain):
         if pair is None:
             return None
 
-        # Optuna lowers `high` to the last multiple in silence; here the step must reach it.
+        # Optuna would lower `high` to the last value that the step reaches, and draw from another domain than written.
         low, high = pair
         if low >= high:
             report(f".{cls.kind}", "low must be below high", given=list(pair), allowed=bounds)

@@ -139,7 +139,7 @@ def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
         message = f"contradicts evaluation.metrics.{spec.objective.metric}: {declared}"
         findings.add("objective.direction", message, given=direction, allowed=declared)
 
-    # Found now, because publishing begins only after configurations have finished.
+    # Publishing begins only after configurations have finished, which is late to learn of a wrong address.
     uri = spec.tracking.uri
     if uri is not None and (problem := find_store_problem(uri)):
         findings.add("tracking.uri", problem, given=uri, allowed=STORES)

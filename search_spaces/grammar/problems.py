@@ -93,7 +93,7 @@ def _escape_unprintable(text: str) -> str:
 
 def find_nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the valid name closest to the given name; None if no name is close (difflib's ratio below `cutoff`)."""
-    # A long text is no misspelt name, and difflib needs seconds for it.
+    # A long text is no misspelt name, and difflib is slow on it.
     if not isinstance(given, str) or len(given) > 200:
         return None
     name_by_folded = {name.casefold(): name for name in names}
@@ -167,6 +167,7 @@ class Findings:
 
     def find_place(self, address: str) -> Place:
         """Return the place of an address; of its nearest ancestor if the file does not have it."""
+        # A missing key has no line, but the section around it has.
         while address and address not in self.places:
             address = parent(address)
         return self.places.get(address, Place(self.source, 1))

@@ -22,9 +22,11 @@ def check_between_sections(
 
     # The user of an override expects that it sets a value, but a searched key is set by every draw.
     for key in overridden:
-        drawn = next((name for name, domain in space.items() if is_within(key, name) and not domain.when), None)
-        if drawn:
-            message = f"has no effect: the space draws {drawn}; remove it from the space by --set space.{drawn}=null"
+        drawn_key = next((name for name, domain in space.items() if is_within(key, name) and not domain.when), None)
+        if drawn_key:
+            message = (
+                f"has no effect: the space draws {drawn_key}; remove it from the space by --set space.{drawn_key}=null"
+            )
             findings.add(key, message)
         elif listed and all(any(is_within(key, name) for name in values) for values in listed):
             findings.add(key, "has no effect: every configuration of search.listed sets this key")
@@ -135,8 +137,8 @@ def _check_objective(
     start = "training.averages."
     is_searched = any(is_within(start.rstrip("."), key) for key in varied)
     if isinstance(averages, dict) and averages and isinstance(average, str) and not is_searched:
-        drawn = [key.removeprefix(start).split(".")[0] for key in varied if key.startswith(start)]
-        labels = list(dict.fromkeys([*averages, *drawn]))
+        drawn_labels = [key.removeprefix(start).split(".")[0] for key in varied if key.startswith(start)]
+        labels = list(dict.fromkeys([*averages, *drawn_labels]))
         if average not in labels:
             findings.add("objective.average", "is not one of training.averages", given=average, names=labels)
 

@@ -58,7 +58,7 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
 def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
     """Return whether `key` of the mapping `raw` at the address `parent` can be set; record a problem if not."""
     # The last part alone is often right: width is meant as model.width.
-    address, place = child(parent, key), parent.partition("[")[0]
+    address, section = child(parent, key), parent.partition("[")[0]  # the section: space or search.listed
     if not SECTION_KEY.fullmatch(key) or key.partition(".")[0] not in sections:
         names = list(dotted_keys(sections))
         last_steps = {name.rpartition(".")[2]: name for name in names}
@@ -69,19 +69,19 @@ def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, An
         if nearest is None and "program" in sections and SECTION_KEY.fullmatch(f"config.{key}"):
             nearest = f"config.{key}"
         allowed = f"a section ({', '.join(sections)}) or a dotted key inside one, such as {example}"
-        findings.add(address, f"a {place} key is {allowed}", nearest=nearest)
+        findings.add(address, f"a {section} key is {allowed}", nearest=nearest)
         return False
     if "program" not in sections and is_within(key, METRICS):
         findings.add(address, "is the same for all configurations, because metrics change no result; remove it")
         return False
 
-    # A key inside another that is also set, or that is fixed to a number, would have no effect or no place.
+    # Of a key and a key inside it, one would overwrite the other; a fixed number has no keys inside.
     steps = key.split(".")
     for depth in range(1, len(steps)):
         outer = ".".join(steps[:depth])
         if outer in raw:
-            sets = "the space draws" if place == "space" else f"{place} sets"
-            findings.add(address, f"is inside {outer}, which {sets}; keep one of the two")
+            setter = "the space draws" if section == "space" else f"{section} sets"
+            findings.add(address, f"is inside {outer}, which {setter}; keep one of the two")
             return False
         value = lookup(sections, outer)
         if value is not ABSENT and not isinstance(value, dict):
