@@ -23,7 +23,12 @@ from search_spaces.grammar.problems import (
 )
 from search_spaces.grammar.section_checks import check_between_sections, note_random_search, note_unread_search
 from search_spaces.grammar.shipped import shipped_sweeps
-from search_spaces.grammar.space import check_conditions, check_misplaced_domains, drawn_sections, parse_space
+from search_spaces.grammar.space import (
+    check_conditions_on_fixed_keys,
+    check_misplaced_domains,
+    drawn_sections,
+    parse_space,
+)
 from search_spaces.grammar.spec import SweepSpec
 from search_spaces.grammar.validate import build_spec
 from search_spaces.grammar.values import STORES, expand_ranges, find_store_problem
@@ -109,7 +114,7 @@ def read_sweep(
     reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
         reading.spec._folder = Path(path).resolve().parent
-        _check_new(reading.spec, findings, recorded=recorded)
+        _check_whole(reading.spec, findings, recorded=recorded)
     return reading
 
 
@@ -120,15 +125,17 @@ def read_sections(
     findings = Findings(source)
     reading = _parse(dump_yaml(dict(sections)), findings, overrides, name, imports)
     if reading.spec is not None:
-        _check_new(reading.spec, findings, recorded=False)
+        _check_whole(reading.spec, findings, recorded=False)
     return reading
 
 
-def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
-    """Record problems that matter only for a new sweep."""
+def _check_whole(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
+    """Record problems that only the whole specification shows; for a recorded sweep those that it can still correct."""
     # Recorded sweeps may be older than this check.
     if not recorded:
-        check_conditions(spec.space, {section: getattr(spec, section) for section in spec.sections}, findings)
+        check_conditions_on_fixed_keys(
+            spec.space, {section: getattr(spec, section) for section in spec.sections}, findings
+        )
 
     # A program declares the direction of its metric; for a task it is known only after its class is imported.
     metrics = spec.evaluation.get("metrics") if spec.program and not recorded else None
@@ -167,17 +174,17 @@ def _parse(
         return Reading(None, findings)
 
     # Options of the command line come before the checks, because they may mend a problem of the file.
-    overridden = [apply_override(text, data, findings) for text in overrides]
+    overridden = [apply_override(override, data, findings) for override in overrides]
     if name is not None:
         if name != data.get("name"):
             data.pop("claims", None)  # claims are registered under the name in the file
         data["name"] = name
         findings.relocate("name", {"name": Place("--name")})
-    written = data.get("imports", [])
+    written_imports = data.get("imports", [])
     for module in imports:
-        if isinstance(written, list) and module not in written:
-            findings.places[child("imports", len(written))] = Place(f"--import {module}")
-            data["imports"] = written = [*written, module]
+        if isinstance(written_imports, list) and module not in written_imports:
+            findings.places[child("imports", len(written_imports))] = Place(f"--import {module}")
+            data["imports"] = written_imports = [*written_imports, module]
 
     # Short forms are expanded here, so that everything below knows a single form.
     _read_program(data, findings)
@@ -191,8 +198,8 @@ def _parse(
     is_direction_assumed = _fill_objective(data)
 
     # Sections of the other kind are empty, because the specification has fields for both.
-    written = data.get("space", ABSENT)
-    space = parse_space(written, sections, findings)
+    written_space = data.get("space", ABSENT)
+    space = parse_space(written_space, sections, findings)
     unused: dict[str, Any] = {section: {} for section in ENGINE_SECTIONS if section not in sections}
     spec, corrected = build_spec({**unused, **data, "space": space}, findings)
     check_between_sections(data, space, [key for key in overridden if key], findings)
@@ -200,8 +207,8 @@ def _parse(
     note_unread_search(spec.search, findings)
 
     # Placeholders are doubtful, so that later checks do not report a value that nobody wrote.
-    invalid = [key for key in written if key not in space] if isinstance(written, dict) else []
-    invalid_space = ["space"] if written is not ABSENT and not isinstance(written, dict) else []
+    invalid = [key for key in written_space if key not in space] if isinstance(written_space, dict) else []
+    invalid_space = ["space"] if written_space is not ABSENT and not isinstance(written_space, dict) else []
     for address in [*corrected, *invalid_space, *invalid, *(child("space", key) for key in invalid)]:
         findings.mark_doubtful(address)
     spec._findings, spec._direction_is_assumed = findings, is_direction_assumed
@@ -209,7 +216,10 @@ def _parse(
 
 
 def _read_program(data: dict[str, Any], findings: Findings) -> None:
-    """Expand the short form of `program`, add the module of its function to `imports`, and record engine sections."""
+    """Expand the short form of `program` and add the module of its function to `imports`.
+
+    Records a task or model beside a program as a problem.
+    """
     if "program" not in data:
         return
 
@@ -261,13 +271,10 @@ def _fill_objective(data: dict[str, Any]) -> bool:
     # Averages are a mapping of labels; a program may also give a list or a single label.
     key = PROGRAM_AVERAGES if "program" in data else AVERAGES
     averages = lookup(data, key)
-    labels = (
-        list(averages)
-        if isinstance(averages, dict | list)
-        else [averages]
-        if isinstance(averages, str)
-        else [RAW_AVERAGE]
-    )
+    if isinstance(averages, dict | list):
+        labels = list(averages)
+    else:
+        labels = [averages] if isinstance(averages, str) else [RAW_AVERAGE]
     if "average" not in objective and len(labels) == 1 and not _varies_labels(data, key, labels):
         objective = {**objective, "average": labels[0]}
     is_assumed = "direction" not in objective

@@ -47,7 +47,7 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
     for key, domain in domains.items():
         for other, values in domain.when.items():
             _check_condition(child(f"space.{key}.when", other), other, values, domains, list(raw), sections, findings)
-    for key in _check_cycles(domains, findings):
+    for key in _find_circular_keys(domains, findings):
         del domains[key]
     points = math.prod(len(domain.values) for domain in domains.values() if isinstance(domain, Grid))
     if points > MAX_GRID_POINTS:
@@ -172,7 +172,7 @@ def _check_condition(
     findings: Findings,
 ) -> None:
     """Record a condition on a key that is unknown, cannot be a condition, or never has the value."""
-    # A key outside the space must have a fixed value; `check_conditions` compares it with the condition.
+    # A key outside the space must have a fixed value; `check_conditions_on_fixed_keys` compares it with the condition.
     fixed = lookup(sections, other)
     if other not in space_keys:
         if fixed is ABSENT:
@@ -198,7 +198,7 @@ def _check_condition(
             findings.add(address, f"{other} never has this value", given=value, allowed=allowed, nearest=nearest)
 
 
-def check_conditions(space: dict[str, Domain], sections: dict[str, Any], findings: Findings) -> None:
+def check_conditions_on_fixed_keys(space: dict[str, Domain], sections: dict[str, Any], findings: Findings) -> None:
     """Record conditions on keys that overlap with a key of the space; note keys that are never drawn."""
     for key, domain in space.items():
         for other, values in domain.when.items():
@@ -219,7 +219,7 @@ def check_conditions(space: dict[str, Domain], sections: dict[str, Any], finding
                 )
 
 
-def _check_cycles(domains: dict[str, Domain], findings: Findings) -> list[str]:
+def _find_circular_keys(domains: dict[str, Domain], findings: Findings) -> list[str]:
     """Record circular conditions, and return the keys of the circles."""
     # Keys are removed in an order in which they could be drawn, until only circles are left.
     circular: list[str] = []
