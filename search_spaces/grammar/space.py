@@ -199,7 +199,7 @@ def _check_condition(
 
 
 def check_conditions_on_fixed_keys(space: dict[str, Domain], sections: dict[str, Any], findings: Findings) -> None:
-    """Record conditions on keys that overlap with a key of the space; note keys that are never drawn."""
+    """Record conditions on keys outside the space that overlap with one of it; note keys that are never drawn."""
     for key, domain in space.items():
         for other, values in domain.when.items():
             address = child(f"space.{key}.when", other)
