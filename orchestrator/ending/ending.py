@@ -161,12 +161,11 @@ def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stoppe
         # A budget that is used up outweighs the results so far.
         status, message = _describe_end(state)
         if stopped_by:
-            finished = sum(configuration.is_done for configuration in state.configurations.values())
-            limits = " and ".join(limit.words for limit in stopped_by)
+            limits = " and ".join(limit.text for limit in stopped_by)
             options = "".join(limit.option for limit in stopped_by)
             status = STOPPED
-            message = f"{limits} used, {finished} of {count_planned(state)} configurations done; continue with: "
-            message += f"{command('resume', state.folder)}{options}"
+            message = f"{limits} used, {state.configurations_done} of {count_planned(state)} configurations done"
+            message += f"; continue with: {command('resume', state.folder)}{options}"
         with interrupts.held():
             state.apply(ledger.append("end", status=status, message=message))
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from rich.console import Console
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.watching.meter import best_configuration
+from orchestrator.running.watching.meter import find_best_configuration
 from orchestrator.text.consoles import say
 from orchestrator.text.redaction import mask_webhook
 from orchestrator.text.wording import format_number, label
@@ -53,14 +53,13 @@ def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str
     """Return the JSON fields; `text`, which Slack shows, has the main ones as a line."""
     # Count members and configurations, and find the best score.
     members = Counter(member.status for member in state.members)
-    done = sum(configuration.is_done for configuration in state.configurations.values())
-    best = best_configuration(state)
+    best = find_best_configuration(state)
     score = best.score if best and best.score is not None and math.isfinite(best.score) else None
 
     # Write the line of text, then the same facts as fields.
     message, total = mask_passwords(message), len(state.configurations)
     text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
-    text += f"; {done} of {total} configurations done, {members['failed']} seeds failed"
+    text += f"; {state.configurations_done} of {total} configurations done, {members['failed']} seeds failed"
     if best and score is not None:
         text += f"; best so far {label(best.number)} with score {format_number(score)}"
     return {
@@ -69,7 +68,7 @@ def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str
         "study": state.study,
         "status": status,
         "message": message,
-        "configurations_done": done,
+        "configurations_done": state.configurations_done,
         "configurations": total,
         "seeds_done": members["complete"] + members["failed"],
         "seeds_failed": members["failed"],

@@ -60,7 +60,7 @@ class ImportedSweepWriter:
         state = SweepState.load(ledger.folder)
         scores = RecordedScores(self._objective, state)
         scores.score_recorded({pack_id for pack_id, pack in packs.items() if pack.is_complete})
-        for record in ledger.append_all("score", map(scores.score_fields, state.configurations.values())):
+        for record in ledger.append_all("score", map(scores.make_score_fields, state.configurations.values())):
             state.apply(record)
         return state
 

@@ -177,8 +177,7 @@ def resume_sweep(
             code = import_code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
             _reopen_packs(session, state)
-        done = sum(configuration.is_done for configuration in state.configurations.values())
-        share = f"{done} of {count_planned(state)} configurations are done"
+        share = f"{state.configurations_done} of {count_planned(state)} configurations are done"
         session.say(f"sweep {spec.name} in {folder.resolve()}: {share}{reason}")
         if is_unfinished:
             state.apply(session.ledger.append("resume", provenance=read_provenance(), code=code.fields))

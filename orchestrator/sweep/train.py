@@ -42,9 +42,9 @@ class _Display:
     def tick(self, driver: SweepDriver) -> None:
         """Redraw the display if due. Raises KeyboardInterrupt after a signal."""
         self._session.interrupts.check()
-        if not self.progress.due:
+        if not self.progress.is_due:
             return
-        self.progress.show(self._meter.rows(driver.state, driver.running))
+        self.progress.show(self._meter.make_rows(driver.state, driver.running))
         for refusal in self._publisher.read_refusals() if self._publisher is not None else ():
             self._session.say("; training continues; ".join(f"not published: {refusal}".splitlines()))
 

@@ -23,7 +23,7 @@ from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import make_evaluation_key
-from orchestrator.running.schedulers.inline import worker_settings
+from orchestrator.running.schedulers.inline import use_worker_settings
 from orchestrator.text.wording import label
 from orchestrator.trainer import refuse_program
 from search_spaces import ABSENT, SweepFileError
@@ -107,7 +107,7 @@ def _run_request(state: SweepState, request: EvaluationRequest) -> tuple["Stored
     gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
     members = {seed: member for seed, member in request.members.items() if member is not None}
     averages = request.fields["averages"]
-    with worker_settings(int(resources.get("cpus") or 1)):
+    with use_worker_settings(int(resources.get("cpus") or 1)):
         table = read_environment(state.modules, gpus=gpus)
         try:
             weights = [{average: request.weights[seed].open(average) for average in averages} for seed in members]

@@ -69,12 +69,11 @@ def _make_row(folder: Path) -> tuple[str, ...]:
     """Return the cells of a sweep, as in HEADER."""
     state = SweepState.load(folder)
     age = max(0.0, time.time() - (state.started or time.time()))
-    done = sum(configuration.is_done for configuration in state.configurations.values())
     return (
         folder.name,
         state.study,
         describe_state(state),
-        f"{done} of {count_planned(state)}",
+        f"{state.configurations_done} of {count_planned(state)}",
         describe_best(state, "-"),
         format_size(sum_file_sizes(folder)),
         f"{int(age // 86400)} d" if age >= 86400 else format_duration(age),

@@ -16,8 +16,8 @@ from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.work import make_solo_work
-from orchestrator.running.schedulers.choice import count_lacking
-from orchestrator.running.schedulers.inline import worker_settings
+from orchestrator.running.schedulers.choice import count_scarce_resources
+from orchestrator.running.schedulers.inline import use_worker_settings
 from orchestrator.sweep.specification import read_recorded_spec
 from orchestrator.text.wording import label, list_differing_keys, spans
 from orchestrator.trainer import get_trainer
@@ -103,13 +103,13 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     refuse_without_data([chosen], f"{member} cannot be trained again")
     resources = state.spec.get("resources", {})
     cpus, gpus = int(resources.get("cpus") or 1), float(resources.get("gpus") or 0.0)
-    if lacking := count_lacking(cpus, gpus):
+    if lacking := count_scarce_resources(cpus, gpus):
         available = " and ".join(f"{count} {name}" for name, count in lacking.items())
         raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {available}")
 
     # The folder is temporary, because a replay writes nothing into the sweep.
     trainer, replay = get_trainer(chosen.resolved), Replay(member, recorded)
-    with worker_settings(cpus), TemporaryDirectory(prefix="lengthwise-") as temporary:
+    with use_worker_settings(cpus), TemporaryDirectory(prefix="lengthwise-") as temporary:
         work = make_solo_work(read_recorded_spec(state).resources, Path(temporary), chosen, seed, state.modules)
         work["code"] = make_worker_modules(state.folder, state.modules)
         if environments := [state.environments[name] for _, name in pack.ran_under]:

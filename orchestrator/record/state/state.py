@@ -132,6 +132,11 @@ class SweepState:
         """The number of members that have crashed."""
         return sum(member.has_crashed for member in self.members)
 
+    @property
+    def configurations_done(self) -> int:
+        """The number of configurations that are scored or pruned."""
+        return sum(configuration.is_done for configuration in self.configurations.values())
+
     def seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds of each configuration that are in a pack, sorted."""
         return {

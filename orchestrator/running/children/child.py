@@ -34,7 +34,7 @@ def import_without_gc(module: str) -> None:
 
 
 if __name__ == "__main__":
-    _, name, number, *more = sys.argv
+    _, name, number, *arguments = sys.argv
     try:
         import_without_gc(name)
     except Exception as error:
@@ -44,5 +44,5 @@ if __name__ == "__main__":
         message = describe_exception(error, [(frame.filename, frame.lineno) for frame in frames[-1:]])
         Connection(int(number)).send_bytes(json.dumps({"import_error": [message, traceback.format_exc()]}).encode())
         os._exit(1)
-    sys.modules[name].serve(int(number), *more)
+    sys.modules[name].serve(int(number), *arguments)
     os._exit(0)  # skip the clean-up of large libraries

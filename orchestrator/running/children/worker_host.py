@@ -27,9 +27,10 @@ class WorkerHost:
         self._start(fork=threading.active_count() == 1)
 
     def _start(self, *, fork: bool) -> None:
-        self._requests, theirs = socket.socketpair()
-        with theirs:
-            self._process = _fork_host(theirs) if fork else start_child(_MODULE, theirs.fileno())
+        """Start the host with one end of a socket pair; workers are requested through the other end."""
+        self._requests, host_end = socket.socketpair()
+        with host_end:
+            self._process = _fork_host(host_end) if fork else start_child(_MODULE, host_end.fileno())
 
     def start_worker(self) -> "Connection[bytes, bytes]":
         """Return the connection to a new worker; restarts the host if it has died.
@@ -42,10 +43,10 @@ class WorkerHost:
             self._start(fork=False)
             if failure is not None:
                 raise failure
-        mine, theirs = socket.socketpair()
-        with theirs, suppress(OSError):  # if the host dies, the connection is closed like that of a dead worker
-            socket.send_fds(self._requests, [b"w"], [theirs.fileno()])
-        return Connection(mine.detach())
+        driver_end, worker_end = socket.socketpair()
+        with worker_end, suppress(OSError):  # if the host dies, the connection is closed like that of a dead worker
+            socket.send_fds(self._requests, [b"w"], [worker_end.fileno()])
+        return Connection(driver_end.detach())
 
     def close(self) -> None:
         """End the host and its workers; does nothing the second time."""
@@ -54,13 +55,13 @@ class WorkerHost:
 
 
 def _fork_host(requests: socket.socket) -> psutil.Process:
-    """Import the engine here, then fork the host."""
+    """Import the engine in this process, then fork the host, which shares the memory of the imported modules."""
     import_without_gc(_MODULE)
     child = os.fork()
     if child == 0:
         try:
             os.setsid()
-            _close_all_but(0, 1, 2, requests.fileno())
+            _close_other_descriptors(0, 1, 2, requests.fileno())
             from orchestrator.running.children import worker_host_process
 
             worker_host_process.serve(requests.fileno())
@@ -70,7 +71,8 @@ def _fork_host(requests: socket.socket) -> psutil.Process:
     return psutil.Process(child)
 
 
-def _close_all_but(*descriptors: int) -> None:
+def _close_other_descriptors(*descriptors: int) -> None:
+    """Close all inherited descriptors but these, so that the host holds no file or lock of the driver open."""
     for descriptor in [int(path.name) for path in Path("/dev/fd").iterdir()]:
         if descriptor not in descriptors:
             with suppress(OSError):  # the descriptor that listed the folder
@@ -87,6 +89,7 @@ def _read_failure(requests: socket.socket) -> ChildImportError | None:
 
 
 def _has_ended(process: psutil.Process) -> bool:
+    """Return whether a child process has ended; reaps it."""
     try:
         process.wait(0)
     except psutil.TimeoutExpired:

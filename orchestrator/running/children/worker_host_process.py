@@ -17,26 +17,26 @@ from orchestrator.running.schedulers import local_worker
 
 def serve(descriptor: int) -> None:
     """Fork a worker for every request until the driver closes the socket."""
-    # Ignore Ctrl-C, and reset the handlers inherited from the driver.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when workers end
-    for number in (signal.SIGTERM, signal.SIGHUP):  # a fork inherits the driver's handlers
+    # The driver decides when workers end, so Ctrl-C is ignored; a fork has inherited the driver's other handlers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
-    # What every worker inherits from the fork.
+    # Done once before the forks, so that no worker repeats it.
     use_inductor_cache()
-    compute_trainers_digest()  # cached here, so that no worker computes it again
+    compute_trainers_digest()
 
-    # Fork a worker for each request, and kill those that are left at the end.
+    # Workers that still train when the driver closes the socket are killed: nobody would record their evaluations.
     requests = socket.socket(fileno=descriptor)
     workers: list[int] = []
     while (connection := _receive_descriptor(requests)) is not None:
         worker = os.fork()
         if worker == 0:
             requests.close()
-            local_worker.serve(connection)
+            local_worker.train_packs(connection)
             os._exit(0)
         os.close(connection)
-        workers = [process for process in [*workers, worker] if _is_running(process)]
+        workers = [pid for pid in [*workers, worker] if _is_running(pid)]
     for worker in workers:
         if _is_running(worker):
             os.kill(worker, signal.SIGKILL)

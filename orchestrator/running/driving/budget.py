@@ -21,7 +21,7 @@ class Limit:
 
     used: float
     allowed: float
-    words: str
+    text: str
     option: str = ""
 
 
@@ -36,11 +36,11 @@ class SweepBudget:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._budget, self._gpus, self._state = spec.budget, spec.resources.gpus, state
-        self._max_seconds, self._clock, self._began = max_seconds, clock, clock()
-        self._before = state.sessions.seconds
+        self._max_seconds, self._clock, self._began_at = max_seconds, clock, clock()
+        self._seconds_before = state.sessions.seconds
         self._is_limited = max_seconds is not None or spec.budget != Budget()
 
-    def first_fitting(self, queue: Iterable[str], running: Collection[str]) -> tuple[str | None, list[Limit]]:
+    def find_first_fitting(self, queue: Iterable[str], running: Collection[str]) -> tuple[str | None, list[Limit]]:
         """Return the first of these packs that would end within the budget beside the running ones.
 
         If none would, return the limits that the first of them would exceed.
@@ -49,84 +49,84 @@ class SweepBudget:
         if not self._is_limited:
             return next(iter(queue), None), []
 
-        # Without a fitting pack, name the limits that the first one would exceed.
-        forecast, blocking = self._forecast(), list[Limit]()
+        # Smaller packs may still fit; if none does, the first pack explains why.
+        list_limits, blocking = self._make_forecast(), list[Limit]()
         for pack_id in queue:
-            limits = forecast([packs[pack_id]], [packs[name] for name in running if name != pack_id])
+            limits = list_limits([packs[pack_id]], [packs[other] for other in running if other != pack_id])
             exceeded = [limit for limit in limits if limit.used > limit.allowed]
             if not exceeded:
                 return pack_id, []
             blocking = blocking or exceeded
         return None, blocking
 
-    def used_up(self) -> list[Limit]:
+    def list_reached_limits(self) -> list[Limit]:
         """Return the reached limits, [] if none; the option of each raises it enough for the packs that have begun."""
-        limits = list(self._limits_after())
+        limits = list(self._list_limits_after())
         if all(limit.used < limit.allowed for limit in limits):
             return []
 
-        # The option of a limit that is reached comes from a forecast for the packs that have begun.
+        # The option must raise the limit enough for the packs that have begun, or the sweep would stop again at once.
         begun = [pack for pack in self._state.packs.values() if pack.step and not pack.has_ended]
-        later = self._forecast()(begun, ())
+        forecast = self._make_forecast()(begun, ())
         return [
-            replace(limit, option=after.option)
-            for limit, after in zip(limits, later, strict=True)
+            replace(limit, option=later.option)
+            for limit, later in zip(limits, forecast, strict=True)
             if limit.used >= limit.allowed
         ]
 
-    def _forecast(self) -> Callable[[Sequence[PackState], Sequence[PackState]], Iterator[Limit]]:
-        """Return a function `limits(own, others)` that yields the use of every limit once these packs have ended.
+    def _make_forecast(self) -> Callable[[Sequence[PackState], Sequence[PackState]], Iterator[Limit]]:
+        """Return a function `list_limits(chosen, others)` that yields every limit with its use once these packs end.
 
-        `others` run in parallel: their work is counted, but only `own` decide how long it takes.
+        `others` run in parallel: their work is counted, but only `chosen` decide how long it takes.
         """
         race = self._state.race
         pause_at = race.next_rung.step if race and race.next_rung else None
-        rate, steps_left = self._seconds_per_step(), partial(_count_steps_left, pause_at)
+        estimate_rate, count_steps = self._make_rate_estimate(), partial(_count_steps_left, pause_at)
 
-        def limits(own: Sequence[PackState], others: Sequence[PackState]) -> Iterator[Limit]:
-            packs = [*own, *others]
-            seconds = [rate(pack) * steps_left(pack) for pack in packs]
-            longest = max(seconds[: len(own)], default=0.0)
-            return self._limits_after(longest, sum(seconds), sum(map(steps_left, packs)))
+        def list_limits(chosen: Sequence[PackState], others: Sequence[PackState]) -> Iterator[Limit]:
+            packs = [*chosen, *others]
+            seconds = [estimate_rate(pack) * count_steps(pack) for pack in packs]
+            longest = max(seconds[: len(chosen)], default=0.0)
+            return self._list_limits_after(longest, sum(seconds), sum(map(count_steps, packs)))
 
-        return limits
+        return list_limits
 
-    def _limits_after(self, seconds: float = 0.0, pack_seconds: float = 0.0, steps: int = 0) -> Iterator[Limit]:
+    def _list_limits_after(self, seconds: float = 0.0, pack_seconds: float = 0.0, steps: int = 0) -> Iterator[Limit]:
         """Yield every limit with its use after this many more seconds, pack-seconds and steps."""
-        # The time of this driver alone, then of all drivers together.
-        elapsed, budget = self._clock() - self._began, self._budget
+        # The option --max-time limits this driver alone, the budget all drivers together.
+        elapsed, budget = self._clock() - self._began_at, self._budget
         if (allowed := self._max_seconds) is not None:
-            words = f"{format_duration(elapsed)} of --max-time {format_duration(allowed)}"
-            yield Limit(used=elapsed + seconds, allowed=allowed, words=words)
+            text = f"{format_duration(elapsed)} of --max-time {format_duration(allowed)}"
+            yield Limit(used=elapsed + seconds, allowed=allowed, text=text)
         if (allowed := budget.hours) is not None:
-            used = (self._before + elapsed) / 3600
-            words, used = f"{used:.3g} of {allowed:g} hours", used + seconds / 3600
-            yield Limit(used=used, allowed=allowed, words=words, option=_make_option("hours", used, allowed))
+            used = (self._seconds_before + elapsed) / 3600
+            text, used = f"{used:.3g} of {allowed:g} hours", used + seconds / 3600
+            yield Limit(used=used, allowed=allowed, text=text, option=_make_option("hours", used, allowed))
 
-        # The GPU time and the steps of all packs.
+        # GPU time and steps add up over packs that run in parallel.
         if (allowed := budget.gpu_hours) is not None:
             used = self._state.trained.seconds * self._gpus / 3600
-            words, used = f"{used:.3g} of {allowed:g} GPU-hours", used + pack_seconds * self._gpus / 3600
-            yield Limit(used=used, allowed=allowed, words=words, option=_make_option("gpu_hours", used, allowed))
+            text, used = f"{used:.3g} of {allowed:g} GPU-hours", used + pack_seconds * self._gpus / 3600
+            yield Limit(used=used, allowed=allowed, text=text, option=_make_option("gpu_hours", used, allowed))
         if (allowed := budget.member_steps) is not None:
             used = self._state.trained.member_steps
-            words, used = f"{used:,} of {allowed:,.0f} member-steps", used + steps
-            yield Limit(used=used, allowed=allowed, words=words, option=_make_option("member_steps", used, allowed))
+            text, used = f"{used:,} of {allowed:,.0f} member-steps", used + steps
+            yield Limit(used=used, allowed=allowed, text=text, option=_make_option("member_steps", used, allowed))
 
-    def _seconds_per_step(self) -> Callable[[PackState], float]:
+    def _make_rate_estimate(self) -> Callable[[PackState], float]:
         """Return the estimated seconds per step of a member, from the packs that have trained."""
-        # Sum (seconds, member-steps) over all packs, and over the packs of each structure.
+        # (seconds, member-steps) of all packs, and by structure, because structures differ in their speed.
         all_packs, by_structure = [0.0, 0], dict[str, list[float]]()
         for pack in self._state.packs.values():
             for sums in (all_packs, by_structure.setdefault(pack.structural_key, [0.0, 0])) if pack.step else ():
                 sums[0] += pack.seconds
                 sums[1] += pack.sum_member_steps(pack.step)
 
-        def rate(pack: PackState) -> float:
+        def estimate_rate(pack: PackState) -> float:
             seconds, steps = by_structure.get(pack.structural_key, all_packs)
             return seconds / steps if steps else 0.0
 
-        return rate
+        return estimate_rate
 
 
 def _make_option(key: str, used: float, allowed: float) -> str:

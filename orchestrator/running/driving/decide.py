@@ -10,26 +10,26 @@ from orchestrator.running.driving.budget import Limit
 class Situation:
     """The inputs of `decide`.
 
-    `queue` has the packs that wait, `running` those that workers train, `fit` returns the first pack of the queue that
-    fits into the budget, or None and the limits that none fits into. `generation` has the numbers of the configurations
-    that are drawn next, None if all are drawn; `is_scored`: whether all configurations before them have their scores.
-    `stopped`: whether the budget is used up.
+    `queue` has the packs that wait, `running` those that workers train. `find_fitting` returns the first pack of the
+    queue that fits into the budget, or None and the limits that none fits into. `generation` has the numbers of the
+    configurations that are drawn next, None if all are drawn; `is_scored`: whether all earlier ones have their scores.
+    `is_stopped`: whether the budget is used up.
     """
 
     queue: Collection[str] = ()
     running: Collection[str] = ()
-    fit: Callable[[], tuple[str | None, Sequence[Limit]]] = lambda: (None, ())
+    find_fitting: Callable[[], tuple[str | None, Sequence[Limit]]] = lambda: (None, ())
     generation: range | None = None
     is_scored: bool = True
     is_rung_due: bool = False
     is_round_due: bool = False
     is_race_over: bool = True
-    stopped: bool = False
+    is_stopped: bool = False
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to draw or to hand out, or nothing more fits into the budget."""
-        return self.stopped or not (self.queue or self.generation or not self.is_race_over)
+        return self.is_stopped or not (self.queue or self.generation or not self.is_race_over)
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ def decide(situation: Situation) -> Action:
     A generation that learns from scores is drawn once all earlier configurations have theirs. A rung of a race waits
     for every running pack, because a pack at a rung runs until its state is saved.
     """
-    if situation.stopped:
+    if situation.is_stopped:
         return Wait()
     if situation.queue:
-        pack_id, limits = situation.fit()
+        pack_id, limits = situation.find_fitting()
         if pack_id is not None:
             return HandOut(pack_id)
         return Wait() if situation.running else StopSweep(limits)  # a running pack may end sooner than estimated

@@ -45,7 +45,7 @@ from orchestrator.running.driving.sampler import ConfigurationSampler, find_miss
 from orchestrator.running.driving.scores import RecordedScores
 from orchestrator.running.driving.work import RunningPack, make_pack_work
 from orchestrator.running.pack.environment import Environments
-from orchestrator.running.pack.train_pack import encode_work, read_timeout, stack_file
+from orchestrator.running.pack.train_pack import encode_work, get_stack_file, read_watchdog_report
 from orchestrator.text.wording import counted, label
 from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
@@ -92,7 +92,7 @@ class SweepDriver:
         self._stop_file = state.folder / STOP_FILE
         self.remove_stop_file()  # of a driver that was killed
 
-        # Generations still to draw; then continue from the ledger.
+        # Generations that are not drawn yet; the rest of the state comes from the ledger.
         self._generations = deque(search.list_generations(spec))
         self._scores = RecordedScores(spec.objective, state)
         self._sampler = ConfigurationSampler(spec, state, built)
@@ -106,7 +106,7 @@ class SweepDriver:
         First takes the actions that `decide` returns: draws configurations, decides rungs and rounds, or stops.
         """
         while True:
-            match decide(self._situation()):
+            match decide(self._read_situation()):
                 # Hand out a pack, or draw configurations first.
                 case HandOut(pack_id):
                     self.queue.remove(pack_id)
@@ -119,12 +119,12 @@ class SweepDriver:
                     fields = make_rung_fields(self.spec, self.state)
                     self.record("rung", **fields)
                     self._resume_packs()
-                    self._score(set(fields["survivors"]))  # survivors whose members have all ended
+                    self._record_scores(set(fields["survivors"]))  # survivors whose members have all ended
                 case DecideRound():
                     fields = make_race_fields(self.spec, self.state, self._scores)
                     self.record("race", **fields)
                     self._plan_packs(set(fields["survivors"]), queue=True)
-                    self._score(set(fields["survivors"]))  # survivors that already have the new seeds
+                    self._record_scores(set(fields["survivors"]))  # survivors that already have the new seeds
                 # No pack can be handed out now.
                 case StopSweep(limits):
                     self.stopped_by = limits
@@ -134,7 +134,7 @@ class SweepDriver:
 
     def all_handed_out(self) -> bool:
         """Return whether nothing is left to plan or to queue, or nothing more fits into the budget."""
-        return self._situation().is_done
+        return self._read_situation().is_done
 
     def tick(self) -> None:
         """Redraw the display if it is due."""
@@ -143,7 +143,7 @@ class SweepDriver:
     def resized(self, workers: int, memory: float | None = None) -> None:
         """Cut waiting packs again if that shortens the sweep enough, or if a pack no longer fits into memory."""
         self._capacity = WorkerCapacity(workers, memory)
-        self.queue = deque(self._cut_again(self.queue))
+        self.queue = deque(self._recut_packs(self.queue))
 
     def handed_out(self, pack_id: str) -> None:
         """Note that a worker has the pack."""
@@ -152,30 +152,30 @@ class SweepDriver:
     def began(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Keep the environment of the pack for its records; warn if the worker runs different code."""
         if (warning := self._environments.add(pack_id, environment)) is not None:
-            self._say(f"{self._describe(pack_id)}: {warning}")
+            self._say(f"{self._describe_pack(pack_id)}: {warning}")
 
     def evaluated(self, pack_id: str, evaluation: bytes) -> None:
         """Write the curves, then the record that names them; a step already in the ledger is left as it is."""
-        evaluated = Evaluation.from_bytes(evaluation)
+        decoded = Evaluation.from_bytes(evaluation)
         pack = self.state.packs[pack_id]
-        self.running[pack_id].step = max(self.running[pack_id].step, evaluated.step)
+        self.running[pack_id].step = max(self.running[pack_id].step, decoded.step)
 
-        # Record the evaluation; score its seeds if it is final.
-        if evaluated.step not in pack.evaluations:
-            curves = curve_store.record_curves(self.state, pack, evaluated)
+        # A pack resumes from its last checkpoint, so it may report steps again that are in the ledger.
+        if decoded.step not in pack.evaluations:
+            curves = curve_store.record_curves(self.state, pack, decoded)
             self.record(
                 "evaluation",
-                **make_evaluation_fields(pack_id, evaluated, curves),
-                **self._environments.fields(pack_id, self.state.environments),
-                **({"weights": weights.make_weights_fields(evaluated.weights)} if evaluated.weights else {}),
+                **make_evaluation_fields(pack_id, decoded, curves),
+                **self._environments.make_fields(pack_id, self.state.environments),
+                **({"weights": weights.make_weights_fields(decoded.weights)} if decoded.weights else {}),
             )
-            if evaluated.final:
-                self._scores.score_final(pack_id, evaluated)
+            if decoded.final:
+                self._scores.score_final(pack_id, decoded)
 
-        # Delete superseded files of weights; stop if the budget is used up.
-        if evaluated.weights:
+        # Earlier attempts of the pack may have left files of weights that no record names.
+        if decoded.weights:
             weights.delete_unrecorded(self.state, pack_id)
-        self._seconds[pack_id] = evaluated.seconds
+        self._seconds[pack_id] = decoded.seconds
         self._stop_if_used_up()
 
     def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
@@ -187,24 +187,24 @@ class SweepDriver:
 
     def noticed(self, pack_id: str, text: str) -> None:
         """Pass on a message of a worker to the user."""
-        self._say(f"{self._describe(pack_id)}: {text}")
+        self._say(f"{self._describe_pack(pack_id)}: {text}")
 
     def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
         """Cut the pack, and those like it that no worker has begun, into smaller ones; return whether it can be."""
-        pack, device = self.state.packs[pack_id], self._environments.device(pack_id)
+        pack, device = self.state.packs[pack_id], self._environments.get_device(pack_id)
         shortage = make_shortage_fields(pack, self._packer, device, error, self._seconds.get(pack_id, 0.0))
         waiting = [*self.queue, pack_id]
-        order = self._cut_again(waiting, shortage) if shortage else waiting
-        if order is not waiting:
+        still_waiting = self._recut_packs(waiting, shortage) if shortage else waiting
+        if still_waiting is not waiting:
             self.running.pop(pack_id, None)
-            self.queue = deque(self._cut_again(order))
-        return order is not waiting
+            self.queue = deque(self._recut_packs(still_waiting))
+        return still_waiting is not waiting
 
     def retried(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record why the pack died; it is tried again from its checkpoint."""
         error = self._record_attempt(pack_id, error, trace)
         self.handed_out(pack_id)  # a rung must wait for it
-        self._say(f"{self._describe(pack_id)}: {error}; retrying, from its newest checkpoint if it has one")
+        self._say(f"{self._describe_pack(pack_id)}: {error}; retrying, from its newest checkpoint if it has one")
 
     def completed(self, pack_id: str) -> None:
         """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
@@ -219,11 +219,11 @@ class SweepDriver:
         """Record that the pack and its members have failed for good; the sweep continues."""
         error = self._record_attempt(pack_id, error, trace)
         attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
-        self._say(f"{self._describe(pack_id)}: {error}; failed after {attempts}")
+        self._say(f"{self._describe_pack(pack_id)}: {error}; failed after {attempts}")
         self._record_pack_end(pack_id, "failed", error)
         refuse_equal_failures(self.state, get_trainer(self.spec.sections).equal_failures)
 
-    def _describe(self, pack_id: str) -> str:
+    def _describe_pack(self, pack_id: str) -> str:
         """Return a pack as messages name it, with its member if it has only one: "pack 0c1b66877d7e (#0 seed 1)"."""
         (config_id, seed), *others = self.state.packs[pack_id].members
         member = "" if others else f" ({label(self.state.configurations[config_id].number)} seed {seed})"
@@ -249,9 +249,9 @@ class SweepDriver:
 
     # Internals --------------------------------------------------------------------------------------------------------
 
-    def _situation(self) -> Situation:
-        """Return the inputs of `decide`."""
-        # Only configurations before this generation; a killed driver may have recorded some of it.
+    def _read_situation(self) -> Situation:
+        """Return the inputs of `decide` from the state and the queue."""
+        # Without the configurations of this generation: a killed driver may have recorded some of them.
         state, generation = self.state, self._generations[0] if self._generations else None
         earlier = [
             configuration
@@ -261,31 +261,33 @@ class SweepDriver:
         return Situation(
             queue=self.queue,
             running=self.running,
-            fit=partial(self._budget.first_fitting, self.queue, self.running),
+            find_fitting=partial(self._budget.find_first_fitting, self.queue, self.running),
             generation=generation,
             is_scored=all(configuration.finished for configuration in earlier),
             is_rung_due=is_rung_due(state),
             is_round_due=is_round_due(state),
             is_race_over=is_race_over(state),
-            stopped=bool(self.stopped_by),
+            is_stopped=bool(self.stopped_by),
         )
 
     def _resume_recorded(self) -> None:
         """Record missing ends, queue unfinished packs, and plan configurations that were drawn but not packed."""
-        # Score the members of packs whose last evaluation is recorded, then cut packs again for the current workers.
-        unscored = [name for name, configuration in self.state.configurations.items() if not configuration.finished]
+        # A killed driver may not have scored the members of packs whose last evaluation is recorded, and the number of
+        # workers may be another than before.
+        configurations = self.state.configurations
+        unscored = [config_id for config_id, configuration in configurations.items() if not configuration.finished]
         racing = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
         needed = {*unscored, *racing}
-        packs = {member.pack_id for name in needed for member in self.state.configurations[name].members.values()}
-        self._scores.score_recorded({pack_id for pack_id in packs if self.state.packs[pack_id].is_final})
-        self._cut_again(self.state.packs)
+        pack_ids = {member.pack_id for config_id in needed for member in configurations[config_id].members.values()}
+        self._scores.score_recorded({pack_id for pack_id in pack_ids if self.state.packs[pack_id].is_final})
+        self._recut_packs(self.state.packs)
 
-        # Pack generations that were drawn completely, and queue what is unfinished.
+        # Pack generations that were drawn completely: a driver may have been killed between the two.
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
             self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
         self._resume_packs()
-        self._score(set(self.state.configurations))
+        self._record_scores(set(self.state.configurations))
 
     def _resume_packs(self) -> None:
         """Close packs that only lack their last record, and queue those that have something left to train."""
@@ -296,23 +298,23 @@ class SweepDriver:
             elif not is_paused(race, pack):
                 self.queue.append(pack.pack_id)
 
-    def _cut_again(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> Collection[str]:
+    def _recut_packs(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> Collection[str]:
         """Cut waiting packs again if that is worth it, or after a shortage; return which packs wait then."""
         recut = make_recut_fields(self.state, waiting, self.running, self._packer, self._capacity, shortage)
         if not recut:
             return waiting
-        fields, order = recut
+        fields, still_waiting = recut
         self.record("recut", **fields)
         self._say(describe_recut(self.state.recuts[-1]))
-        return order
+        return still_waiting
 
     def _draw_and_pack(self, numbers: range) -> None:
         """Draw, build and pack one generation, without the configurations and packs a killed driver had recorded."""
         new = self._sampler.draw_new(numbers)
-        self.record_all("configuration", self._sampler.record_fields(new))
-        names = {self.state.draws[number].config_id for number in numbers}
+        self.record_all("configuration", self._sampler.make_record_fields(new))
+        config_ids = {self.state.draws[number].config_id for number in numbers}
         built = {drawn.config_id: drawn for drawn in new if drawn.duplicate_of is None}
-        self._plan_packs(names, queue=True, built=built)
+        self._plan_packs(config_ids, queue=True, built=built)
 
     def _plan_packs(self, config_ids: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""
@@ -327,18 +329,20 @@ class SweepDriver:
 
     def _stop_if_used_up(self) -> None:
         """Ask all packs to stop once the budget is used up."""
-        if used_up := self._budget.used_up():
-            self.stopped_by = used_up
+        if limits := self._budget.list_reached_limits():
+            self.stopped_by = limits
             self._stop_file.parent.mkdir(parents=True, exist_ok=True)
             self._stop_file.touch()
 
     def _record_attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died, with the watchdog's reason if it wrote one."""
-        if silence := read_timeout(stack_file(self.state.folder, pack_id), self.spec.resources.longest_silence):
-            error, trace = silence
+        stacks = get_stack_file(self.state.folder, pack_id)
+        if timeout := read_watchdog_report(stacks, self.spec.resources.longest_silence):
+            error, trace = timeout
         attempt = len(self.state.packs[pack_id].attempts) + 1
-        optional = self._environments.fields(pack_id, self.state.environments) | ({"trace": trace} if trace else {})
-        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **optional)
+        fields = self._environments.make_fields(pack_id, self.state.environments)
+        fields |= {"trace": trace} if trace else {}
+        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **fields)
         return error
 
     def _record_pack_end(self, pack_id: str, status: str, error: str | None) -> None:
@@ -347,13 +351,13 @@ class SweepDriver:
         seconds = max(self._seconds.pop(pack_id, 0.0), pack.seconds)
         self.record("pack_end", pack_id=pack_id, status=status, error=error, seconds=seconds)
         self.running.pop(pack_id, None)
-        self._score({config_id for config_id, _ in pack.members})
+        self._record_scores({config_id for config_id, _ in pack.members})
 
-    def _score(self, config_ids: set[str]) -> None:
+    def _record_scores(self, config_ids: set[str]) -> None:
         """Record the score of every one of these configurations whose members have all ended."""
-        scored = []
+        entries = []
         configurations = [self.state.configurations[config_id] for config_id in config_ids]
         for configuration in sorted(configurations, key=lambda configuration: configuration.number):
             if self.state.has_all_seeds(configuration) and not configuration.finished:
-                scored.append(self._scores.score_fields(configuration))
-        self.record_all("score", scored)
+                entries.append(self._scores.make_score_fields(configuration))
+        self.record_all("score", entries)

@@ -12,26 +12,25 @@ class EqualFailures(LengthwiseError):  # noqa: N818 - reads as the sentence it p
     """The first packs failed with the same error; the message has the end of a log."""
 
 
-def refuse_equal_failures(state: SweepState, most: int | None) -> None:
-    """Raise EqualFailures if all ended packs, at least `most` or every pack, failed with the same error.
+def refuse_equal_failures(state: SweepState, min_packs: int | None) -> None:
+    """Raise EqualFailures if all ended packs failed with the same error, and `min_packs` or all packs have ended.
 
-    Counts packs that failed without an evaluation, and programs that ended without their last one. most None: never.
+    Only for packs without an evaluation, and programs that ended before their last one. Never if `min_packs` is None.
     """
-    # Too few packs have ended, or some of them were evaluated.
+    # An evaluation shows that the program works, unless every program ends before its last report.
     packs = state.packs.values()
     ended = [pack for pack in packs if pack.has_ended]
-    if most is None or len(ended) < min(most, len(packs)):
+    if min_packs is None or len(ended) < min(min_packs, len(packs)):
         return
     ended_early = all(LAST_REPORT in (pack.error or "") for pack in ended)
     if not ended_early and any(pack.evaluations for pack in packs):
         return
 
-    # Different errors, or a pack that succeeded.
     errors = group_errors((pack.error or "", pack) for pack in ended)
     if len(errors) > 1 or any(pack.status != "failed" for pack in ended):
         return
 
-    # The message ends with the log of a failed pack and the commands to continue.
+    # The end of a log usually has the cause, so the message shows it.
     log = next((pack.traces[-1] for pack in ended if pack.traces and pack.traces[-1]), None) or "(its log is empty)"
     lines = log.strip().splitlines()[-_SHOWN_LINES:]
     raise EqualFailures(

@@ -14,7 +14,6 @@ def make_evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping
     curriculum. stopped_at: the step of the early stop, -1 before it. stages: the stage up to this evaluation.
     validation: for each metric and average, `values` of shape (M, L) at the L validated lengths.
     """
-    # Fields of every evaluation.
     fields: dict[str, Any] = {
         "pack_id": pack_id,
         "step": evaluation.step,
@@ -27,16 +26,18 @@ def make_evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping
         "compiled": evaluation.compiled,
     }
 
-    # Fields of early stopping, curriculum, repeated reports and validation.
+    # Fields that most sweeps do not have are left out of their ledgers.
     if evaluation.stopped_at_M is not None:
         fields["stopped_at"] = evaluation.stopped_at_M
     if evaluation.stage_M is not None:
         fields["stages"] = evaluation.stage_M
     if evaluation.repeated:
         fields["repeated"] = evaluation.repeated
-    if (seen := evaluation.validation) is not None:
+    if (validation := evaluation.validation) is not None:
         fields["validation"] = [
-            {"metric": metric, "average": average, "lengths": list(seen.lengths), "values": values}
-            for (metric, average), values in zip(seen.decisions, seen.values_MDL.swapaxes(0, 1), strict=True)
+            {"metric": metric, "average": average, "lengths": list(validation.lengths), "values": values}
+            for (metric, average), values in zip(
+                validation.decisions, validation.values_MDL.swapaxes(0, 1), strict=True
+            )
         ]
     return fields

@@ -10,18 +10,18 @@ from typing import Any, NoReturn
 
 EXIT_CODE = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_last_words = ""
+_last_line = ""
 
 
 @contextmanager
 def print_last(line: str) -> Iterator[None]:
     """Print this line if `exit_at_once` ends the process in the block."""
-    global _last_words
-    before, _last_words = _last_words, line
+    global _last_line
+    previous, _last_line = _last_line, line
     try:
         yield
     finally:
-        _last_words = before
+        _last_line = previous
 
 
 def exit_at_once() -> NoReturn:
@@ -29,9 +29,9 @@ def exit_at_once() -> NoReturn:
     with suppress(Exception):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-    if _last_words:
+    if _last_line:
         with suppress(OSError):
-            os.write(1, f"{_last_words}\n".encode())
+            os.write(1, f"{_last_line}\n".encode())
     os._exit(EXIT_CODE)
 
 
@@ -39,16 +39,16 @@ class Interrupts:
     """Turns the first of SIGNALS into KeyboardInterrupt, delayed while `held`; a second SIGINT ends the process.
 
     SIGHUP stays ignored if it was, as under nohup. `ray job stop` sends SIGTERM and three seconds later SIGKILL, so
-    nothing is waited for. Blocks may be nested: a signal that came within the inner one counts in the outer one.
+    nothing is waited for. Contexts may be nested: the outer one also gets the signal that the inner one got.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._held, self._again = 0, False
-        self._before: dict[int, Any] = {}
+        self._nested_holds, self._is_repeated = 0, False
+        self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        self._previous_handlers = {number: signal.getsignal(number) for number in SIGNALS}
         self.install()
         return self
 
@@ -66,30 +66,31 @@ class Interrupts:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Delay signals until the block has finished."""
-        self._held += 1
-        came_before = self.signal
+        self._nested_holds += 1
+        signal_before = self.signal
         try:
             yield
         finally:
-            self._held -= 1
-            if self._again and not self._held:
+            self._nested_holds -= 1
+            if self._is_repeated and not self._nested_holds:
                 exit_at_once()
-        if not self._held and self.signal is not None and came_before is None:
+        if not self._nested_holds and self.signal is not None and signal_before is None:
             raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
-        outer = getattr(self._before[signal.SIGINT], "__self__", None)
+        outer = getattr(self._previous_handlers[signal.SIGINT], "__self__", None)
         if isinstance(outer, Interrupts) and self.signal is not None:
             outer.signal = self.signal
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt at the first signal; end the process at a second SIGINT. Both wait while held."""
         if self.signal is None:
             self.signal = number
-            if not self._held:
+            if not self._nested_holds:
                 raise KeyboardInterrupt
         elif number == signal.SIGINT:
-            if self._again or not self._held:
+            if self._is_repeated or not self._nested_holds:
                 exit_at_once()
-            self._again = True
+            self._is_repeated = True

@@ -38,7 +38,7 @@ def is_round_due(state: SweepState) -> bool:
     race = state.race
     if race is None or race.next_rung is not None or not race.seeds_left:
         return False
-    return all(state.configurations[name].finished for name in race.contenders)
+    return all(state.configurations[config_id].finished for config_id in race.contenders)
 
 
 def make_rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
@@ -49,17 +49,16 @@ def make_rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
     race, racing = state.race, spec.search.racing
     assert race is not None and race.next_rung is not None and racing is not None and racing.steps is not None
 
-    # The curves of the race that the objective judges.
     rung = race.next_rung
-    objective, seeds, names = spec.objective, race.seeds, race.contenders
-    packs = {member.pack_id for name in names for member in state.configurations[name].members.values()}
+    objective, seeds, config_ids = spec.objective, race.seeds, race.contenders
+    packs = {member.pack_id for config_id in config_ids for member in state.configurations[config_id].members.values()}
     curves = read_curves(state, packs=packs, keep=partial(is_judged, objective=objective))
 
-    # Compare the scores at this rung with those at the rung before.
-    current, before = (
-        compute_scores_at_step(curves, objective, step, names, seeds) for step in (rung.step, rung.since)
+    # A configuration is judged by its score at this rung and by the improvement since the rung before.
+    current, previous = (
+        compute_scores_at_step(curves, objective, step, config_ids, seeds) for step in (rung.step, rung.since)
     )
-    outcome = decide_rung(current, before, racing.steps, objective)
+    outcome = decide_rung(current, previous, racing.steps, objective)
     return {"rung": len(race.rungs), "step": rung.step, "since": rung.since, "seeds": seeds, **asdict(outcome)}
 
 
@@ -71,15 +70,14 @@ def make_race_fields(spec: SweepSpec, state: SweepState, scores: RecordedScores)
     race, racing = state.race, spec.search.racing
     assert race is not None and racing is not None
 
-    # Decide who survives, and how many seeds the next round adds.
     seeds = race.seeds
     outcome = decide_round(
-        {name: scores.read_seed_scores(name, seeds) for name in race.contenders}, racing, spec.objective
+        {config_id: scores.read_seed_scores(config_id, seeds) for config_id in race.contenders}, racing, spec.objective
     )
-    following = racing.next_seed_count(len(seeds), len(seeds) + len(race.seeds_left)) - len(seeds)
+    new_count = racing.next_seed_count(len(seeds), len(seeds) + len(race.seeds_left)) - len(seeds)
     return {
         "round": len(race.rounds) - 1,
         "seeds": seeds,
-        "next": race.seeds_left[:following],
+        "next": race.seeds_left[:new_count],
         **asdict(outcome),
     }

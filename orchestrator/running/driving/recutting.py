@@ -12,7 +12,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.racing import is_paused
 from orchestrator.running.driving.sampler import make_planned_configuration
 from orchestrator.running.driving.work import RunningPack
-from orchestrator.running.pack.train_pack import checkpoint_folder
+from orchestrator.running.pack.train_pack import get_checkpoint_folder
 
 
 def make_recut_fields(
@@ -29,48 +29,48 @@ def make_recut_fields(
     that a worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;
     if it may have checkpoints it is cut alone, because a pack can continue from the checkpoints of only one pack.
     """
-    # Packs that may be cut: those that no worker has begun, and the one that ran out of memory.
+    # Choose the packs to cut; packs that are paused at a rung wait for its decision, not for a worker.
     short = state.packs[shortage["pack_id"]] if shortage else None
     earlier = [short.pack_id, *short.earlier] if short and _may_have_checkpoints(state, short) else []
     race = state.race
     unfinished = [
         pack for pack in state.packs.values() if not pack.has_ended and (pack is short or not is_paused(race, pack))
     ]
-    unbegun_or_short = [
-        pack
-        for pack in unfinished
-        if pack is short
-        or (
-            pack.pack_id in waiting
-            and not has_begun(pack)
-            and not _may_have_checkpoints(state, pack)
-            and not _continues_sweep(state, pack)
-        )
-    ]
-    cut_again = [short] if short and (earlier or _continues_sweep(state, short)) else unbegun_or_short
-    unbegun = {pack.pack_id: as_pack(pack) for pack in cut_again}
+    chosen = [pack for pack in unfinished if pack is short or (pack.pack_id in waiting and _is_unbegun(state, pack))]
+    if short and (earlier or _continues_sweep(state, short)):
+        chosen = [short]
+    old_packs = {pack.pack_id: make_planned_pack(pack) for pack in chosen}
 
-    # Packs that stay, with the share that is left of each, decide how much cutting gains.
-    begun = [
-        (as_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, RunningPack()).step) / pack.steps)
+    # The packs that stay decide how much cutting gains: workers are busy with the share that is left of each.
+    staying = [
+        (make_planned_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, RunningPack()).step) / pack.steps)
         for pack in unfinished
-        if pack.pack_id not in unbegun
+        if pack.pack_id not in old_packs
     ]
     config_ids = {config_id for pack in unfinished for config_id, _ in pack.members}
-    configurations = {name: make_planned_configuration(state.configurations[name]) for name in config_ids}
-    packs = packer.recut(list(unbegun.values()), begun, configurations, capacity)
-    if not packs:
+    configurations = {
+        config_id: make_planned_configuration(state.configurations[config_id]) for config_id in config_ids
+    }
+    new_packs = packer.recut(list(old_packs.values()), staying, configurations, capacity)
+    if not new_packs:
         return None
-    names = {pack.pack_id for pack in packs}
+
+    # Packs with the same members keep their ids, and are not recorded again.
+    new_ids = {pack.pack_id for pack in new_packs}
     fields = {
-        "pack_ids": [name for name in unbegun if name not in names],
+        "pack_ids": [pack_id for pack_id in old_packs if pack_id not in new_ids],
         "packs": [
-            asdict(pack) | ({"earlier": earlier} if earlier else {}) for pack in packs if pack.pack_id not in unbegun
+            asdict(pack) | ({"earlier": earlier} if earlier else {})
+            for pack in new_packs
+            if pack.pack_id not in old_packs
         ],
         "workers": capacity.workers,
         **({"shortage": dict(shortage)} if shortage else {}),
     }
-    return fields, [*(name for name in waiting if name not in unbegun), *(pack.pack_id for pack in packs)]
+    return fields, [
+        *(pack_id for pack_id in waiting if pack_id not in old_packs),
+        *(pack.pack_id for pack in new_packs),
+    ]
 
 
 def make_shortage_fields(
@@ -82,22 +82,27 @@ def make_shortage_fields(
     """
     if device is None or len(pack.members) == 1 or pack.is_final:
         return None
-    shortage = asdict(packer.record_shortage(as_pack(pack)))
+    shortage = asdict(packer.record_shortage(make_planned_pack(pack)))
     return {"pack_id": pack.pack_id, **shortage, "device": device, "error": error, "seconds": seconds}
+
+
+def _is_unbegun(state: SweepState, pack: PackState) -> bool:
+    """Return whether all members of a pack start from step 0, so that they may move to other packs."""
+    return not (has_begun(pack) or _may_have_checkpoints(state, pack) or _continues_sweep(state, pack))
 
 
 def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:
     """Return whether a pack may have checkpoints; an empty folder marks checkpoints in remote storage alone."""
-    return bool(pack.evaluations or pack.earlier or checkpoint_folder(state.folder, pack.pack_id).exists())
+    return bool(pack.evaluations or pack.earlier or get_checkpoint_folder(state.folder, pack.pack_id).exists())
 
 
 def _continues_sweep(state: SweepState, pack: PackState) -> bool:
-    """Return whether the members of a pack continue those of another sweep: cut with others they would start at 0."""
+    """Return whether the members of a pack continue another sweep; packed with others they would start from step 0."""
     return continues_member(state, *pack.members[0])
 
 
-def as_pack(pack: PackState) -> PlannedPack:
-    """Return a recorded pack as one of the plan."""
+def make_planned_pack(pack: PackState) -> PlannedPack:
+    """Return a recorded pack as a `PlannedPack`."""
     return PlannedPack(
         pack_id=pack.pack_id, structural_key=pack.structural_key, members=tuple(pack.members), steps=pack.steps
     )

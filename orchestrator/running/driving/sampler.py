@@ -43,18 +43,18 @@ class ConfigurationSampler:
             self._recorded_ids.setdefault(configuration.config_id, configuration.config_id)
         return drawn
 
-    def record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
+    def make_record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
         """Return the fields of the records of new configurations."""
         trainer, grid = get_trainer(self._spec.sections), count_grid_points(self._state.specs[0])
 
         # A table of measurements is recorded in full only once.
-        known, records = set(self._state.measured), list[dict[str, Any]]()
+        recorded_digests, records = set(self._state.measured), list[dict[str, Any]]()
         for configuration in new:
             draw = self._draw_indices.get(configuration.number, configuration.number // grid)
-            measured = make_measurement_fields(
-                trainer.list_measurements(configuration.member(self._spec.seeds[0])), known
+            measurements = make_measurement_fields(
+                trainer.list_measurements(configuration.member(self._spec.seeds[0])), recorded_digests
             )
-            known.add(measured["measured"])
+            recorded_digests.add(measurements["measured"])
             records.append(
                 {
                     "number": configuration.number,
@@ -63,23 +63,27 @@ class ConfigurationSampler:
                     "resolved": configuration.resolved,
                     "duplicate_of": configuration.duplicate_of,
                     **({} if draw == configuration.number // grid else {"draw": draw}),
-                    **measured,
+                    **measurements,
                 }
             )
         return records
 
     def _draw(self, numbers: range) -> list[Configuration]:
         """Draw the configurations of a generation that are not recorded, and build them."""
-        # Scores of earlier generations, and recorded draws of this one.
+        # Samplers may use the scores of earlier generations; a killed driver may have recorded part of this one.
         scored = []
         for number in range(numbers.start):
-            earlier = self._state.configurations[self._state.draws[number].config_id]
-            scored.append(search.EarlierResult(values=self._state.draws[number].values, score=earlier.score))
-        index, drawn = map_draws(self._state), self._state.draws
-        known = {n: search.Draw(number=n, values=earlier.values, draw=index[n]) for n, earlier in drawn.items()}
+            draw = self._state.draws[number]
+            score = self._state.configurations[draw.config_id].score
+            scored.append(search.EarlierResult(values=draw.values, score=score))
+        draw_indices, drawn = map_draws(self._state), self._state.draws
+        recorded_draws = {
+            number: search.Draw(number=number, values=draw.values, draw=draw_indices[number])
+            for number, draw in drawn.items()
+        }
 
         # Draw all, so that the random numbers are those of an uninterrupted sweep; keep the new ones.
-        draws = search.draw_configurations(self._spec, numbers, scored, known)
+        draws = search.draw_configurations(self._spec, numbers, scored, recorded_draws)
         new = [(draw.number, draw.values) for draw in draws if draw.number not in drawn]
         self._draw_indices |= {draw.number: draw.draw for draw in draws}
 
@@ -95,7 +99,7 @@ class ConfigurationSampler:
 
 
 def find_missing_members(
-    state: SweepState, names: set[str], built: Mapping[str, Configuration]
+    state: SweepState, config_ids: set[str], built: Mapping[str, Configuration]
 ) -> tuple[list[Waiting], list[Waiting]]:
     """Return two lists of configurations with their seeds that are in no pack; `built` spares building them.
 
@@ -103,10 +107,10 @@ def find_missing_members(
     because all members of a pack start from step 0 if one of them has no checkpoint.
     """
     new, continued = list[Waiting](), list[Waiting]()
-    for configuration in (recorded for name, recorded in state.configurations.items() if name in names):
-        lacking = [seed for seed in state.planned_seeds(configuration.config_id) if seed not in configuration.members]
-        continuing = [seed for seed in lacking if continues_member(state, configuration.config_id, seed)]
-        for waiting, seeds in ((new, [seed for seed in lacking if seed not in continuing]), (continued, continuing)):
+    for configuration in (recorded for config_id, recorded in state.configurations.items() if config_id in config_ids):
+        missing = [seed for seed in state.planned_seeds(configuration.config_id) if seed not in configuration.members]
+        continuing = [seed for seed in missing if continues_member(state, configuration.config_id, seed)]
+        for waiting, seeds in ((new, [seed for seed in missing if seed not in continuing]), (continued, continuing)):
             if seeds:
                 waiting.append((built.get(configuration.config_id) or make_planned_configuration(configuration), seeds))
     return new, continued

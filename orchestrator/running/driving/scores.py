@@ -24,7 +24,7 @@ class RecordedScores:
 
     def __init__(self, objective: Objective, state: SweepState) -> None:
         self._objective, self._state = objective, state
-        self._members: dict[str, dict[int, float]] = {}
+        self._scores_by_id: dict[str, dict[int, float]] = {}
 
     def score_final(self, pack_id: str, final: Evaluation) -> None:
         """Score the members of a pack whose last evaluation has just been recorded."""
@@ -40,14 +40,13 @@ class RecordedScores:
         if packs and len(curves := read_curves(self._state, only_last, packs=packs, keep=keep)):
             self._store(score_members(curves, self._objective).itertuples(index=False, name=None))
 
-    def score_fields(self, configuration: ConfigurationState) -> dict[str, Any]:
+    def make_score_fields(self, configuration: ConfigurationState) -> dict[str, Any]:
         """Return the fields of a configuration's score record; a member without a last evaluation counts as failed."""
-        # Only a race needs the scores of seeds again.
+        # Only a race needs the scores of seeds again, for its decisions.
         scores = self.read_seed_scores(configuration.config_id, sorted(configuration.members))
         if not is_race(self._state.specs):
-            self._members.pop(configuration.config_id, None)
+            self._scores_by_id.pop(configuration.config_id, None)
 
-        # The record.
         scored = score_configuration(scores, self._objective)
         return {
             "config_id": configuration.config_id,
@@ -61,20 +60,20 @@ class RecordedScores:
 
     def read_seed_scores(self, config_id: str, seeds: Sequence[int]) -> list[float]:
         """Return the scores of these seeds of a configuration, NaN for a member without a last evaluation."""
-        known = self._members.get(config_id, {})
-        return [known.get(seed, np.nan) for seed in seeds]
+        score_by_seed = self._scores_by_id.get(config_id, {})
+        return [score_by_seed.get(seed, np.nan) for seed in seeds]
 
     def _store(self, scores: Iterable[tuple[str, int, float]]) -> None:
         """Keep the scores, given as (config_id, seed, score)."""
-        for name, seed, score in scores:
-            self._members.setdefault(name, {})[int(seed)] = float(score)
+        for config_id, seed, score in scores:
+            self._scores_by_id.setdefault(config_id, {})[int(seed)] = float(score)
 
     def _score_final_curves(self, pack_id: str, final: Evaluation) -> Iterable[tuple[str, int, float]]:
         """Return (config_id, seed, score) of every member, as `score_members` does for the same curves."""
         objective = self._objective
-        a, k = final.averages.index(objective.average), final.metrics.index(objective.metric)
+        average, metric = final.averages.index(objective.average), final.metrics.index(objective.metric)
         columns = [final.lengths.index(length) for length in sorted(objective.lengths)]
-        values_ML = final.values_MAKL[:, a, k][:, columns].astype(np.float64, order="C")
+        values_ML = final.values_MAKL[:, average, metric][:, columns].astype(np.float64, order="C")
         scores = reduce_rows(values_ML, objective.reduce).tolist()
         members = self._state.packs[pack_id].members
-        return [(name, seed, score) for (name, seed), score in zip(members, scores, strict=True)]
+        return [(config_id, seed, score) for (config_id, seed), score in zip(members, scores, strict=True)]

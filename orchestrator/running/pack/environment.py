@@ -16,23 +16,23 @@ class Environments:
 
     def add(self, pack_id: str, table: dict[str, Any]) -> str | None:
         """Keep the environment of a pack; return a warning, once, if its worker runs different code of lengthwise."""
-        known, self._tables[pack_id] = {compute_trainers_digest(), *self._engines}, table
+        known_engines, self._tables[pack_id] = {compute_trainers_digest(), *self._engines}, table
         if ENGINE not in table:  # a program
             return None
         self._engines.add(table[ENGINE])
-        if table[ENGINE] in known:
+        if table[ENGINE] in known_engines:
             return None
         return "worker and driver run different code of lengthwise; see Provenance in report.html"
 
-    def device(self, pack_id: str) -> str | None:
+    def get_device(self, pack_id: str) -> str | None:
         """Return the device of the worker of a pack, None before it has reported its environment."""
         table = self._tables.get(pack_id)
         return None if table is None else str(table.get("device"))
 
-    def fields(self, pack_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the recorded fields of a pack's environment: its digest, and the table unless it is `known`."""
+    def make_fields(self, pack_id: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the recorded fields of a pack's environment: its digest, and the table unless it is `recorded`."""
         table = self._tables.get(pack_id)
         if table is None:
             return {}
-        name = compute_digest(table)
-        return {"environment": name} | ({} if name in known else {"environment_in_full": {name: table}})
+        digest = compute_digest(table)
+        return {"environment": digest} | ({} if digest in recorded else {"environment_in_full": {digest: table}})

@@ -119,13 +119,13 @@ def make_death(error: BaseException, user_files: Collection[str] = ()) -> Death:
     if isinstance(error, ProgramEnded):
         return Death(message=error.message, trace=error.trace, retry=error.retry)
 
-    # The frames of the user's own modules among those of the traceback.
+    # An exception from the user's code is likely to be raised again; the state of the machine may change.
     frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if frame.filename in user_files]
-    may_pass = not users or isinstance(error, OSError)
+    user_frames = [frame for frame in frames if frame.filename in user_files]
+    may_pass = not user_frames or isinstance(error, OSError)
     is_out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return Death(
-        message=describe_exception(error, [(frame.filename, frame.lineno) for frame in users or frames]),
+        message=describe_exception(error, [(frame.filename, frame.lineno) for frame in user_frames or frames]),
         trace="".join(traceback.format_exception(type(error), error, _cut_traceback(error)))[-MAX_TRACE:],
         retry="once" if is_out_of_memory or may_pass else "never",
         out_of_memory=is_out_of_memory,
@@ -133,19 +133,19 @@ def make_death(error: BaseException, user_files: Collection[str] = ()) -> Death:
 
 
 def _cut_traceback(error: BaseException) -> TracebackType | None:
-    """Return the traceback without the scheduler's frames: it is the same under all schedulers."""
+    """Return the traceback without the scheduler's frames, so that it is the same under all schedulers."""
     trace = error.__traceback__
     while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(_HERE):
         trace = trace.tb_next
     return trace
 
 
-def describe_exception(error: BaseException, places: Sequence[tuple[str, Any]]) -> str:
-    """Return an exception in one line, with the last of its (file, line) places that is not in a library.
+def describe_exception(error: BaseException, locations: Sequence[tuple[str, Any]]) -> str:
+    """Return an exception in one line, with the last of its (file, line) `locations` outside libraries.
 
     (ValueError("no"), [("mine.py", 3), ("/lib/python3.11/site.py", 9)]) -> "ValueError: no (mine.py:3)"
     """
-    outside = [(file, line) for file, line in places if "/lib/python" not in file] or places
-    where = f" ({outside[-1][0]}:{outside[-1][1]})" if outside else ""
-    text = str(error).strip().splitlines()
-    return (f"{type(error).__name__}: {text[-1]}" if text else type(error).__name__) + where
+    own_locations = [(file, line) for file, line in locations if "/lib/python" not in file] or locations
+    where = f" ({own_locations[-1][0]}:{own_locations[-1][1]})" if own_locations else ""
+    lines = str(error).strip().splitlines()
+    return (f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__) + where

@@ -28,9 +28,9 @@ class Retries:
         # With a limit of the deaths so far, this retry is the last.
         self._deaths[pack_id] += 1
         limits = {"never": 0, "once": self._deaths[pack_id], "always": self._max_retries}
-        self._limits[pack_id] = min(limits[death.retry], self.limit(pack_id))
-        return self._deaths[pack_id] <= self.limit(pack_id)
+        self._limits[pack_id] = min(limits[death.retry], self.get_limit(pack_id))
+        return self._deaths[pack_id] <= self.get_limit(pack_id)
 
-    def limit(self, pack_id: str) -> int:
+    def get_limit(self, pack_id: str) -> int:
         """Return how often the pack may die and be tried again."""
         return self._limits.get(pack_id, self._max_retries)

@@ -50,13 +50,13 @@ class PackReporter:
 
     def began(self, environment: dict[str, Any]) -> None:
         """Report the worker's environment, once in every attempt."""
-        self._send_awake("began", environment)
+        self._send_unwatched("began", environment)
 
     def report(self, evaluation: Evaluation) -> bool:
         """Report an evaluation, and return whether the pack is to stop: at `pause_at`, or with the sweep."""
         if self._poll is not None and evaluation.weights:
             import_mirror().send_weights(self._work, evaluation)
-        self._send_awake("evaluated", evaluation.to_bytes())
+        self._send_unwatched("evaluated", evaluation.to_bytes())
         if evaluation.step == self._work.get("pause_at") or (Path(self._work["folder"]) / STOP_FILE).exists():
             return True
         return self._poll is not None and bool(self._poll.is_stopped())
@@ -65,17 +65,17 @@ class PackReporter:
         """Restart the timeout of the watchdog, and report the progress if the last report is old enough."""
         self._watchdog.beat()
         if time.monotonic() - self._last_progress >= self._seconds:
-            self._send_awake("progressed", asdict(progress))
+            self._send_unwatched("progressed", asdict(progress))
             self._last_progress = time.monotonic()
 
     def notice(self, text: str) -> None:
         """Report a sentence for the user."""
-        self._send_awake("noticed", text)
+        self._send_unwatched("noticed", text)
 
-    def _send_awake(self, name: str, content: Any) -> None:
-        """Send a message; the watchdog sleeps while the driver records it."""
+    def _send_unwatched(self, name: str, content: Any) -> None:
+        """Send a message; the watchdog is paused, because the driver may take long to record it."""
         self._watchdog.beat()
-        with self._watchdog.asleep():
+        with self._watchdog.paused():
             self._send(name, content)
 
 
@@ -114,20 +114,21 @@ def run_pack(config: Mapping[str, Any]) -> None:
     def send(name: str, content: Any) -> None:
         messages.append((name, content))
         if name not in ("began", "noticed"):
-            send_waiting()
+            send_messages()
 
-    def send_waiting() -> None:
+    def send_messages() -> None:
         tune.report({"messages": messages.copy()})
         messages.clear()
 
-    # Train; a death is reported, and raised if Tune may try the pack again.
+    # Tune retries a pack that raises, so a death that must not be retried is only reported. Out of memory is reported,
+    # too, before it is raised: the driver first decides whether smaller packs take the place of this pack.
     folder = Path(work["folder"])
     with raise_out_of_space(folder), Watchdog(work["watchdog_seconds"], prepare_stack_file(work)) as watchdog:
         try:
             train_pack(work, PackReporter(work, send, watchdog))
             if messages:
-                with watchdog.asleep():
-                    send_waiting()
+                with watchdog.paused():
+                    send_messages()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -135,7 +136,7 @@ def run_pack(config: Mapping[str, Any]) -> None:
             if find_out_of_space(error, folder) is not None:
                 raise
             if death.out_of_memory or death.retry == "never":
-                with watchdog.asleep():
+                with watchdog.paused():
                     tune.report({"messages": messages, "death": asdict(death)})
             if death.retry != "never":
                 raise PackRaised(death.message, death.trace, death.retry) from None
@@ -158,7 +159,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     from orchestrator.trainer import get_trainer
     from trainers.files.checkpoint import Checkpoints
 
-    # Code: fetch it, import it, report the environment it runs in.
+    # Report the environment only after the import of the user's code, which may change it.
     address = work.get("address")
     if address:
         import_mirror().fetch_files(work)
@@ -167,17 +168,16 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     trainer = get_trainer(work["members"][0])
     reporter.began(trainer.read_environment(work))
 
-    # Rebuild the members and open their checkpoints.
+    # Rebuild the members from their recorded settings; checkpoints of a sweep at an address are copied there.
     pairs = zip(work["members"], work["ids"], strict=True)
     members = [trainer.rebuild(resolved, seed) for resolved, (_, seed) in pairs]
     kind: type[Any] = import_mirror().MirroredCheckpoints if address else Checkpoints
     checkpoints = kind(
-        folder=checkpoint_folder(Path(work["folder"]), work["pack_id"]),
+        folder=get_checkpoint_folder(Path(work["folder"]), work["pack_id"]),
         every_steps=work["checkpoint_steps"],
         every_seconds=work["checkpoint_seconds"],
     )
 
-    # Train; the reporter sends every evaluation.
     trainer.run(work, members, reporter, checkpoints)
     if address and (problem := checkpoints.finish()):
         reporter.notice(problem)
@@ -193,17 +193,17 @@ def use_inductor_cache() -> None:
             os.environ.setdefault(CACHE_VARIABLE, str(cache))
 
 
-def checkpoint_folder(folder: Path, pack_id: str) -> Path:
+def get_checkpoint_folder(folder: Path, pack_id: str) -> Path:
     """Return the folder of a pack's checkpoints, which its first checkpoint makes."""
     return folder / "checkpoints" / pack_id
 
 
-def stack_file(folder: Path, pack_id: str) -> Path:
+def get_stack_file(folder: Path, pack_id: str) -> Path:
     """Return the file to which the watchdog of a pack writes stacks; it is empty while the pack runs."""
     return folder / "checkpoints" / f"{pack_id}.stuck.txt"
 
 
-def read_timeout(path: Path, seconds: float) -> tuple[str, str] | None:
+def read_watchdog_report(path: Path, seconds: float) -> tuple[str, str] | None:
     """Return the error and the stacks of a pack that its watchdog ended after `seconds`, None if it ended none."""
     if not path.exists() or not path.stat().st_size:
         return None
@@ -213,6 +213,6 @@ def read_timeout(path: Path, seconds: float) -> tuple[str, str] | None:
 
 def prepare_stack_file(work: Mapping[str, Any]) -> Path:
     """Return the path of the watchdog's stack file; creates its folder."""
-    path = stack_file(Path(work["folder"]), work["pack_id"])
+    path = get_stack_file(Path(work["folder"]), work["pack_id"])
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

@@ -36,7 +36,7 @@ class Watchdog:
         faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._file or 2)
 
     @contextmanager
-    def asleep(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Stop watching while the block waits for another process."""
         faulthandler.cancel_dump_traceback_later()
         try:
@@ -65,27 +65,27 @@ class LocalWatchdog:
 
     def __init__(self, seconds: float, path: Path) -> None:
         self._seconds, self._path = seconds, path
-        self._deadline = math.inf  # infinite while nobody listens
-        self._silent, self._over = False, threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="watchdog", daemon=True)
+        self._deadline = math.inf  # infinite while paused
+        self._has_timed_out, self._ending = False, threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._file: IO[str] | None = None
-        self._before: Any = None
+        self._previous_handler: Any = None
 
     def __enter__(self) -> "LocalWatchdog":
         self._path.unlink(missing_ok=True)  # a link of this name is not followed
         self._file = self._path.open("x")
-        self._before = signal.signal(signal.SIGUSR2, self._on_timeout)
+        self._previous_handler = signal.signal(signal.SIGUSR2, self._on_timeout)
         self._thread.start()
         return self
 
     def beat(self) -> None:
         """Restart the timeout: the pack is alive. Raises HeartbeatTimeout if the timeout has passed already."""
-        if self._silent:
+        if self._has_timed_out:
             raise HeartbeatTimeout(f"no heartbeat for {self._seconds:g} s")
         self._deadline = time.monotonic() + self._seconds
 
     @contextmanager
-    def asleep(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Stop watching while the block waits for another process."""
         self._deadline = math.inf
         yield
@@ -93,28 +93,29 @@ class LocalWatchdog:
 
     def __exit__(self, *_: object) -> None:
         self._deadline = math.inf
-        self._over.set()
+        self._ending.set()
         self._thread.join()
-        signal.signal(signal.SIGUSR2, self._before)
+        signal.signal(signal.SIGUSR2, self._previous_handler)
         if self._file is not None:
             self._file.close()
-        if not self._silent:
+        if not self._has_timed_out:
             self._path.unlink(missing_ok=True)
 
-    def _listen(self) -> None:
-        while not self._over.wait(min(1.0, max(0.0, self._deadline - time.monotonic()))):
+    def _watch(self) -> None:
+        """Interrupt the main thread by SIGUSR2 once the timeout has passed; runs in a thread."""
+        while not self._ending.wait(min(1.0, max(0.0, self._deadline - time.monotonic()))):
             if time.monotonic() >= self._deadline:
                 if _in_debugger(sys._current_frames().get(threading.main_thread().ident or 0)):
                     self._deadline += self._seconds
                     continue
                 faulthandler.dump_traceback(self._file or 2, all_threads=True)
-                self._silent = True
+                self._has_timed_out = True
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
                 return
 
     def _on_timeout(self, number: int, frame: FrameType | None) -> None:
         """Raise HeartbeatTimeout in the main thread, unless the pack waits for another process or has ended."""
-        if self._silent and self._deadline < math.inf:
+        if self._has_timed_out and self._deadline < math.inf:
             self._deadline = math.inf
             raise HeartbeatTimeout(f"no heartbeat for {self._seconds:g} s")
 

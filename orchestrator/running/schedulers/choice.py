@@ -39,7 +39,7 @@ _LIMIT = f"{LOCAL_UP_TO_SECONDS / 60:g} min"
 
 def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, str]:
     """Return the name of the scheduler and the reason; time is estimated from the first EXAMPLES of `examples`."""
-    # What the user or the environment has chosen, and what only one of them can do.
+    # A choice of the user or the environment, and packs that only one scheduler can run.
     resources, trainer = spec.resources, get_trainer(spec.sections)
     if resources.scheduler != "auto":
         return resources.scheduler, "as resources.scheduler says"
@@ -50,7 +50,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
     if resources.gpus:
         return "ray", "packs need a GPU"
 
-    # Otherwise the estimated training time decides.
+    # Otherwise the estimated training time decides, because Ray takes seconds to start.
     workers = local.describe_machine(resources.cpus, max_workers=resources.workers).workers
     members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
     seconds = mean(map(trainer.estimate_seconds, islice(examples, EXAMPLES))) * members / workers
@@ -71,11 +71,11 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
     if resources.scheduler in ("auto", "ray") and os.environ.get("RAY_ADDRESS"):
         return findings
 
-    # GPUs that packs would share, then CPUs and GPUs that are missing.
+    # Packs of the engine get GPUs only from Ray or inline; then compare the needs of a pack with this machine.
     if resources.scheduler == "local" and resources.gpus and not get_trainer(spec.sections).is_local:
         allowed = "0, or resources.scheduler: ray or inline"
         findings.add("resources.gpus", "local cannot share GPUs between packs", given=resources.gpus, allowed=allowed)
-    for name, available in count_lacking(resources.cpus, resources.gpus).items():
+    for name, available in count_scarce_resources(resources.cpus, resources.gpus).items():
         allowed = f"at most {available}; on a Ray cluster (RAY_ADDRESS) as many as one of its nodes has"
         key = name.lower()
         message, given = f"a pack needs more {name} than this machine has", getattr(resources, key)
@@ -83,7 +83,7 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
     return findings
 
 
-def count_lacking(cpus: int, gpus: float) -> dict[str, int]:
+def count_scarce_resources(cpus: int, gpus: float) -> dict[str, int]:
     """Return the available number of each resource that this machine has too few of: {"GPUs": 1}."""
     available = {"CPUs": count_cores(), "GPUs": len(read_gpu_memories()) if gpus else 0}
     return {name: available[name] for name, needed in (("CPUs", cpus), ("GPUs", gpus)) if needed > available[name]}
@@ -109,14 +109,14 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
     """
     # This process, or worker processes of this machine.
     if name == "inline":
-        here = inline.describe_process(resources.gpus)
-        yield Scheduler(cluster=here, run=partial(inline.run_packs, retries=resources.retries))
+        process = inline.describe_process(resources.gpus)
+        yield Scheduler(cluster=process, run=partial(inline.run_packs_inline, retries=resources.retries))
         return
     if name == "local":
         assert start_worker is not None
         machine = local.describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus)
         slots = list_gpu_slots(resources.gpus) if resources.gpus else ()
-        run_packs = partial(local.run_packs, start_worker=start_worker, workers=machine.workers, gpus=slots)
+        run_packs = partial(local.run_packs_locally, start_worker=start_worker, workers=machine.workers, gpus=slots)
         yield Scheduler(cluster=machine, run=partial(run_packs, retries=resources.retries))
         return
 
@@ -132,8 +132,10 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
             need = nodes.make_need(resources.cpus, resources.gpus)
             may_grow = bool(os.environ.get("RAY_ADDRESS"))
             memory = nodes.NodeMemory(need) if may_grow and resources.gpus else None
-            workers = nodes.Workers(need, cluster.workers, most=resources.workers, may_grow=may_grow, memory=memory)
+            workers = nodes.Workers(
+                need, cluster.workers, max_workers=resources.workers, may_grow=may_grow, memory=memory
+            )
             cpus, gpus, retries = resources.cpus, resources.gpus, resources.retries
-            scheduler.run_packs(driver, workers, cpus=cpus, gpus=gpus, retries=retries)
+            scheduler.run_packs_on_ray(driver, workers, cpus=cpus, gpus=gpus, retries=retries)
 
         yield Scheduler(cluster=cluster, run=run)

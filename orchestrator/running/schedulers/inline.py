@@ -5,7 +5,7 @@ ends this process, because there is no worker process; an exception in a pack co
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from orchestrator.machine.gpus import compute_smallest_share, free_memory, read_
 from orchestrator.machine.shortages import raise_out_of_space
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import list_imported_files
-from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, forward_message, make_death
+from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, forward_message, make_death
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
@@ -39,33 +39,19 @@ def describe_process(gpus: float = 0.0) -> Cluster:
     return Cluster(workers=1, bytes_per_worker=memory, description="this process")
 
 
-def run_packs(driver: Driver, *, retries: int) -> None:
+def run_packs_inline(driver: Driver, *, retries: int) -> None:
     """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
     policy, retried = Retries(retries), None
     try:
         while (pack := retried or call_driver(driver.next_pack)) is not None:
-            # Train a pack.
             pack_id, work, retried = pack[0], decode_work(pack[1]), None
             call_driver(driver.handed_out, pack_id)
-            try:
-                with (
-                    raise_out_of_space(Path(work["folder"])),
-                    LocalWatchdog(work["watchdog_seconds"], prepare_stack_file(work)) as watchdog,
-                    worker_settings(work["cpus"]),
-                ):
-                    watchdog.beat()
-                    train_pack(work, PackReporter(work, partial(_send, driver, pack_id), watchdog, seconds=0.0))
-            except (KeyboardInterrupt, DriverStopped, OutOfSpace):
-                raise
-            except BaseException as error:
-                death = make_death(error, list_imported_files(work.get("code", ())))
-                if isinstance(error, HeartbeatTimeout):  # the watchdog of a worker process kills it
-                    death = replace(death, retry="always")
-            else:
+            death = _train_pack_here(driver, pack_id, work)
+            if death is None:
                 call_driver(driver.completed, pack_id)
                 continue
 
-            # A pack that died is next if it is tried again.
+            # Free memory only here: until `_train_pack_here` has returned, the exception keeps the tensors alive.
             if death.out_of_memory:
                 free_memory()
             call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
@@ -77,14 +63,33 @@ def run_packs(driver: Driver, *, retries: int) -> None:
         raise RuntimeError("no pack is running and the driver hands none out, though it has more")
 
 
-def _send(driver: Driver, pack_id: str, name: str, content: Any) -> None:
+def _train_pack_here(driver: Driver, pack_id: str, work: Mapping[str, Any]) -> Death | None:
+    """Train a pack in this process; return its death, None if it has ended without an error."""
+    try:
+        with (
+            raise_out_of_space(Path(work["folder"])),
+            LocalWatchdog(work["watchdog_seconds"], prepare_stack_file(work)) as watchdog,
+            use_worker_settings(work["cpus"]),
+        ):
+            watchdog.beat()
+            train_pack(work, PackReporter(work, partial(_forward, driver, pack_id), watchdog, seconds=0.0))
+    except (KeyboardInterrupt, DriverStopped, OutOfSpace):
+        raise
+    except BaseException as error:
+        death = make_death(error, list_imported_files(work.get("code", ())))
+        # Retried like a worker process that its watchdog has killed.
+        return replace(death, retry="always") if isinstance(error, HeartbeatTimeout) else death
+    return None
+
+
+def _forward(driver: Driver, pack_id: str, name: str, content: Any) -> None:
     """Report a message of the pack to the driver, which may redraw its display then."""
     call_driver(forward_message, driver, pack_id, name, content)
     call_driver(driver.tick)
 
 
 @contextmanager
-def worker_settings(cpus: int) -> Iterator[None]:
+def use_worker_settings(cpus: int) -> Iterator[None]:
     """Use `cpus` threads, and the compile cache where a worker has it; restore both afterwards."""
     import torch
 

@@ -42,12 +42,12 @@ def describe_machine(
 
     `max_workers` is a limit if `workers` is None.
     """
-    description, on_gpus = f"this machine with {count_cores()} CPUs", sys.maxsize
+    description, max_on_gpus = f"this machine with {count_cores()} CPUs", sys.maxsize
     if gpus:
         count = len(read_gpu_memories())
-        on_gpus = count_gpu_packs(count, gpus)
+        max_on_gpus = count_gpu_packs(count, gpus)
         description += f" and {counted(count, 'GPU')}"
-    workers = workers or min(max(1, min(count_cores() // cpus, on_gpus)), max_workers or sys.maxsize)
+    workers = workers or min(max(1, min(count_cores() // cpus, max_on_gpus)), max_workers or sys.maxsize)
     memory = psutil.virtual_memory().total
     return Cluster(workers=workers, bytes_per_worker=memory / workers, description=description)
 
@@ -63,7 +63,7 @@ class _Worker:
     began: bool = False
 
 
-def run_packs(
+def run_packs_locally(
     driver: Driver, start_worker: StartWorker, *, workers: int, retries: int, gpus: Sequence[str] = ()
 ) -> None:
     """Run packs, `workers` at once, until the driver has none left. Raises what the driver raises, and OutOfSpace.
@@ -88,12 +88,12 @@ class _LocalRun:
         self.driver, self.start_worker, self.max_workers, self.retries = driver, start_worker, max_workers, retries
         self.workers: list[_Worker] = []
         self.retry_queue: deque[tuple[str, str]] = deque()
-        self.lost: Counter[str] = Counter()
+        self.lost_workers: Counter[str] = Counter()
 
     def run(self) -> None:
         """Run all packs; every turn gives packs to idle workers, then handles what the busy ones have sent."""
         while True:
-            # No busy worker after packs were handed out: the sweep is over.
+            # If no worker is busy although packs could be handed out, the driver has none left.
             self.hand_out()
             busy = {worker.connection: worker for worker in self.workers if worker.pack_id is not None}
             if not busy:
@@ -101,7 +101,7 @@ class _LocalRun:
                     return
                 raise RuntimeError("no pack is running and the driver hands none out, though it has more")
 
-            # Messages of workers; `tick` is due even if none came.
+            # The timeout of the wait lets `tick` run even if no worker sends anything.
             for connection in wait(list(busy), _TICK_SECONDS):
                 self.receive(busy[connection])  # type: ignore[index]
             self.driver.tick()
@@ -113,21 +113,20 @@ class _LocalRun:
             if pack is None:
                 return
 
-            # A worker that cannot import the engine fails the pack: another worker could not either.
+            # A worker that cannot import the engine fails the pack, because another worker could not either.
             try:
-                idle = self.idle_worker()
+                idle = self.get_idle_worker()
             except ChildImportError as error:
                 self.driver.handed_out(pack[0])
                 self.handle_death(pack[0], pack[1], Death(message=error.message, trace=error.trace, retry="never"))
                 continue
 
-            # Send the work.
             (idle.pack_id, idle.work), idle.began = pack, False
             self.driver.handed_out(idle.pack_id)
             with suppress(OSError):  # a dead worker is noticed by the next wait
                 idle.connection.send_bytes(f"{idle.work}\n{idle.gpus}".encode())
 
-    def idle_worker(self) -> _Worker:
+    def get_idle_worker(self) -> _Worker:
         """Return a living worker without a pack; start a new one if there is none."""
         for worker in [worker for worker in self.workers if worker.pack_id is None]:
             if not worker.connection.poll():  # an idle worker sends nothing: readable means closed
@@ -140,14 +139,14 @@ class _LocalRun:
         return worker
 
     def remove(self, worker: _Worker) -> None:
-        """Forget a dead worker; its GPUs are free."""
+        """Remove a dead worker; its GPUs are free for another."""
         worker.connection.close()
         self.workers.remove(worker)
         if worker.gpus:
             self.free_gpus.append(worker.gpus)
 
     def receive(self, worker: _Worker) -> None:
-        """Handle one message of a worker, or its death."""
+        """Handle one message of a worker, or its death. Raises OutOfSpace if the worker reports a full disk."""
         pack_id = worker.pack_id
         assert pack_id is not None
 
@@ -155,16 +154,10 @@ class _LocalRun:
         try:
             message = worker.connection.recv_bytes()
         except (EOFError, OSError):
-            self.remove(worker)
-            if not worker.began and self.lost[pack_id] < _MAX_LOST:  # no fault of the pack, such as a killed host
-                self.lost[pack_id] += 1
-                time.sleep(_LOST_SECONDS)
-                self.retry_queue.append((pack_id, worker.work))
-            else:
-                self.handle_death(pack_id, worker.work, Death(message=WORKER_DIED, retry="always"))
+            self.handle_dead_worker(worker, pack_id)
             return
 
-        # A message; an evaluation is answered once it is recorded.
+        # The worker waits after an evaluation until it is answered, which says that it is recorded.
         name, content = decode_message(message)
         if name == "completed":
             worker.pack_id = None
@@ -181,7 +174,19 @@ class _LocalRun:
                 with suppress(OSError):
                     worker.connection.send_bytes(b"!")
 
+    def handle_dead_worker(self, worker: _Worker, pack_id: str) -> None:
+        """Forget a worker that died, and queue its pack again or report its death."""
+        self.remove(worker)
+        if worker.began or self.lost_workers[pack_id] >= _MAX_LOST:
+            self.handle_death(pack_id, worker.work, Death(message=WORKER_DIED, retry="always"))
+            return
+
+        # A worker that dies before it begins is no fault of the pack (its host may have been killed): no retry is used.
+        self.lost_workers[pack_id] += 1
+        time.sleep(_LOST_SECONDS)
+        self.retry_queue.append((pack_id, worker.work))
+
     def handle_death(self, pack_id: str, work: str, death: Death) -> None:
-        """Queue a pack that died if it is to be tried again."""
+        """Report the death of a pack to the driver, and queue the pack if it is to be tried again."""
         if self.retries.report_death(self.driver, pack_id, death):
             self.retry_queue.append((pack_id, work))

@@ -31,12 +31,12 @@ def decode_message(message: bytes) -> tuple[str, Any]:
     return name.decode(), content if name == b"evaluated" else json.loads(content)
 
 
-def serve(descriptor: int) -> None:
+def train_packs(descriptor: int) -> None:
     """Train the packs that the driver sends until it closes the connection."""
     connection: Connection[bytes, bytes] = Connection(descriptor)
 
-    # The answer to an evaluation says that it is recorded.
     def send(name: str, content: Any) -> None:
+        """Send a message; after an evaluation wait until the driver has recorded it."""
         try:
             connection.send_bytes(encode_message(name, content))
             if name == "evaluated":
@@ -44,7 +44,7 @@ def serve(descriptor: int) -> None:
         except (EOFError, OSError) as error:
             raise DriverGone from error
 
-    # Train packs; an exception ends the pack, a closed connection the worker.
+    # An exception ends only its pack; a closed connection, or a signal, ends the worker.
     try:
         while True:
             text, _, gpus = connection.recv_bytes().decode().partition("\n")

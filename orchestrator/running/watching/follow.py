@@ -24,14 +24,14 @@ class LedgerMeter:
     """
 
     def __init__(self, state: SweepState) -> None:
-        first = len(state.sessions.spans) == 1
-        self._began = state.sessions.spans[0][0] if first else state.updated or 0.0
-        self._before = 0 if first else sum(count_steps_done(state).values())
+        is_first_driver = len(state.sessions.spans) == 1
+        self._began_at = state.sessions.spans[0][0] if is_first_driver else state.updated or 0.0
+        self._steps_before = 0 if is_first_driver else sum(count_steps_done(state).values())
 
-    def rows(self, state: SweepState, driver: str) -> list[tuple[str, str]]:
+    def make_rows(self, state: SweepState, driver: str) -> list[tuple[str, str]]:
         """Return the progress as of the last record as rows; `driver` describes who runs the sweep."""
-        elapsed = (state.updated or 0.0) - self._began
-        done = sum(count_steps_done(state).values()) - self._before
+        elapsed = (state.updated or 0.0) - self._began_at
+        done = sum(count_steps_done(state).values()) - self._steps_before
         packs = {pack.pack_id: RunningPack() for pack in state.packs.values() if pack.status == "running"}
         speed = done / elapsed if elapsed > 0 else 0.0
         return make_progress_rows(state, packs, elapsed=elapsed, speed=speed, phase=f"run by {driver}")
@@ -50,8 +50,8 @@ def follow_sweep(
     # Show the progress, fetch the newest ledger, and wait.
     with progress.showing():
         while state.ended is None and driver.is_alive():
-            if progress.due:
-                progress.show(meter.rows(state, driver.name))
+            if progress.is_due:
+                progress.show(meter.make_rows(state, driver.name))
             began = time.monotonic()
             fetch_sweep(folder)
             if (new_size := _read_size(folder)) != size:
@@ -66,20 +66,20 @@ class _DriverProbe:
     def __init__(self, folder: Path, timeout: float) -> None:
         self._folder, self._timeout = folder, timeout
         self.name = describe_running_driver(folder) or ""
-        self._beat, self._changed = self._heartbeat(), time.monotonic()
-        self._gone = not self.name
+        self._last_heartbeat, self._changed_at = self._read_heartbeat(), time.monotonic()
+        self._is_gone = not self.name
 
     def is_alive(self) -> bool:
         """Return whether a driver runs the sweep."""
         # A changed heartbeat shows that it is alive; after a timeout its lock decides.
-        now, beat = time.monotonic(), self._heartbeat()
-        if beat != self._beat:
-            self._beat, self._changed = beat, now
-        elif now - self._changed > self._timeout:
-            self._changed, self._gone = now, describe_running_driver(self._folder) is None
-        return not self._gone
+        now, heartbeat = time.monotonic(), self._read_heartbeat()
+        if heartbeat != self._last_heartbeat:
+            self._last_heartbeat, self._changed_at = heartbeat, now
+        elif now - self._changed_at > self._timeout:
+            self._changed_at, self._is_gone = now, describe_running_driver(self._folder) is None
+        return not self._is_gone
 
-    def _heartbeat(self) -> float | None:
+    def _read_heartbeat(self) -> float | None:
         """Return the last heartbeat of the driver, None without one; remembers who the driver is."""
         owner = read_owner(self._folder)
         if owner is not None:

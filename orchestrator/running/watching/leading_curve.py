@@ -9,7 +9,7 @@ from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged, read_objective
 from orchestrator.results.scoring.undefined_values import describe_undefined_values, has_undefined_score
-from orchestrator.running.watching.meter import best_configuration
+from orchestrator.running.watching.meter import find_best_configuration
 from orchestrator.text.wording import format_number, label
 
 MAX_LENGTHS = 12
@@ -17,7 +17,7 @@ MAX_LENGTHS = 12
 
 def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return a row with the judged metric at each length, "1: 0.0037, 2: 0.0041"; none before the first score."""
-    best = best_configuration(state)
+    best = find_best_configuration(state)
     if best is None:
         return []
     try:

@@ -42,27 +42,27 @@ class Meter:
     """
 
     def __init__(self, state: SweepState) -> None:
-        self._began = time.monotonic()
-        self._before = count_steps_done(state)
-        self._seen: set[str] = set()  # packs that have trained since
-        self._moving: float | None = None  # when the first of them was seen
+        self._began_at = time.monotonic()
+        self._steps_before = count_steps_done(state)
+        self._trained_pack_ids: set[str] = set()  # packs that have trained since
+        self._moving_since: float | None = None  # when the first of them was seen
 
-    def rows(self, state: SweepState, running: Mapping[str, RunningPack]) -> list[tuple[str, str]]:
+    def make_rows(self, state: SweepState, running: Mapping[str, RunningPack]) -> list[tuple[str, str]]:
         """Return the current progress of a sweep with these running packs as rows of label and text."""
         # A pack counts from the step at which it is first seen to train.
         now, steps = time.monotonic(), count_steps_done(state, running)
-        for pack_id in running.keys() - self._seen:
-            if steps[pack_id] > self._before.get(pack_id, 0):
-                self._seen.add(pack_id)
-                self._before[pack_id] = steps[pack_id]
-                self._moving = self._moving or now
+        for pack_id in running.keys() - self._trained_pack_ids:
+            if steps[pack_id] > self._steps_before.get(pack_id, 0):
+                self._trained_pack_ids.add(pack_id)
+                self._steps_before[pack_id] = steps[pack_id]
+                self._moving_since = self._moving_since or now
 
         # The speed is shown once it is measured over more than a second.
-        done = sum(max(count - self._before.get(pack_id, 0), 0) for pack_id, count in steps.items())
-        speed = done / (now - self._moving) if self._moving and now - self._moving > 1.0 else 0.0
+        done = sum(max(count - self._steps_before.get(pack_id, 0), 0) for pack_id, count in steps.items())
+        speed = done / (now - self._moving_since) if self._moving_since and now - self._moving_since > 1.0 else 0.0
         phases = Counter(PHASES.get(status.phase, status.phase) for status in running.values())
         phase = ", ".join(sorted(phases)) or "starting workers"
-        return make_progress_rows(state, running, elapsed=now - self._began, speed=speed, phase=phase)
+        return make_progress_rows(state, running, elapsed=now - self._began_at, speed=speed, phase=phase)
 
 
 def make_progress_rows(
@@ -75,17 +75,16 @@ def make_progress_rows(
     """
     # Steps, seeds and packs that are done.
     done, total = sum(count_steps_done(state, running).values()), _count_steps(state)
-    ended = Counter(member.status for member in state.members)
+    counts = Counter(member.status for member in state.members)
     packs = sum(pack.has_ended for pack in state.packs.values())
     rate = sum(status.rate for status in running.values()) or speed
 
     # The rows; some only in a race, with early stopping, or before the first evaluation.
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
-    finished = sum(configuration.is_done for configuration in state.configurations.values())
     rows += [
-        ("configurations", f"{finished}/{count_planned(state)}"),
-        ("seeds", f"{ended['complete'] + ended['failed']}/{_count_seeds(state)}"),
-        ("seeds failed", str(ended["failed"])),
+        ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
+        ("seeds", f"{counts['complete'] + counts['failed']}/{_count_seeds(state)}"),
+        ("seeds failed", str(counts["failed"])),
     ]
     if may_stop(state):
         rows.append(("seeds stopped early", str(sum(member.stopped_at is not None for member in state.members))))
@@ -146,7 +145,7 @@ def _count_steps(state: SweepState) -> int:
     return round(known * max(_count_seeds(state), packed) / packed) if packed else 0
 
 
-def best_configuration(state: SweepState) -> ConfigurationState | None:
+def find_best_configuration(state: SweepState) -> ConfigurationState | None:
     """Return the finished configuration with the best finite score, in a race of its last round; None without one."""
     sign = 1.0 if state.spec.get("objective", {}).get("direction") != "maximize" else -1.0
     candidates = [
@@ -162,7 +161,7 @@ def best_configuration(state: SweepState) -> ConfigurationState | None:
 
 def describe_best(state: SweepState, none: str = "none yet") -> str:
     """Return the best score so far with its configuration, "0.0262 (#8)"; `none` without one."""
-    best = best_configuration(state)
+    best = find_best_configuration(state)
     return f"{format_number(best.score)} ({label(best.number)})" if best else none
 
 
@@ -170,23 +169,22 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
     # The state of the sweep, and counts of its members.
     members = state.members
-    ended = Counter(member.status for member in members)
+    counts = Counter(member.status for member in members)
     crashed = state.seeds_crashed
     owner, total, seeds = describe_running_driver(state.folder), _count_steps(state), _count_seeds(state)
-    standing = f"running, by {owner}" if owner else state.ended or "interrupted"
+    status = f"running, by {owner}" if owner else state.ended or "interrupted"
     is_over = owner or state.ended in ("complete", "failed", STOPPED)  # whose message has the command
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
-    finished = sum(configuration.is_done for configuration in state.configurations.values())
 
     # Rows of every sweep.
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         *_make_confirms_row(state),
-        ("state", f"{standing}: {state.message}" if state.message else standing),
+        ("state", f"{status}: {state.message}" if state.message else status),
         *([] if is_over else [("continue with", command("resume", state.folder))]),
-        ("configurations", f"{finished}/{count_planned(state)}"),
-        ("seeds", f"{ended['complete'] + ended['failed']}/{seeds}"),
-        ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
+        ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
+        ("seeds", f"{counts['complete'] + counts['failed']}/{seeds}"),
+        ("seeds failed", f"{counts['failed']} ({crashed} crashed, {counts['failed'] - crashed} diverged)"),
         *_make_stopped_row(state, seeds),
         *_make_race_rows(state),
         ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),

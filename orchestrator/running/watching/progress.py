@@ -13,7 +13,7 @@ from orchestrator.text.consoles import say
 PLAIN_SECONDS = 60.0
 LIVE_SECONDS = 0.25
 MAX_CHARACTERS = 99  # of a line
-PLAIN = {
+PLAIN_TEXTS = {
     "configurations": "configurations {}",
     "member-steps": "{}",
     "time left": "time left {}",
@@ -24,7 +24,7 @@ PLAIN = {
     "round of the race": "round {}",
     "phase": "{}",
 }
-"""How the rows of the table are written in a line, the most important one first."""
+"""The text of each row in a line without a terminal, by its label; the most important row first."""
 
 
 class ProgressDisplay:
@@ -33,7 +33,7 @@ class ProgressDisplay:
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name = console, name
         self._live: Live | None = None
-        self._shown = float("-inf")
+        self._shown_at = float("-inf")
         self._line = ""
 
     @contextmanager
@@ -50,13 +50,13 @@ class ProgressDisplay:
                 self._live = None
 
     @property
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether the display is due to be redrawn, which takes a few milliseconds."""
-        return time.monotonic() - self._shown >= (LIVE_SECONDS if self._live else PLAIN_SECONDS)
+        return time.monotonic() - self._shown_at >= (LIVE_SECONDS if self._live else PLAIN_SECONDS)
 
     def show(self, rows: Sequence[tuple[str, str]]) -> None:
         """Draw the table of labels and texts anew, or print a line of them if it says something new."""
-        self._shown = time.monotonic()
+        self._shown_at = time.monotonic()
         if self._live:
             table = Table.grid(padding=(0, 2))
             table.add_row(f"[bold]{self._name}[/bold]", "")
@@ -75,7 +75,7 @@ class ProgressDisplay:
 def make_plain_line(rows: Sequence[tuple[str, str]]) -> str:
     """Return the rows of the table as a line of at most MAX_CHARACTERS characters, without the least important ones."""
     texts, line = dict(rows), ""
-    for label, words in PLAIN.items():
+    for label, words in PLAIN_TEXTS.items():
         text = texts.get(label, "-").partition(",")[0]
         part = f"{' · ' if line else ''}{words.format(text)}"
         if text not in ("-", "0", "none yet") and len(line) + len(part) <= MAX_CHARACTERS:

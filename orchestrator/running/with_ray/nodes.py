@@ -19,7 +19,7 @@ from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, r
 POLL_SECONDS = 2.0  # between two readings of the nodes
 ANSWER_TIMEOUT = 60.0  # seconds for a node to report the memory of its GPUs; it may have to start a worker first
 REPORT_TIMEOUT = 10.0  # seconds for the first report of the autoscaler of a cluster that has just been started
-_MADE_UP = "node_"  # begins the type of a node that no autoscaler has started
+_PLACEHOLDER_PREFIX = "node_"  # of the type that Ray makes up for a node that no autoscaler has started
 
 
 def make_need(cpus: float, gpus: float) -> dict[str, float]:
@@ -47,34 +47,34 @@ def refuse_small_nodes(need: Mapping[str, float], where: str) -> None:
     """
     offering = [node for node in list_living_nodes() if all(node.get(name, 0.0) > 0 for name in need)]
     if offering and not count_packs(need) and not has_autoscaler():
-        most = max(offering, key=lambda node: min(node[name] / amount for name, amount in need.items()))
+        largest = max(offering, key=lambda node: min(node[name] / amount for name, amount in need.items()))
         raise UserError(
             f"resources: a pack needs {describe_amounts(need)} on one node; the largest node of {where}, "
-            f"{most['address']}, has {describe_amounts({name: most[name] for name in need})}, and there is no "
+            f"{largest['address']}, has {describe_amounts({name: largest[name] for name in need})}, and there is no "
             "autoscaler; lower resources.cpus or resources.gpus, or add a larger node"
         )
 
 
 def has_autoscaler() -> bool:
     """Return whether the cluster has an autoscaler that can start nodes; waits for the first report of a new head."""
-    asked_at = time.monotonic()
-    while (answer := _read_autoscaler()) is None and time.monotonic() < asked_at + REPORT_TIMEOUT:
+    end = time.monotonic() + REPORT_TIMEOUT
+    while (has_one := _read_autoscaler()) is None and time.monotonic() < end:
         time.sleep(0.2)
-    return bool(answer)
+    return bool(has_one)
 
 
 def _read_autoscaler() -> bool | None:
     """Return whether Ray reports an autoscaler, None before its first report.
 
-    Its first autoscaler also runs without any nodes to start, and then makes up the types of nodes. The second one, of
-    KubeRay and others, runs where it is asked for.
+    Version 1 of Ray's autoscaler also runs if it has no nodes to start, and then reports types that it made up. Version
+    2, which KubeRay and others use, runs only in clusters that are configured for it.
     """
     status = get_cluster_status(ray.get_runtime_context().gcs_address)
     if status.stats.autoscaler_version not in (None, "0"):
         return True
     report = json.loads(_internal_kv_get(DEBUG_AUTOSCALING_STATUS) or "{}").get("autoscaler_report") or {}
     types = report.get("active_nodes") or ()
-    return any(not name.startswith(_MADE_UP) for name in types) if types else None
+    return any(not name.startswith(_PLACEHOLDER_PREFIX) for name in types) if types else None
 
 
 def describe_amounts(amounts: Mapping[str, float]) -> str:
@@ -109,24 +109,24 @@ class NodeMemory:
 
     def read(self, seconds: float = 0.0) -> list[float]:
         """Return the bytes of the GPUs of living nodes, of new ones if they answer within this many seconds."""
-        # Ask the nodes that have not been asked.
-        names = [node["id"] for node in list_living_nodes() if count_packs_on_node(node, self._need)]
-        for name in names:
-            if name not in self._known and name not in self._requests:
-                here = NodeAffinitySchedulingStrategy(name, False)
-                task = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(read_gpu_memories)
-                self._requests[name] = task.remote(), self._clock()
+        # Ask every node once; without CPUs a task starts at once also on a busy node.
+        node_ids = [node["id"] for node in list_living_nodes() if count_packs_on_node(node, self._need)]
+        for node_id in node_ids:
+            if node_id not in self._known and node_id not in self._requests:
+                on_node = NodeAffinitySchedulingStrategy(node_id, False)
+                task = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=on_node)(read_gpu_memories)
+                self._requests[node_id] = task.remote(), self._clock()
 
-        # Take the answers; a node that is silent for too long has none.
+        # A node that does not answer in time counts without GPU memory, so that it cannot delay the sweep forever.
         answers = [answer for answer, _ in self._requests.values()]
         ready = ray.wait(answers, num_returns=len(answers), timeout=seconds)[0] if answers else []
-        for name, (answer, asked_at) in list(self._requests.items()):
+        for node_id, (answer, asked_at) in list(self._requests.items()):
             if answer in ready or self._clock() - asked_at > ANSWER_TIMEOUT:
-                del self._requests[name]
-                self._known[name] = self._take(answer, ready)
-        return [memory for name in names for memory in self._known.get(name, [])]
+                del self._requests[node_id]
+                self._known[node_id] = self._read_answer(answer, ready)
+        return [memory for node_id in node_ids for memory in self._known.get(node_id, [])]
 
-    def _take(self, answer: Any, ready: list[Any]) -> list[float]:
+    def _read_answer(self, answer: Any, ready: list[Any]) -> list[float]:
         """Return the answer of a node; [] if it did not answer in time, or is gone."""
         try:
             if answer in ready:
@@ -138,7 +138,7 @@ class NodeMemory:
 
 
 class Workers:
-    """How many packs the nodes can run at once, at most `most` and at least 1, read every POLL_SECONDS.
+    """How many packs the nodes can run at once, at most `max_workers` and at least 1, read every POLL_SECONDS.
 
     The parameter `count` is the number at the start. The attribute `bytes` is the GPU memory of each, read from
     `memory`: None without it, and until a node has answered. Nodes that join count once they have answered. With
@@ -151,14 +151,14 @@ class Workers:
         need: Mapping[str, float],
         count: int,
         *,
-        most: int | None,
+        max_workers: int | None,
         may_grow: bool,
         memory: NodeMemory | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.count = count
         self.bytes: float | None = None
-        self._need, self._most = need, sys.maxsize if most is None else most
+        self._need, self._max_workers = need, sys.maxsize if max_workers is None else max_workers
         self._may_grow, self._memory, self._clock = may_grow, memory, clock
         self._requests: list[PlacementGroup] = []
         self._read_at = clock()
@@ -168,7 +168,7 @@ class Workers:
         if self._clock() - self._read_at < POLL_SECONDS:
             return False
 
-        # Memory: wait until every node has answered.
+        # While a node has not answered, neither number changes: packs would be cut for an unknown memory.
         self._read_at, before = self._clock(), (self.count, self.bytes)
         if self._memory is not None:
             memory = self._memory.read()
@@ -176,9 +176,9 @@ class Workers:
                 return False
             self.bytes = compute_smallest_share(memory, self._need["GPU"]) if memory else self.bytes
 
-        # Workers; more nodes are requested only while their number stays the same.
-        self.count = min(max(1, count_packs(self._need)), self._most)
-        wanted = min(waiting, self.count + 1, self._most - self.count)
+        # Request more nodes only while their number stays the same: those that have just joined get packs first.
+        self.count = min(max(1, count_packs(self._need)), self._max_workers)
+        wanted = min(waiting, self.count + 1, self._max_workers - self.count)
         self._request(wanted if self._may_grow and before[0] == self.count else 0)
         return before != (self.count, self.bytes)
 

@@ -4,9 +4,9 @@ The guardian of a folder is the process
 
     python -m orchestrator.running.with_ray.processes FOLDER
 
-Its standard input is a pipe that the driver holds: when it ends, because the driver closes it or is
-dead, the guardian kills every process of the Ray in FOLDER and removes the folder. Ray ties to the driver only what the
-driver itself has started: workers and agents live on for up to a minute.
+Its standard input is a pipe that the driver holds. When the pipe ends, because the driver closes it or is dead, the
+guardian kills every process of the Ray in FOLDER and removes the folder. Without it only the processes that the driver
+itself has started would end with the driver: Ray's workers and agents live on for up to a minute.
 """
 
 import os
@@ -64,7 +64,7 @@ def kill_processes(folder: Path) -> None:
     for _ in range(MAX_PASSES):
         remaining = find_processes(folder)
         empty_passes = 0 if remaining else empty_passes + 1
-        if empty_passes == 2:  # a starting process has no readable environment yet
+        if empty_passes == 2:  # not after the first: a process that is starting has no readable environment yet
             return
         for process in remaining:
             with suppress(psutil.Error):
@@ -91,7 +91,7 @@ def _has_mark(process: psutil.Process, folder: str) -> bool:
 def main(folder: Path) -> None:
     """Kill the Ray processes of a folder once the pipe from the driver closes."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # it ends with its driver and not before
+        signal.signal(number, signal.SIG_IGN)  # the guardian must outlive the driver
     sys.stdin.buffer.read()
     kill_processes(folder)
     shutil.rmtree(folder, ignore_errors=True)

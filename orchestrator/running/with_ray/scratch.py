@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 PREFIX = "lengthwise-tune-"
-LOCK = "in-use.lock"  # held by the owner of the folder, and freed by the system however that one ends
+LOCK = "in-use.lock"  # held by the owner of the folder; the system frees it however the owner ends
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def make_scratch_folder(
 ) -> Iterator[Path]:
     """Make a folder, empty but for its lock, and remove it at the end. First removes folders whose owner is dead.
 
-    `release` ends what the dead owner of a folder has left running in it. `parent` is the temp directory by default.
+    `release` ends the processes that the dead owner of a folder has left. `parent` is the temp directory by default.
     """
     parent = parent or Path(tempfile.gettempdir())
     for path in parent.glob(f"{prefix}*/{LOCK}"):
@@ -38,7 +38,7 @@ def _make_locked_folder(prefix: str, parent: Path) -> tuple[Path, FileLock]:
         lock = FileLock(folder / LOCK)
         try:
             lock.acquire(blocking=False)
-        except Timeout:  # another driver was about to remove it: a lock that nobody holds yet looks abandoned
+        except Timeout:  # a lock that nobody holds yet looks abandoned: another driver has begun to remove the folder
             continue
         if folder.exists():
             return folder, lock

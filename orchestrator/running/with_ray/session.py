@@ -18,7 +18,7 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
     neither this machine nor a node of the cluster can hold a pack (`refuse_small_nodes`).
     """
     address = os.environ.get("RAY_ADDRESS") or None
-    leave = _join(address)
+    leave = _connect(address)
     import ray
 
     from orchestrator.running.with_ray.nodes import (
@@ -29,21 +29,22 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
         refuse_small_nodes,
     )
 
-    # How many packs the nodes can hold; a growing cluster may have none yet.
+    # A cluster that grows on demand may have no node for a pack yet; a local Ray must have room for one.
     need = make_need(cpus, gpus)
     try:
         resources = ray.cluster_resources()
-        have = {"CPU": resources.get("CPU", 0.0), "GPU": resources.get("GPU", 0.0)}
+        available = {"CPU": resources.get("CPU", 0.0), "GPU": resources.get("GPU", 0.0)}
         workers = count_packs(need)
         if workers == 0 and not address:
             raise UserError(
                 f"resources: a pack needs {cpus:g} CPUs and {gpus:g} GPUs; "
-                f"this machine has {have['CPU']:g} and {have['GPU']:g}; lower resources.cpus or resources.gpus"
+                f"this machine has {available['CPU']:g} and {available['GPU']:g}; "
+                "lower resources.cpus or resources.gpus"
             )
         where = f"Ray at {address}" if address else "a local Ray"
         refuse_small_nodes(need, where)
 
-        # The memory of a pack: its share of the nodes' memory, or of the smallest GPU.
+        # Packs are planned for the smallest share, because any pack may run on any node.
         share = resources.get("memory", 4 * 2**30) / max(1, workers)
         notes = "" if workers else f"; no node has {describe_amounts(need)} yet, so the sweep waits for one"
         if gpus:
@@ -55,30 +56,29 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
         yield Cluster(
             workers=max(1, workers),
             bytes_per_worker=share,
-            description=f"{where} with {have['CPU']:g} CPUs and {have['GPU']:g} GPUs{notes}",
+            description=f"{where} with {available['CPU']:g} CPUs and {available['GPU']:g} GPUs{notes}",
         )
     finally:
         leave()
 
 
-def _join(address: str | None) -> Callable[[], None]:
+def _connect(address: str | None) -> Callable[[], None]:
     """Connect this process to Ray; return the function that disconnects it."""
-    # A local Ray, or the cluster at the address.
     try:
         if address is None:
-            local = get_local_ray()
-            local.wait()
-            return local.end
+            local_ray = get_local_ray()
+            local_ray.wait()
+            return local_ray.end
         set_environment()
         import ray
 
         ray.init(address=address, job_config=make_job_config(), **QUIET)
         return ray.shutdown
     except (Exception, SystemExit) as error:  # Ray raises many types, also Exception itself
-        why = str(error).strip() or type(error).__name__
+        reason = str(error).strip() or type(error).__name__
         raise UserError(
-            f"RAY_ADDRESS={address}: Ray cannot be reached: {why}; start its cluster, or unset RAY_ADDRESS"
+            f"RAY_ADDRESS={address}: Ray cannot be reached: {reason}; start its cluster, or unset RAY_ADDRESS"
             if address
-            else f"a local Ray cannot be started: {why}; without Ray: `lengthwise resume DIR --set "
+            else f"a local Ray cannot be started: {reason}; without Ray: `lengthwise resume DIR --set "
             "resources.scheduler=local`"
         ) from error

@@ -24,7 +24,7 @@ from orchestrator.running.with_ray.scratch import make_scratch_folder
 from search_spaces import Resources
 
 PREFIX = "lw-ray-"  # short, as the paths of Ray's sockets must be
-MAX_PARENT = 24  # characters before that: of 103 that every system allows for a socket, Ray and PREFIX need 79
+MAX_PARENT_CHARACTERS = 24  # before PREFIX: of 103 that every system allows for a socket, Ray and PREFIX need 79
 OBJECT_STORE_BYTES = 256 * 2**20  # an evaluation of a pack is well under a megabyte
 QUIET = {"logging_level": logging.ERROR, "log_to_driver": False}
 
@@ -35,30 +35,31 @@ class LocalRay:
     def __init__(self) -> None:
         self._problem: BaseException | None = None
         self._is_interrupted = False
-        self._started, self._over = threading.Event(), threading.Event()
-        with ExitStack() as opens:
-            folder = opens.enter_context(make_scratch_folder(PREFIX, _choose_parent(), kill_processes))
-            opens.enter_context(guard_processes(folder))
-            self._opens = opens.pop_all()
+        self._started, self._ending = threading.Event(), threading.Event()
+        with ExitStack() as contexts:
+            folder = contexts.enter_context(make_scratch_folder(PREFIX, _choose_parent(), kill_processes))
+            contexts.enter_context(guard_processes(folder))
+            self._contexts = contexts.pop_all()
         self.folder = folder
         threading.Thread(target=self._run, args=[folder], name="lengthwise-ray", daemon=True).start()
 
     def _run(self, folder: Path) -> None:
+        """Start Ray, then keep the thread alive until `end`: Linux kills Ray's daemons with it."""
         try:
             set_environment()
             import ray
 
             logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of being started by a thread
             settings = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES, **QUIET}
-            if parts := list_mig_parts():
-                settings["num_gpus"] = len(parts)  # Ray itself counts cards
+            if mig_parts := list_mig_parts():
+                settings["num_gpus"] = len(mig_parts)  # Ray itself counts cards
             with mark_processes(folder):
                 settings |= {"num_cpus": count_cores(), "job_config": make_job_config()}
                 ray.init(address="local", _temp_dir=str(folder), **settings)
         except BaseException as error:
             self._problem = error
         self._started.set()
-        self._over.wait()
+        self._ending.wait()
 
     def wait(self) -> None:
         """Return when this process is connected to it; raises what `ray.init` raises."""
@@ -83,42 +84,42 @@ class LocalRay:
             import ray
 
             ray.shutdown()
-        self._over.set()
-        self._opens.close()
-        _begun.remove(self)
+        self._ending.set()
+        self._contexts.close()
+        _local_rays.remove(self)
 
 
-_begun: list[LocalRay] = []
+_local_rays: list[LocalRay] = []
 
 
 def start_local_ray(resources: Resources) -> None:
-    """Start a local Ray now where a sweep is certain to use one."""
+    """Start a local Ray now if the sweep is certain to use one."""
     if resources.scheduler == "ray" and not os.environ.get("RAY_ADDRESS"):
-        with suppress(OSError):  # told when it is needed
+        with suppress(OSError):  # raised again by `get_local_ray` once Ray is needed
             get_local_ray()
 
 
 def get_local_ray() -> LocalRay:
-    """Return the local Ray whose start has begun, otherwise start one. The caller stops it."""
-    if not _begun:
+    """Return the local Ray whose start has begun, otherwise start one. The caller ends it."""
+    if not _local_rays:
         atexit.register(end_unused_ray)  # of a command that is refused, or interrupted before Ray was up
-        _begun.append(LocalRay())
-    return _begun[-1]
+        _local_rays.append(LocalRay())
+    return _local_rays[-1]
 
 
 def end_unused_ray() -> None:
     """End a local Ray that was begun and that nobody has ended, at the end of the command."""
-    if _begun:
+    if _local_rays:
         logging.disable()  # of a start that the end of the interpreter cuts short
-    while _begun:
-        _begun[-1].end()
+    while _local_rays:
+        _local_rays[-1].end()
 
 
 @contextmanager
 def make_tune_folder() -> Iterator[Path]:
-    """Make a folder for Tune that ends with this process: in that of a local Ray, else with a guardian of its own."""
-    if _begun:
-        yield Path(tempfile.mkdtemp(prefix="tune-", dir=_begun[-1].folder))
+    """Make a folder for Tune that ends with this process: inside the folder of a local Ray, or with a guardian."""
+    if _local_rays:
+        yield Path(tempfile.mkdtemp(prefix="tune-", dir=_local_rays[-1].folder))
         return
     with make_scratch_folder() as folder, guard_processes(folder):
         yield folder
@@ -127,7 +128,7 @@ def make_tune_folder() -> Iterator[Path]:
 def _choose_parent() -> Path:
     """Return the parent of Ray's folder: the temp directory, or /tmp if paths in it are too long for sockets."""
     parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
-    return parent if len(str(parent)) <= MAX_PARENT else Path("/tmp")
+    return parent if len(str(parent)) <= MAX_PARENT_CHARACTERS else Path("/tmp")
 
 
 def make_job_config() -> Any:

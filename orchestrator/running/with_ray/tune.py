@@ -1,7 +1,7 @@
-"""The seam to Ray Tune: hands packs to Tune and passes its events to a driver; knows nothing of sweeps.
+"""The interface to Ray Tune: hands packs to Tune and passes its events to a driver; knows nothing of sweeps.
 
-Tune would end a whole run for one exception in a callback, and hides others; here an exception of the driver always
-leaves through `run_packs` as it was raised.
+Tune ends a whole run for some exceptions in a callback, and hides others. Here an exception of the driver always leaves
+through `run_packs_on_ray` as it was raised.
 """
 
 import logging
@@ -34,10 +34,10 @@ from orchestrator.running.with_ray.nodes import Workers
 from orchestrator.running.with_ray.start import make_tune_folder
 
 MAX_LOST_NODES = 20  # per pack, beside its retries; after more the pack itself may be what kills nodes
-PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
+PASSED_VARIABLES = {"RAY_CHDIR_TO_TRIAL_DIR"}  # Tune would also pass AWS keys to workers, and Ray logs them
 
 
-def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, retries: int) -> None:
+def run_packs_on_ray(driver: Driver, workers: Workers, *, cpus: float, gpus: float, retries: int) -> None:
     """Run packs, one on each of the workers, until the driver has none left.
 
     Raises what the driver raises, and OutOfSpace.
@@ -54,7 +54,7 @@ def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, ret
         RAY_CHDIR_TO_TRIAL_DIR="0",
     )
     usage.tag_callbacks = lambda callbacks: False  # it imports MLflow, to count callbacks for statistics that are off
-    class_cache.ENV_VARS_TO_PROPAGATE = PASSED_ON
+    class_cache.ENV_VARS_TO_PROPAGATE = PASSED_VARIABLES
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors reach the driver, in words
 
@@ -83,7 +83,7 @@ def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, ret
             raise stopped.args[0] from stopped.args[0].__cause__
 
 
-class _Unsaved:
+class _LeftOutOfSnapshot:
     """Keeps the driver out of the snapshot into which Tune pickles everything it is given."""
 
     def __init__(self, driver: Driver, workers: Workers) -> None:
@@ -94,7 +94,7 @@ class _Unsaved:
         return {}
 
 
-class PackSearcher(_Unsaved, Searcher):
+class PackSearcher(_LeftOutOfSnapshot, Searcher):
     """Suggests packs in the driver's order, one for each worker; while all have one, Tune has to ask again.
 
     A pack that waits inside Tune for a free worker could not be cut again. While packs run, the search is not finished:
@@ -116,7 +116,7 @@ class PackSearcher(_Unsaved, Searcher):
         return {"pack_id": pack[0], "work": pack[1]}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Make room for another pack; the callback below tells the driver."""
+        """Make room for another pack; `Recorder.on_trial_complete` reports the end to the driver."""
         self._running.discard(trial_id)
 
     def save(self, checkpoint_path: str) -> None:
@@ -127,7 +127,7 @@ class PackSearcher(_Unsaved, Searcher):
         """Restore nothing."""
 
 
-class Recorder(_Unsaved, TrialProgressCallback):
+class Recorder(_LeftOutOfSnapshot, TrialProgressCallback):
     """Passes Tune's events to the driver, and removes large contents from the trials that Tune keeps.
 
     It replaces Tune's own progress callback, which prints even when told to be silent.
@@ -136,8 +136,8 @@ class Recorder(_Unsaved, TrialProgressCallback):
     def __init__(self, driver: Driver, workers: Workers, retries: Retries) -> None:
         super().__init__(driver, workers)
         self._retries, self._lost_nodes = retries, Counter[str]()
-        self._ended: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
-        self._replaced = set[str]()  # packs that ran out of memory: smaller ones are in their place
+        self._final_deaths: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
+        self._replaced_packs = set[str]()  # packs that ran out of memory: smaller ones are in their place
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         """Call the driver's `tick` ten times a second or so, and `resized` if workers or their memory have changed."""
@@ -146,26 +146,26 @@ class Recorder(_Unsaved, TrialProgressCallback):
             call_driver(self.driver.resized, self.workers.count, self.workers.bytes)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Tell the driver that an actor has begun with the pack."""
+        """Report to the driver that a worker has the pack."""
         call_driver(self.driver.handed_out, trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
-        """Pass on one `tune.report` of `orchestrator.running.pack.train_pack`."""
+        """Pass the messages of a `tune.report` of `run_pack` to the driver; keep a death that must not be retried."""
         pack_id = trial.config["pack_id"]
         for name, content in result.pop("messages"):
             call_driver(forward_message, self.driver, pack_id, name, content)
         if "death" in result:
             death = Death(**result.pop("death"))
             if not death.out_of_memory:
-                self._ended[pack_id] = death
+                self._final_deaths[pack_id] = death
             elif call_driver(self.driver.ran_out_of_memory, pack_id, death.message):
-                self._replaced.add(pack_id)
+                self._replaced_packs.add(pack_id)
                 trial.max_failures = 0  # the worker raises next: its process ends with all its memory
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Note that the pack died and Tune has queued it again, and how often Tune may do so.
+        """Report that the pack died and that Tune has queued it again; set how often Tune may do so.
 
-        A pack that lost its node has as many retries as before.
+        A lost node uses up none of the pack's retries.
         """
         pack_id, error = trial.config["pack_id"], _read_error(trial)
         death = make_ray_death(error)
@@ -173,21 +173,21 @@ class Recorder(_Unsaved, TrialProgressCallback):
             self._lost_nodes[pack_id] += 1
         else:
             self._retries.count(pack_id, death)
-        trial.max_failures = self._lost_nodes[pack_id] + self._retries.limit(pack_id)
+        trial.max_failures = self._lost_nodes[pack_id] + self._retries.get_limit(pack_id)
         call_driver(self.driver.retried, pack_id, death.message, death.trace)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Finish the pack. Tune keeps every trial, so its contents are dropped."""
+        """Report the end of the pack; drop its work, because Tune keeps every trial."""
         pack_id = trial.config["pack_id"]
-        if death := self._ended.pop(pack_id, None):
+        if death := self._final_deaths.pop(pack_id, None):
             call_driver(self.driver.failed, pack_id, death.message, death.trace)
         else:
             call_driver(self.driver.completed, pack_id)
         trial.config["work"] = ""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Fail a pack that has no retries left; one that smaller packs replace is ignored."""
-        if trial.config["pack_id"] in self._replaced:
+        """Report a pack that has no retries left as failed, unless smaller packs have replaced it."""
+        if trial.config["pack_id"] in self._replaced_packs:
             return
         death = make_ray_death(_read_error(trial))
         call_driver(self.driver.failed, trial.config["pack_id"], death.message, death.trace)
@@ -234,12 +234,12 @@ def make_ray_death(error: BaseException | None) -> Death:
             return Death(message=f"{trace.splitlines()[-1]} ({file}:{line})", trace=trace, retry="always")
         return Death(message=WORKER_DIED, retry="always")
 
-    # An exception in the worker: unpack the innermost cause.
+    # Ray wraps an exception of a worker once per task; only the innermost one is the pack's.
     was_killed = not isinstance(error, RayTaskError)
-    places: list[tuple[str, str]] = []  # of every frame of the innermost exception
+    locations: list[tuple[str, str]] = []  # of every frame of the innermost exception
     trace = None
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        trace, places = str(error), _LINE.findall(str(error)) or places
+        trace, locations = str(error), _LINE.findall(str(error)) or locations
         error = error.cause
 
     # An exception of the pack, no exception at all, or an error of Ray.
@@ -247,4 +247,4 @@ def make_ray_death(error: BaseException | None) -> Death:
         return Death(message=error.message, trace=error.trace, retry=error.retry)
     if error is None:
         return Death(message="the worker died without an error message", retry="always")
-    return Death(message=describe_exception(error, places), trace=trace, retry="always" if was_killed else "once")
+    return Death(message=describe_exception(error, locations), trace=trace, retry="always" if was_killed else "once")

@@ -143,4 +143,4 @@ def test_a_worker_with_different_code_is_warned_about_once() -> None:
     assert known.add("a", same) is None
     assert known.add("b", other) == "worker and driver run different code of lengthwise; see Provenance in report.html"
     assert known.add("c", other) is None
-    assert known.fields("a", {}) != known.fields("b", {}) and known.fields("unheard of", {}) == {}
+    assert known.make_fields("a", {}) != known.make_fields("b", {}) and known.make_fields("unheard of", {}) == {}

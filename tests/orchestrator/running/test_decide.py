@@ -14,7 +14,7 @@ from orchestrator.running.driving.decide import (
     decide,
 )
 
-HOURS = (Limit(used=2.0, allowed=1.0, words="2 of 1 hours"),)
+HOURS = (Limit(used=2.0, allowed=1.0, text="2 of 1 hours"),)
 FITS, TOO_LONG = lambda: ("b", ()), lambda: (None, HOURS)
 RACE = {"is_rung_due": True, "is_round_due": True, "is_race_over": False}
 
@@ -24,11 +24,15 @@ RACE = {"is_rung_due": True, "is_round_due": True, "is_race_over": False}
     [
         ({}, Wait(), True),
         ({"running": ["a"]}, Wait(), True),
-        ({"queue": ["b"], "fit": FITS}, HandOut("b"), False),
-        ({"queue": ["b"], "fit": FITS, "running": ["a"], "generation": range(4, 8), **RACE}, HandOut("b"), False),
-        ({"queue": ["b"], "fit": TOO_LONG, "running": ["a"]}, Wait(), False),
-        ({"queue": ["b"], "fit": TOO_LONG}, StopSweep(HOURS), False),
-        ({"queue": ["b"], "fit": FITS, "stopped": True, "generation": range(4, 8), **RACE}, Wait(), True),
+        ({"queue": ["b"], "find_fitting": FITS}, HandOut("b"), False),
+        (
+            {"queue": ["b"], "find_fitting": FITS, "running": ["a"], "generation": range(4, 8), **RACE},
+            HandOut("b"),
+            False,
+        ),
+        ({"queue": ["b"], "find_fitting": TOO_LONG, "running": ["a"]}, Wait(), False),
+        ({"queue": ["b"], "find_fitting": TOO_LONG}, StopSweep(HOURS), False),
+        ({"queue": ["b"], "find_fitting": FITS, "is_stopped": True, "generation": range(4, 8), **RACE}, Wait(), True),
         ({"generation": range(4, 8), "running": ["a"]}, DrawGeneration(range(4, 8)), False),
         ({"generation": range(4, 8), "is_scored": False}, Wait(), False),
         ({"generation": range(4, 8), **RACE}, DrawGeneration(range(4, 8)), False),

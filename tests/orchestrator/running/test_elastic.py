@@ -31,7 +31,7 @@ from orchestrator.results.summarise import summarise
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import recutting, scores
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.pack.train_pack import checkpoint_folder
+from orchestrator.running.pack.train_pack import get_checkpoint_folder
 from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.running.with_ray import nodes
 from orchestrator.running.with_ray.nodes import POLL_SECONDS
@@ -279,7 +279,7 @@ def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, play
     before = SweepState.load(staged.folder)
     assert not before.recuts
     begun, saved, *others = sorted(before.packs.values(), key=lambda pack: not pack.evaluations)
-    checkpoint_folder(staged.folder, saved.pack_id).mkdir(parents=True)  # it may be further than the ledger says
+    get_checkpoint_folder(staged.folder, saved.pack_id).mkdir(parents=True)  # it may be further than the ledger says
     state = play(staged, lambda workers: 1, 4)
     (recut,) = state.recuts
     assert sorted(recut.old) == sorted(pack.pack_id for pack in others) and recut.workers == 4
@@ -405,7 +405,7 @@ class Groups:
 def test_an_autoscaler_is_asked_for_nodes_while_packs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     groups, now, cpus = Groups(monkeypatch), [0.0], [4.0]
     monkeypatch.setattr(nodes, "count_packs", lambda need: int(cpus[0] / need["CPU"]))
-    workers = nodes.Workers({"CPU": 2.0}, 2, most=6, may_grow=True, clock=lambda: now[0])
+    workers = nodes.Workers({"CPU": 2.0}, 2, max_workers=6, may_grow=True, clock=lambda: now[0])
 
     def look(waiting: int) -> tuple[bool, int]:
         now[0] += POLL_SECONDS
@@ -447,7 +447,7 @@ def test_a_node_that_joins_is_asked_for_its_memory_before_it_counts(monkeypatch:
     asked, now = Asked(monkeypatch, first=80.0), [0.0]
     need = {"GPU": 0.5}
     memory = nodes.NodeMemory(need, clock=lambda: now[0])
-    workers = nodes.Workers(need, 2, most=None, may_grow=False, memory=memory, clock=lambda: now[0])
+    workers = nodes.Workers(need, 2, max_workers=None, may_grow=False, memory=memory, clock=lambda: now[0])
 
     def look(seconds: float = POLL_SECONDS) -> tuple[bool, int, float | None]:
         now[0] += seconds

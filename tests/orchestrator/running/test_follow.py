@@ -81,17 +81,17 @@ def test_speed_is_that_of_the_times_in_the_ledger(unfinished):
     state = SweepState.load(unfinished)
     began = state.sessions.spans[0][0]
     state.updated = began + 10.0
-    rows = dict(LedgerMeter(state).rows(state, "ada"))
+    rows = dict(LedgerMeter(state).make_rows(state, "ada"))
     assert (rows["member-steps"], rows["elapsed"], rows["phase"]) == ("100 %, 40 per second", "10 s", "run by ada")
     assert rows["time left"] == "the last evaluation"
     state.sessions.spans.append([began + 10.0, began + 10.0])  # resumed: what was done before does not count
-    assert dict(LedgerMeter(state).rows(state, "ada"))["member-steps"] == "100 %, 0 per second"
+    assert dict(LedgerMeter(state).make_rows(state, "ada"))["member-steps"] == "100 %, 0 per second"
 
 
 def test_the_time_left_follows_from_the_speed(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "half", VALUES, 2, simple_curve, ended=False, stop_after_step=50)
     state.updated = state.sessions.spans[0][0] + 225.0
-    rows = dict(LedgerMeter(state).rows(state, "ada"))
+    rows = dict(LedgerMeter(state).make_rows(state, "ada"))
     assert (rows["member-steps"], rows["time left"]) == ("50 %, 1 per second", "about 3 min 45 s")
 
 

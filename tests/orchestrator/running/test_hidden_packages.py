@@ -71,7 +71,7 @@ def test_a_worker_that_cannot_import_the_engine_says_which_file_raised(tmp_path,
     host = WorkerHost()
     driver = Told("p1", work=empty_work(tmp_path))
     try:
-        local.run_packs(driver, host.start_worker, workers=1, retries=5)
+        local.run_packs_locally(driver, host.start_worker, workers=1, retries=5)
     finally:
         host.close()
         ended.set()

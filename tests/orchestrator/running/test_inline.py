@@ -215,7 +215,9 @@ def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
 
     ran = []
     monkeypatch.setattr(ray_session, "connect_to_ray", connected)
-    monkeypatch.setattr(scheduler, "run_packs", lambda driver, workers, **given: ran.append((workers.count, given)))
+    monkeypatch.setattr(
+        scheduler, "run_packs_on_ray", lambda driver, workers, **given: ran.append((workers.count, given))
+    )
     with schedulers.open_scheduler("ray", load_sweep(tiny).resources, None) as opened:
         opened.run(None)
     assert opened.cluster.workers == 7 and ran == [(7, {"cpus": 1, "gpus": 0.0, "retries": 2})]

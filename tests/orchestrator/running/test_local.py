@@ -144,7 +144,7 @@ def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long
 def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path, host):
     wrong = empty_work(tmp_path, members=[{"task": {"name": "nothing"}}], ids=[("c", 0)])
     driver = Told("p1", work=wrong)
-    local.run_packs(driver, host.start_worker, workers=2, retries=5)
+    local.run_packs_locally(driver, host.start_worker, workers=2, retries=5)
     assert [name for name, *_ in driver.calls] == ["handed_out", "retried", "handed_out", "failed"]
     assert "KeyError: 'code'" in driver.calls[-1][2] and ".py:" in driver.calls[-1][2]
     assert json.dumps(driver.calls)
@@ -166,10 +166,10 @@ def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_pa
         return start_worker() if len(ways) < 2 else host.start_worker()
 
     driver = Told("p1", work=work)
-    local.run_packs(driver, start_third_worker, workers=1, retries=0)
+    local.run_packs_locally(driver, start_third_worker, workers=1, retries=0)
     assert [name for name, *_ in driver.calls] == ["handed_out", "handed_out", "handed_out", "failed"]
     assert "KeyError: 'code'" in driver.calls[-1][2] and ways == ["dead", "dead"]
-    local.run_packs(never := Told("p1", work=work), start_worker, workers=1, retries=1)
+    local.run_packs_locally(never := Told("p1", work=work), start_worker, workers=1, retries=1)
     assert [name for name, *_ in never.calls] == [*["handed_out"] * 4, "retried", "handed_out", "failed"]
 
 
@@ -186,7 +186,7 @@ def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, h
             return super().next_pack()
 
     driver = Later("p1", "p2", work=work)
-    local.run_packs(driver, host.start_worker, workers=1, retries=0)
+    local.run_packs_locally(driver, host.start_worker, workers=1, retries=0)
     assert [call[:2] for call in driver.calls] == [
         (what, one) for one in ("p1", "p2") for what in ("handed_out", "failed")
     ]
@@ -204,7 +204,7 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
     work = empty_work(tmp_path)
     codes: list[int] = []
     monkeypatch.setattr(local_worker.os, "_exit", codes.append)
-    thread = threading.Thread(target=local_worker.serve, args=(os.dup(theirs.fileno()),))
+    thread = threading.Thread(target=local_worker.train_packs, args=(os.dup(theirs.fileno()),))
     thread.start()
     theirs.close()
     mine.send_bytes(work.encode())
@@ -280,7 +280,7 @@ def test_what_the_driver_raises_leaves_as_it_was_raised(host):
             raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):
-        local.run_packs(Broken(), host.start_worker, workers=1, retries=0)
+        local.run_packs_locally(Broken(), host.start_worker, workers=1, retries=0)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
     with progress.showing():
         for failed in ("3", "3", "4"):
             progress.show([("configurations", "1/6"), ("seeds failed", failed)])
-            assert not progress.due
+            assert not progress.is_due
     assert capsys.readouterr().out.splitlines() == [f"configurations 1/6 · failed {failed}" for failed in "34"]
 
 
@@ -22,7 +22,7 @@ def test_progress_in_a_log_is_one_short_line_a_minute(capsys, monkeypatch, large
     progress, shown = ProgressDisplay(Console(), "plain"), []
     for second in range(180):
         now += 1.0
-        if progress.due:
+        if progress.is_due:
             shown.append(second)
             counts = f"{second + large}/{12 * large}"
             progress.show(

@@ -27,7 +27,7 @@ def test_a_local_ray_has_every_part_of_a_card_that_may_be_used(
     monkeypatch.setattr(ray, "init", lambda **settings: given.update(settings))
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(ray_start, "MAX_PARENT", 1000)
+    monkeypatch.setattr(ray_start, "MAX_PARENT_CHARACTERS", 1000)
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
@@ -48,11 +48,11 @@ def test_a_ray_that_cannot_be_had_is_refused(
 
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(ray_start, "MAX_PARENT", 1000)
+    monkeypatch.setattr(ray_start, "MAX_PARENT_CHARACTERS", 1000)
     monkeypatch.setenv("RAY_ADDRESS", address or "")
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     where = f"RAY_ADDRESS={address}: Ray cannot be reached" if address else "a local Ray cannot be started"
     with pytest.raises(UserError) as raised, ray_session.connect_to_ray(1, 0):
         pass
     assert str(raised.value).startswith(f"{where}: {error}; ")
-    assert not list(tmp_path.iterdir()) and not ray_start._begun
+    assert not list(tmp_path.iterdir()) and not ray_start._local_rays

@@ -23,7 +23,7 @@ from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
 from orchestrator.running.schedulers import inline
 from orchestrator.running.watching import meter as meter_module
-from orchestrator.running.watching.meter import Meter, best_configuration, make_status_rows
+from orchestrator.running.watching.meter import Meter, find_best_configuration, make_status_rows
 from tests.orchestrator.running.ledgers import copy_cut, cut_ledger, ledger_lines, scores
 
 
@@ -154,7 +154,7 @@ def test_a_configuration_whose_seeds_all_diverge_fails_and_the_sweep_goes_on(sta
     assert [member.status for member in bad.members.values()] == ["failed", "failed"]
     assert all(member.failed_at >= 0 for member in bad.members.values())
     assert bad.finished and bad.score is None
-    assert good.score is not None and best_configuration(state) is good
+    assert good.score is not None and find_best_configuration(state) is good
     values = read_curves(state, final_only=True).set_index("config_id")["value"]
     assert np.isnan(values[bad.config_id]).all() and np.isfinite(values[good.config_id]).all()
 
@@ -208,7 +208,9 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
 def play_measured(one, **settings):
     """Play a sweep and return its state and the rows of its progress after every evaluation."""
     meter, rows = Meter(SweepState.load(one.folder)), []
-    return one.play(watch=lambda driver: rows.append(dict(meter.rows(driver.state, driver.running))), **settings), rows
+    return one.play(
+        watch=lambda driver: rows.append(dict(meter.make_rows(driver.state, driver.running))), **settings
+    ), rows
 
 
 def test_duplicates_are_trained_once(stage):
@@ -284,7 +286,7 @@ def test_the_meter_counts_steps_between_evaluations(stage):
         (pack_id,) = driver.running
         if driver.running[pack_id].step == 40:
             heartbeat(driver, pack_id, "train", 50, 1070.0)
-            rows.append(dict(meter.rows(driver.state, driver.running)))
+            rows.append(dict(meter.make_rows(driver.state, driver.running)))
             raise Died
 
     with pytest.raises(Died):
@@ -297,7 +299,7 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     """At the speed that packs measure, of the pack that comes to it first; afterwards no more."""
     one, state = stage("first"), SweepState.load(stage("second").folder)
     with Ledger.open(state.folder) as ledger:
-        before = dict(Meter(state).rows(state, {}))
+        before = dict(Meter(state).make_rows(state, {}))
         assert (before["packs"], before["member-steps"], before["time left"]) == ("-", "-", "-")
         driver = driver_module.SweepDriver(
             one.spec, ledger, state, packer=Packer(one.spec, inline.describe_process(0.0))
@@ -305,10 +307,10 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
         pack_id, _ = driver.next_pack()
         driver.handed_out(pack_id)
         meter, members = Meter(state), len(state.packs[pack_id].members)
-        assert "first evaluation" not in dict(meter.rows(driver.state, driver.running))
+        assert "first evaluation" not in dict(meter.make_rows(driver.state, driver.running))
         for phase, step, text in (("train", 5, "begins in about 15 s"), ("evaluate", 20, "under way")):
             heartbeat(driver, pack_id, phase, step, members)
-            assert dict(meter.rows(driver.state, driver.running))["first evaluation"] == text
+            assert dict(meter.make_rows(driver.state, driver.running))["first evaluation"] == text
     assert not any("first evaluation" in row for row in play_measured(one)[1])
 
 
@@ -326,7 +328,7 @@ def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stag
         meter, pack = Meter(state), state.packs[pack_id]
         for step in (40, 45, 50):
             heartbeat(driver, pack_id, "train", step, 0.0)
-            rows = dict(meter.rows(driver.state, driver.running))
+            rows = dict(meter.make_rows(driver.state, driver.running))
             clock += 5.0
     assert (pack.steps, len(pack.members), len(state.members)) == (60, 6, 8)
     assert rows["time left"] == f"about {(8 * 60 - 6 * 50) // 6} s"
@@ -345,6 +347,6 @@ def test_the_meter_counts_what_is_done_and_what_is_left(stage):
     shares = [f"{100 * 2 * 20 * step / 480:.0f} %" for step in range(1, 13)]
     assert [row["member-steps"].partition(",")[0] for row in rows] == shares
     assert rows[-1]["packs"] == "3/4, 1 running" and rows[0]["best so far"] == "none yet"
-    best = best_configuration(state)
+    best = find_best_configuration(state)
     assert rows[-1]["best so far"] in {f"{one.score:#.3g} (#{one.number})" for one in state.configurations.values()}
-    assert dict(Meter(state).rows(state, {}))["best so far"].endswith(f"(#{best.number})")
+    assert dict(Meter(state).make_rows(state, {}))["best so far"].endswith(f"(#{best.number})")

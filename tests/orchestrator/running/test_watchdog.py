@@ -50,7 +50,7 @@ def test_it_starts_anew_when_it_hears_something_and_sleeps_while_the_worker_wait
     with Watchdog(9.0, path) as one:
         assert calls == [armed] and path.exists()
         one.beat()
-        with one.asleep():
+        with one.paused():
             assert calls == [armed, armed, "off"]
         assert calls == [armed, armed, "off", armed]
     assert calls[-1] == "off" and not path.exists()
