@@ -145,7 +145,7 @@ def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwis
         if calls or evaluations != 2:
             return found
         calls.append(self)
-        return [budget.Limit(used=61.0, allowed=60.0, words="61 s of --max-time 60 s")]
+        return [budget.Limit(used=61.0, allowed=60.0, text="61 s of --max-time 60 s")]
 
     monkeypatch.setattr(budget.SweepBudget, "list_reached_limits", list_reached_limits)
     done = lengthwise.succeeds(*words, "--max-time", "1m")
