@@ -44,45 +44,44 @@ def repair(folder: Path) -> list[str]:
     path = folder / LEDGER_FILE
     read_ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
     with SweepLock(folder):
-        # Find damaged lines, and damaged curves of good lines.
         content = read_ledger_bytes(folder)
         intact, damage = _split_at_damage(path, content)
         records = parse_records(path, intact)[0]
-        damaged = [
+        damaged_records = [
             record for record in records if record.kind in KINDS_WITH_CURVES and not _has_sound_curves(folder, record)
         ]
-        if damaged and find_address(folder):  # the ledger at the address is never rewritten
-            raise make_damage_error(folder / damaged[0].fields["file"], "is missing or damaged")
-        if damage is None and not damaged:
+        if damaged_records and find_address(folder):  # the ledger at the address is never rewritten
+            raise make_damage_error(folder / damaged_records[0].fields["file"], "is missing or damaged")
+        if damage is None and not damaged_records:
             return [f"{path} is sound ({counted(len(records), 'record')}), and so are the curves; nothing was changed"]
 
-        # Select the records that can stay.
-        kept, lost = _split_by_dependence(SweepState.replay(folder, records), records, damaged)
+        # Only records that need damaged curves are dropped, unless others depend on those in turn.
+        kept_records, lost_records = _split_by_dependence(SweepState.replay(folder, records), records, damaged_records)
         try:
-            SweepState.replay(folder, kept)
-        except DamagedLedger:  # further records depend on the lost ones: cut before the first
-            kept, lost = records[: damaged[0].seq], records[damaged[0].seq :]
+            SweepState.replay(folder, kept_records)
+        except DamagedLedger:  # cut before the first of them
+            kept_records, lost_records = records[: damaged_records[0].seq], records[damaged_records[0].seq :]
 
-        # Write the damaged file under another name before anything is cut.
+        # The damaged file is saved before anything is cut, so that nothing is lost if the repair is interrupted.
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
         backup = next(name for name in names if not os.path.lexists(name))
-        repaired = b"".join(map(encode_record, kept)) if lost else intact
-        for target, text in ((backup, content), (path, repaired)):
+        repaired = b"".join(map(encode_record, kept_records)) if lost_records else intact
+        for target, written in ((backup, content), (path, repaired)):
             with refuse_unwritable(target, LedgerError):
-                write_atomic(target, [text])
+                write_atomic(target, [written])
 
-    # Describe the damage, the backup, the loss, and the commands that repeat lost work.
     sentences = [damage] if damage else []
     sentences += [
         f"{path}:{record.seq + 1}: curves missing or damaged: {folder / record.fields['file']}"
-        for record in damaged[:MAX_SHOWN]
+        for record in damaged_records[:MAX_SHOWN]
     ]
-    sentences += [f"... and the curves of {len(damaged) - MAX_SHOWN} more records"] if len(damaged) > MAX_SHOWN else []
-    sentences.append(f"damaged file saved as {backup}; {counted(len(kept), 'good record')} kept")
-    sentences += _describe_loss(lost, content[len(intact) :])
-    if any(record.kind == "later_evaluation" for record in lost):
+    if (hidden := len(damaged_records) - MAX_SHOWN) > 0:
+        sentences.append(f"... and the curves of {hidden} more records")
+    sentences.append(f"damaged file saved as {backup}; {counted(len(kept_records), 'good record')} kept")
+    sentences += _describe_loss(lost_records, content[len(intact) :])
+    if any(record.kind == "later_evaluation" for record in lost_records):
         sentences.append(f"to repeat later evaluations: {command('evaluate', folder)} CONFIGURATION...")
-    if damage or any(record.kind == "evaluation" for record in damaged):
+    if damage or any(record.kind == "evaluation" for record in damaged_records):
         sentences.append(f"to repeat lost work: {command('resume', folder)}")
     return sentences
 
@@ -102,10 +101,11 @@ def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
 
 
 def _has_sound_curves(folder: Path, record: Record) -> bool:
+    """Return whether the curves of a record have the recorded checksum."""
     if "file" not in record.fields:  # curves inside the record, which has a checksum
         return True
-    part = folder / record.fields["file"]
-    return part.is_file() and hashlib.sha256(part.read_bytes()).hexdigest() == record.fields["sha256"]
+    path = folder / record.fields["file"]
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == record.fields["sha256"]
 
 
 def _split_by_dependence(
@@ -115,48 +115,49 @@ def _split_by_dependence(
 
     The later curves of a pack, its end, the scores of its configurations and the end of the sweep depend on its curves.
     """
-    # The first damaged step of each pack, and the configurations whose scores depend on it.
-    steps: dict[str, int] = {}
-    numbers = {record.seq for record in damaged}
+    # A pack is trained again from its first damaged step, so everything after that step goes, too.
+    first_steps: dict[str, int] = {}
+    damaged_seqs = {record.seq for record in damaged}
     for record in damaged:
         if record.kind == "evaluation":
             pack_id, step = record.fields["pack_id"], record.fields["step"]
-            steps[pack_id] = min(step, steps.get(pack_id, step))
-    scored = {name for pack_id in steps if pack_id in state.packs for name, _ in state.packs[pack_id].members}
+            first_steps[pack_id] = min(step, first_steps.get(pack_id, step))
+    scored_ids = {
+        config_id for pack_id in first_steps if pack_id in state.packs for config_id, _ in state.packs[pack_id].members
+    }
 
-    # Split the records. An environment that only a lost record describes moves to the next kept record.
+    # An environment that only a lost record describes in full moves to the next kept record.
     kept, lost = list[Record](), list[Record]()
-    environments: dict[str, Any] = {}
+    lost_environments: dict[str, Any] = {}
     for record in records:
         fields = record.fields
-        is_lost = record.seq in numbers or {
-            "evaluation": fields.get("step", 0) >= steps.get(fields.get("pack_id", ""), math.inf),
-            "pack_end": fields.get("pack_id") in steps,
-            "score": fields.get("config_id") in scored,
-            "end": bool(steps),
+        is_lost = record.seq in damaged_seqs or {
+            "evaluation": fields.get("step", 0) >= first_steps.get(fields.get("pack_id", ""), math.inf),
+            "pack_end": fields.get("pack_id") in first_steps,
+            "score": fields.get("config_id") in scored_ids,
+            "end": bool(first_steps),
         }.get(record.kind, False)
-        described = environments | fields.get("environment_in_full", {})
+        full_environments = lost_environments | fields.get("environment_in_full", {})
         if is_lost:
             lost.append(record)
-            environments = described
+            lost_environments = full_environments
             continue
-        if described and record.kind in ("evaluation", "attempt"):
-            fields, environments = fields | {"environment_in_full": described}, {}
+        if full_environments and record.kind in ("evaluation", "attempt"):
+            fields, lost_environments = fields | {"environment_in_full": full_environments}, {}
         kept.append(Record(len(kept), record.time, record.kind, fields))
     return kept, lost
 
 
-def _describe_loss(removed: Sequence[Record], cut: bytes) -> list[str]:
+def _describe_loss(dropped: Sequence[Record], cut_lines: bytes) -> list[str]:
     """Return sentences with the number of lost records by kind, and with their packs and configurations."""
-    # Decode the lines that were cut.
-    lost, unreadable = list(removed), 0
-    for line in filter(None, cut.split(b"\n")):
+    # Lines after the first damage may still be readable: they say what has to be repeated.
+    lost, unreadable = list(dropped), 0
+    for line in filter(None, cut_lines.split(b"\n")):
         try:
             lost.append(decode_record(line))
         except ValueError:
             unreadable += 1
 
-    # Count the lost records by kind, and name their packs and configurations.
     kinds = [
         f"{counted(number, 'record')} of kind {kind}"
         for kind, number in Counter(record.kind for record in lost).items()

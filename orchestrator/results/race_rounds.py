@@ -34,7 +34,8 @@ def describe_race(race: Race) -> str:
         round_texts.append(f"{counted(seed_count, 'seed')} of {counted(len(race_round.contenders), 'configuration')}")
 
     # A reader would take ranks for an order of medians, which they are only within a round.
-    share = f"{race.members:,} of {race.members_without:,} members ({100 * race.members / race.members_without:.0f} %)"
+    members, all_members = race.members, race.members_without_race
+    share = f"{members:,} of {all_members:,} members ({100 * members / all_members:.0f} %)"
     rank = "Configurations that left in an earlier round are ranked behind those that stayed, whatever their medians"
     state = "" if race.is_over else ", and is not over"
     return f"A race over seeds had {', then '.join(round_texts)}: {share}{state}. {_describe_pruned(race)}{rank}"

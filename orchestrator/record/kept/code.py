@@ -2,7 +2,7 @@
 
 `code/<start of its digest>/` in the sweep folder has a copy of each module, for workers on other machines and for
 reports drawn years later. A sweep resumes only with the code of its latest record, unless the user accepts a change,
-which the next `resume` record recorded contains.
+which the next `resume` record then contains.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ def import_recorded(state: SweepState) -> None:
     add_data_folders(state)
     sources = [source for fields in state.modules if not _is_loaded(source := CodeSource.from_recorded(fields))]
     sources = [source for source in sources if source.module != DATA]
-    files = [_describe_files(source, _copy_path(state.folder, source)) for source in sources]
+    files = [_describe_files(source, _get_copy_path(state.folder, source)) for source in sources]
     refuse_untrusted(state, [*files, *_describe_programs(state)])
     for source in sources:
         load_module(_find_copy(state.folder, source))
@@ -58,9 +58,9 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
     the copy in the sweep folder of a missing module; UntrustedCode for a sweep that is not trusted.
     """
     sources, notes, problems = list[CodeSource](), list[str](), list[str]()
-    accept = "accept it with --accept-code-change (this is recorded)"
+    accept_advice = "accept it with --accept-code-change (this is recorded)"
 
-    # Find every module again; one that is missing or changed is a problem, unless changes are accepted.
+    # All problems are collected, so that the user sees them at once.
     for fields in state.modules:
         recorded = CodeSource.from_recorded(fields)
         if recorded.module == DATA:
@@ -77,24 +77,25 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
             files = join_first_few(list_differing_keys(recorded.files, current.files))
             change = f"{recorded.module} in {current.root} has changed since the last training ({files})"
         if change:
-            undo = "" if recorded.installed else f"undo the change (copies: {_copy_path(state.folder, recorded)}), or "
+            copies = _get_copy_path(state.folder, recorded)
+            undo_advice = "" if recorded.installed else f"undo the change (copies: {copies}), or "
             notes.append(f"{change}; training continues with it")
-            problems += [] if accept_change else [f"{change}; {undo}{accept}"]
+            problems += [] if accept_change else [f"{change}; {undo_advice}{accept_advice}"]
         sources.append(current)
 
-    # Compare the version of lengthwise, and the user's repositories.
+    # Another version of lengthwise is allowed: `refuse_corrected` finds the configurations that it would change.
     if versions := find_version_change(state.codes):
         notes.append("last trained with lengthwise {}; resuming with {}".format(*versions))
     if state.codes and (changes := find_changed_code(state.codes[-1])):
         change = join_first_few(changes, maximum=10)
         notes.append(f"{change}; training continues with the current code")
-        problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {accept}"]
+        undo_advice = f"undo the change{_describe_commits(state)}, or "
+        problems += [] if accept_change else [f"{change}; {undo_advice}{accept_advice}"]
 
-    # Import the modules, if this user trusts the sweep.
     if problems:
         raise OwnCodeError("\n".join(problems))
-    code = [source for source in sources if source.module != DATA and not _is_loaded(source)]
-    code_to_run = [_describe_files(source, source.root) for source in code]
+    sources_to_run = [source for source in sources if source.module != DATA and not _is_loaded(source)]
+    code_to_run = [_describe_files(source, source.root) for source in sources_to_run]
     refuse_untrusted(state, [*code_to_run, *_describe_programs(state)])
     for source in sources:
         load_module(source)
@@ -133,7 +134,7 @@ def make_worker_modules(folder: Path, modules: Sequence[Mapping[str, Any]]) -> l
     """Return the recorded modules with the root that workers import from: the sweep folder, unless installed."""
     sources = [CodeSource.from_recorded(fields) for fields in modules]
     return [
-        {**source.to_fields(), "root": str(_copy_path(folder.resolve(), source)), "origin": str(source.root)}
+        {**source.to_fields(), "root": str(_get_copy_path(folder.resolve(), source)), "origin": str(source.root)}
         for source in sources
     ]
 
@@ -146,12 +147,12 @@ def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
             load_module(recorded)
             continue
         if recorded.module == PROGRAM:
-            _check_same(read_files(recorded.root, recorded.files), recorded)
+            _refuse_difference(read_files(recorded.root, recorded.files), recorded)
             continue
-        known = get_loaded_module(recorded.module) or find_module(
+        module = get_loaded_module(recorded.module) or find_module(
             recorded.module, [] if recorded.installed else [recorded.root]
         )
-        load_module(_check_same(known, recorded))
+        load_module(_refuse_difference(module, recorded))
 
 
 def list_imported_files(code: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -161,8 +162,9 @@ def list_imported_files(code: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def _is_loaded(source: CodeSource) -> bool:
-    known = get_loaded_module(source.module)
-    return known is not None and known.sha256 == source.sha256
+    """Return whether this process has imported the module from the same files."""
+    loaded = get_loaded_module(source.module)
+    return loaded is not None and loaded.sha256 == source.sha256
 
 
 def _describe_programs(state: SweepState) -> list[str]:
@@ -174,12 +176,14 @@ def _describe_programs(state: SweepState) -> list[str]:
 
 
 def _describe_files(source: CodeSource, root: Path) -> str:
+    """Return the files of a source in `root` as a line, for the question of whether to trust them."""
     if source.module == PROGRAM:
         return f"files of a program: {join_first_few(sorted(source.files)) or 'none'} in {root}"
     return f"module {source.module}: {join_first_few(sorted(source.files))} in {root}"
 
 
-def _copy_path(folder: Path, source: CodeSource) -> Path:
+def _get_copy_path(folder: Path, source: CodeSource) -> Path:
+    """Return the folder of a module's copy in a sweep folder; installed modules are not copied."""
     return source.root if source.installed else folder / name_copy_folder(source.sha256)
 
 
@@ -187,7 +191,7 @@ def _find_current(folder: Path, recorded: CodeSource) -> CodeSource:
     """Find a module in its recorded folder; a recorded copy moves with its sweep folder."""
     if recorded.module == PROGRAM:
         return read_files(recorded.root, recorded.files)
-    copy = _copy_path(folder, recorded)
+    copy = _get_copy_path(folder, recorded)
     root = copy if recorded.root.parts[-2:] == copy.parts[-2:] else recorded.root
     current = find_module(recorded.module, [root])
     if current.root != root.resolve() and current.sha256 != recorded.sha256 and not recorded.installed:
@@ -198,17 +202,19 @@ def _find_current(folder: Path, recorded: CodeSource) -> CodeSource:
 def _find_unchanged(folder: Path, recorded: CodeSource) -> CodeSource:
     """Find the files of a program or of data in their recorded folder if unchanged, else their copies."""
     with suppress(OwnCodeError):
-        return replace(recorded, root=_check_same(read_files(recorded.root, recorded.files), recorded).root)
+        return replace(recorded, root=_refuse_difference(read_files(recorded.root, recorded.files), recorded).root)
     return replace(recorded, root=_find_copy(folder, recorded).root)
 
 
 def _find_copy(folder: Path, source: CodeSource) -> CodeSource:
+    """Return a source with the root of its copy in the sweep folder. Raises OwnCodeError if the copy is damaged."""
     if source.module in (PROGRAM, DATA):
-        return _check_same(read_files(_copy_path(folder.resolve(), source), source.files), source)
-    return _check_same(find_module(source.module, [_copy_path(folder.resolve(), source)]), source)
+        return _refuse_difference(read_files(_get_copy_path(folder.resolve(), source), source.files), source)
+    return _refuse_difference(find_module(source.module, [_get_copy_path(folder.resolve(), source)]), source)
 
 
-def _check_same(source: CodeSource, recorded: CodeSource) -> CodeSource:
+def _refuse_difference(source: CodeSource, recorded: CodeSource) -> CodeSource:
+    """Return the source; raises OwnCodeError if its files differ from the recorded ones."""
     if source.sha256 != recorded.sha256:
         changed = join_first_few(list_differing_keys(recorded.files, source.files))
         raise OwnCodeError(f"{recorded.module} in {source.root} differs from the recorded files ({changed})")
@@ -216,6 +222,7 @@ def _check_same(source: CodeSource, recorded: CodeSource) -> CodeSource:
 
 
 def _describe_commits(state: SweepState) -> str:
+    """Return the recorded commits and differences of the user's repositories; "" without repositories."""
     folders = [tree for tree in state.codes[-1]["folders"] if tree["commit"]]
     references = [f"commit {tree['commit'][:12]} of {tree['root']}" for tree in folders]
     references += [

@@ -35,9 +35,9 @@ def make_table_of_rows(
     (members, averages, metrics), (member_R, average_R, metric_R, length_R, value_R) = names, rows
 
     # Number the configurations; members have one and a seed.
-    configurations = list(dict.fromkeys(name for name, _ in members))
-    index_of = {name: index for index, name in enumerate(configurations)}
-    config_M = np.array([index_of[name] for name, _ in members], dtype=np.int32)
+    configurations = list(dict.fromkeys(config_id for config_id, _ in members))
+    index_by_id = {config_id: index for index, config_id in enumerate(configurations)}
+    config_M = np.array([index_by_id[config_id] for config_id, _ in members], dtype=np.int32)
     seed_M = np.array([seed for _, seed in members], dtype=np.int64)
     columns = [
         _make_name_array(config_M[member_R], configurations),
@@ -51,12 +51,12 @@ def make_table_of_rows(
     return pa.Table.from_arrays(columns, schema=make_schema())
 
 
-def _make_array(kind: Any, values: npt.NDArray[Any]) -> Any:
+def _make_array(arrow_type: Any, values: npt.NDArray[Any]) -> Any:
     """Return the values as an Arrow array with nulls for NaN. Avoids pa.array, which imports pandas."""
     is_present, bits = ~np.isnan(values), None
     if not is_present.all():
         bits = pa.py_buffer(np.packbits(is_present, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])
+    return pa.Array.from_buffers(arrow_type, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def _make_name_array(codes: npt.NDArray[np.int32], names: Sequence[str]) -> Any:
@@ -69,6 +69,6 @@ def _make_name_array(codes: npt.NDArray[np.int32], names: Sequence[str]) -> Any:
 
 def make_schema() -> Any:
     """Return the Arrow schema of a table of curves."""
-    name = pa.dictionary(pa.int32(), pa.string())
-    kinds = {"config_id": name, "average": name, "metric": name, "value": pa.float32()}
-    return pa.schema([(column, kinds.get(column, pa.int64())) for column in COLUMNS])
+    name_type = pa.dictionary(pa.int32(), pa.string())
+    types = {"config_id": name_type, "average": name_type, "metric": name_type, "value": pa.float32()}
+    return pa.schema([(column, types.get(column, pa.int64())) for column in COLUMNS])

@@ -63,7 +63,7 @@ def write_part(
     `folder` and the SHA-256 of the file; the same input gives the same bytes. Raises LedgerError when the file cannot
     be written, ValueError when the shapes disagree.
     """
-    values = _check_shape(pack_id, members, evaluation)
+    values = _convert_values(pack_id, members, evaluation)
     steps = [evaluation.step] * len(members)
     table = make_table(members, evaluation.averages, evaluation.metrics, evaluation.lengths, steps, values)
     return _write_part(folder, pack_id, evaluation.step, table)
@@ -84,25 +84,27 @@ def write_rows(
 
 
 def _write_part(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str, str]:
+    """Write a table as a part; return its path relative to `folder` and its SHA-256."""
     content = _encode_parquet(table)
     sha256 = hashlib.sha256(content).hexdigest()
     relative = f"{CURVES_FOLDER}/{pack_id}-{step:08d}-{sha256[:12]}.parquet"
-    _write(folder / relative, content)
+    _write_file(folder / relative, content)
     return relative, sha256
 
 
 def record_curves(state: SweepState, pack: PackState, evaluation: Evaluation) -> dict[str, Any]:
     """Return the fields of an evaluation's curves for its record; larger curves are written as `write_part` does."""
-    values = _check_shape(pack.pack_id, pack.members, evaluation)
+    values = _convert_values(pack.pack_id, pack.members, evaluation)
     if state.inline_curves and values.size <= MAX_INLINE_VALUES:
         return {"curves": make_inline_fields(evaluation.averages, evaluation.metrics, evaluation.lengths, values)}
     file, sha256 = write_part(state.folder, pack.pack_id, pack.members, evaluation)
     return {"file": file, "sha256": sha256}
 
 
-def _check_shape(
+def _convert_values(
     pack_id: str, members: Sequence[tuple[str, int]], evaluation: Evaluation | StoredCurves
 ) -> npt.NDArray[np.float32]:
+    """Return the values of an evaluation as float32. Raises ValueError if their shape is not (M, A, K, L)."""
     values = np.asarray(evaluation.values_MAKL, dtype=np.float32)
     shape = (len(members), len(evaluation.averages), len(evaluation.metrics), len(evaluation.lengths))
     if values.shape != shape:
@@ -118,7 +120,7 @@ def write_curves(state: SweepState, curves: pd.DataFrame | None = None) -> Path:
     """
     path = state.folder / CURVES_FILE
     curves = read_curves(state) if curves is None else curves
-    _write(path, _encode_parquet(pa.Table.from_pandas(curves, _choose_schema(curves), preserve_index=False)))
+    _write_file(path, _encode_parquet(pa.Table.from_pandas(curves, _choose_schema(curves), preserve_index=False)))
     return path
 
 
@@ -134,39 +136,41 @@ def read_curves(
     are sorted by configuration number, seed and step, for any order of the packs; config_id, average and metric are
     categories. Raises DamagedCurves with the file that is missing or does not match the ledger.
     """
-    # Sort the packs by their first members.
-    order = {name: configuration.number for name, configuration in state.configurations.items()}
+    # The order of packs in the ledger depends on the workers, so they are sorted by their first members.
+    numbers = {config_id: configuration.number for config_id, configuration in state.configurations.items()}
     chosen = [pack for pack in state.packs.values() if packs is None or pack.pack_id in packs]
-    chosen.sort(key=lambda pack: (min((order[name], seed) for name, seed in pack.members), pack.pack_id))
+    chosen.sort(key=lambda pack: (min((numbers[config_id], seed) for config_id, seed in pack.members), pack.pack_id))
 
-    # Read their tables, inline curves of equal shape together; filter rows whenever enough have been read.
+    # One table for all inline curves of equal shape is much faster than thousands of small ones. Rows are filtered
+    # whenever enough have been read, so that a large sweep need not fit into memory as a whole.
     missing, tables, rows = MissingCurves(state, partial(_read_shape, state)), list[Any](), 0
-    waiting: dict[Any, Any] = {}  # tables of files, and evaluations with inline curves of one shape, by shape
+    pending: dict[Any, Any] = {}  # tables of files, and evaluations with inline curves of one shape, by shape
     for pack in chosen:
-        digests = frozenset(state.configurations[name].measured for name, _ in pack.members)
+        digests = frozenset(state.configurations[config_id].measured for config_id, _ in pack.members)
         parts = [fields for _, fields in sorted(pack.evaluations.items()) if fields["final"] or not final_only]
         for fields in [*parts, *missing.make_fields(pack)]:
             if (curves := fields.get("curves")) is None:
                 table = _drop_pruned_rows(pack, read_part(state.folder, fields["file"], fields["sha256"]))
-                waiting[fields["file"]] = table = _drop_unmeasured_rows(state, digests, table)
+                pending[fields["file"]] = table = _drop_unmeasured_rows(state, digests, table)
                 rows += table.num_rows
             else:
                 shape = tuple(tuple(curves[name]) for name in SHAPE)
-                waiting.setdefault((shape, digests), []).append((pack, fields))
+                pending.setdefault((shape, digests), []).append((pack, fields))
                 rows += count_values(curves)
         if rows >= _ROWS_AT_ONCE:
-            tables += _filter_rows(_make_tables(state, waiting), keep)
-            waiting, rows = {}, 0
-    tables += _filter_rows(_make_tables(state, waiting), keep)
+            tables += _filter_rows(_make_tables(state, pending), keep)
+            pending, rows = {}, 0
+    tables += _filter_rows(_make_tables(state, pending), keep)
     if not tables:
         tables = [make_schema().empty_table()]
 
-    # Concatenate the tables, sort the rows and add the searched values.
     frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     present = set(frame["config_id"].cat.categories)
-    frame["config_id"] = frame["config_id"].cat.set_categories([name for name in order if name in present])
-    keys = (frame["step"].to_numpy(), frame["seed"].to_numpy(), frame["config_id"].cat.codes.to_numpy())
-    return add_searched_values(frame.take(np.lexsort(keys)).reset_index(drop=True), state)
+    frame["config_id"] = frame["config_id"].cat.set_categories(
+        [config_id for config_id in numbers if config_id in present]
+    )
+    sort_keys = (frame["step"].to_numpy(), frame["seed"].to_numpy(), frame["config_id"].cat.codes.to_numpy())
+    return add_searched_values(frame.take(np.lexsort(sort_keys)).reset_index(drop=True), state)
 
 
 def _filter_rows(tables: list[Any], keep: Keep | None) -> list[Any]:
@@ -182,29 +186,31 @@ def _drop_pruned_rows(pack: PackState, table: Any) -> Any:
     """Return the rows up to the steps at which members were pruned; later rows repeat the last values."""
     if not pack.pruned_at:
         return table
-    names = table.column("config_id").combine_chunks()
-    ends = np.array([pack.pruned_at.get(name, pack.steps) for name in names.dictionary.to_pylist()])
-    return table.filter(pa.array(table.column("step").to_numpy() <= ends[names.indices.to_numpy()]))
+    config_ids = table.column("config_id").combine_chunks()
+    last_steps = np.array(
+        [pack.pruned_at.get(config_id, pack.steps) for config_id in config_ids.dictionary.to_pylist()]
+    )
+    return table.filter(pa.array(table.column("step").to_numpy() <= last_steps[config_ids.indices.to_numpy()]))
 
 
-def _make_tables(state: SweepState, waiting: Mapping[Any, Any]) -> list[Any]:
+def _make_tables(state: SweepState, pending: Mapping[Any, Any]) -> list[Any]:
     """Return the tables of files unchanged, and a table for all inline curves of each shape."""
     return [
         _drop_unmeasured_rows(state, key[1], make_inline_table(part)) if isinstance(part, list) else part
-        for key, part in waiting.items()
+        for key, part in pending.items()
     ]
 
 
 def _drop_unmeasured_rows(state: SweepState, digests: Collection[str], table: Any) -> Any:
     """Return the rows at lengths of their metric; at others a pack reports NaN, which is not a failure."""
-    lengths_of = find_partial_metric_lengths(state.measured[digest] for digest in digests)
-    if not lengths_of:
+    lengths_by_metric = find_partial_metric_lengths(state.measured[digest] for digest in digests)
+    if not lengths_by_metric:
         return table
     metric, length = table.column("metric").combine_chunks(), table.column("length").to_numpy()
-    code, is_measured = metric.indices.to_numpy(), np.ones(table.num_rows, dtype=bool)
+    metric_indices, is_measured = metric.indices.to_numpy(), np.ones(table.num_rows, dtype=bool)
     for index, name in enumerate(metric.dictionary.to_pylist()):
-        if name in lengths_of:
-            is_measured &= (code != index) | np.isin(length, list(lengths_of[name]))
+        if name in lengths_by_metric:
+            is_measured &= (metric_indices != index) | np.isin(length, list(lengths_by_metric[name]))
     return table.filter(pa.array(is_measured))
 
 
@@ -216,12 +222,13 @@ def _read_shape(state: SweepState, fields: Mapping[str, Any]) -> tuple[list[Any]
 
 def _choose_schema(curves: pd.DataFrame) -> Any:
     """Return the schema of a table of `read_curves`: the columns of a part, and searched values by their dtype."""
-    known = {field.name: field.type for field in make_schema()}
-    kinds = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.dictionary(pa.int32(), pa.string())}
-    return pa.schema([(name, known.get(name, kinds[dtype.kind])) for name, dtype in curves.dtypes.items()])
+    fixed_types = {field.name: field.type for field in make_schema()}
+    types = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.dictionary(pa.int32(), pa.string())}
+    return pa.schema([(name, fixed_types.get(name, types[dtype.kind])) for name, dtype in curves.dtypes.items()])
 
 
 def _encode_parquet(table: Any) -> bytes:
+    """Return a table as the bytes of a parquet file; equal tables give equal bytes."""
     table = table.replace_schema_metadata(None)
     sink = io.BytesIO()
     encoded = [column for column in table.column_names if column != "value"]
@@ -258,7 +265,8 @@ def make_damage_error(path: Path, problem: str) -> DamagedCurves:
     return DamagedCurves(f"{path}: {problem}\nput a copy of the file back, or {advice}")
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write_file(path: Path, content: bytes) -> None:
+    """Write a file atomically. Raises LedgerError if it cannot be written."""
     with refuse_unwritable(path, LedgerError):
         path.parent.mkdir(exist_ok=True)  # without parents: never recreate a deleted sweep folder
         write_atomic(path, [content])

@@ -40,23 +40,22 @@ def make_inline_table(evaluations: Sequence[tuple[PackState, Mapping[str, Any]]]
 
     `evaluations` are pairs of a pack and the fields of an evaluation.
     """
-    # Collect the rows of packs with an active member.
+    # Evaluations after the pruning of all members have no rows.
     averages, metrics, lengths = (evaluations[0][1]["curves"][name] for name in SHAPE)
-    members, steps, unpruned, rows = [], [], [], []
+    members, steps, unpruned_rows, rows = [], [], [], []
     for pack, fields in evaluations:
         step = fields["step"]
-        alive = [step <= pack.pruned_at.get(config_id, step) for config_id, _ in pack.members]
-        if any(alive):
+        is_unpruned = [step <= pack.pruned_at.get(config_id, step) for config_id, _ in pack.members]
+        if any(is_unpruned):
             members += pack.members
-            steps += [step] * len(alive)
-            unpruned += alive
+            steps += [step] * len(is_unpruned)
+            unpruned_rows += is_unpruned
             rows += fields["curves"]["values"]
 
-    # Make one table, then drop the rows of pruned members.
     shape = (len(rows), len(averages), len(metrics), len(lengths))
     values = np.array(rows, dtype=np.float64).astype(np.float32).reshape(shape)  # None is NaN
     table = make_table(members, averages, metrics, lengths, steps, values)
-    return table if all(unpruned) else table.filter(pa.array(np.repeat(unpruned, math.prod(shape[1:]))))
+    return table if all(unpruned_rows) else table.filter(pa.array(np.repeat(unpruned_rows, math.prod(shape[1:]))))
 
 
 class MissingCurves:
@@ -82,20 +81,24 @@ class MissingCurves:
 
     def _find_source(self, pack: PackState) -> Mapping[str, Any] | None:
         """Return the fields of the evaluation whose shape the pack gets; None if the sweep has no evaluation."""
-        last, first = self._sources
-        same_structure = [last.get(pack.structural_key), *pack.evaluations.values(), first.get(pack.structural_key)]
-        return next(filter(None, [*same_structure, *last.values(), *first.values()]), None)
+        final_by_key, first_by_key = self._evaluations_by_key
+        same_structure = [
+            final_by_key.get(pack.structural_key),
+            *pack.evaluations.values(),
+            first_by_key.get(pack.structural_key),
+        ]
+        return next(filter(None, [*same_structure, *final_by_key.values(), *first_by_key.values()]), None)
 
     @cached_property
-    def _sources(self) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
+    def _evaluations_by_key(self) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
         """The first final evaluation and the first of any kind, by structural key."""
-        last, first = dict[str, Mapping[str, Any]](), dict[str, Mapping[str, Any]]()
+        final_by_key, first_by_key = dict[str, Mapping[str, Any]](), dict[str, Mapping[str, Any]]()
         for pack in self._packs:
             for fields in pack.evaluations.values():
-                first.setdefault(pack.structural_key, fields)
+                first_by_key.setdefault(pack.structural_key, fields)
                 if fields["final"]:
-                    last.setdefault(pack.structural_key, fields)
-        return last, first
+                    final_by_key.setdefault(pack.structural_key, fields)
+        return final_by_key, first_by_key
 
     def _get_shape(self, fields: Mapping[str, Any]) -> tuple[list[Any], ...]:
         if "curves" in fields:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def list_searched_keys(state: SweepState) -> list[str]:
     """Return the dotted keys that are searched and affect results, in alphabetical order."""
-    technical = {key for measured in state.measured.values() for key in measured.get("technical", ())}
-    return sorted({key for configuration in state.configurations.values() for key in configuration.values} - technical)
+    searched_keys = {key for configuration in state.configurations.values() for key in configuration.values}
+    return sorted(searched_keys.difference(*(measured.get("technical", ()) for measured in state.measured.values())))
 
 
 def make_searched_columns(state: SweepState) -> dict[str, pd.Series[Any]]:
@@ -39,27 +39,28 @@ def add_searched_values(curves: pd.DataFrame, state: SweepState) -> pd.DataFrame
     """Return `curves` with the number and the searched values of the configuration of each row, after config_id."""
     import pandas as pd
 
-    # Find the configuration of each row.
-    categories = list(curves["config_id"].cat.categories)
-    index_of = {name: index for index, name in enumerate(state.configurations)}
-    rows = np.array([index_of[name] for name in categories], dtype=np.int64)[curves["config_id"].cat.codes.to_numpy()]
+    config_ids = list(curves["config_id"].cat.categories)
+    index_by_id = {config_id: index for index, config_id in enumerate(state.configurations)}
+    indices = np.array([index_by_id[config_id] for config_id in config_ids], dtype=np.int64)
+    index_by_row = indices[curves["config_id"].cat.codes.to_numpy()]
 
-    # Repeat the values of each configuration in its rows.
+    # Columns by configuration, with the values repeated in its rows.
     numbers = pd.Series([configuration.number for configuration in state.configurations.values()], dtype="int64")
     added = {"number": numbers, **make_searched_columns(state)}
-    columns = {key: column.take(rows).set_axis(curves.index) for key, column in added.items()}
+    columns = {key: column.take(index_by_row).set_axis(curves.index) for key, column in added.items()}
     return pd.DataFrame({"config_id": curves["config_id"], **columns, **curves.drop(columns="config_id")})
 
 
 def _find_value(state: SweepState, configuration: ConfigurationState, key: str) -> Any:
     """Return the value of a key, or ABSENT; a key missing in a listed configuration has its fixed value."""
-    listed = state.spec.get("search", {}).get("sampler") == "listed"
+    is_listed = state.spec.get("search", {}).get("sampler") == "listed"
     if key in configuration.values:
         return configuration.values[key]
-    return lookup(configuration.resolved, key) if listed else ABSENT
+    return lookup(configuration.resolved, key) if is_listed else ABSENT
 
 
 def _make_column(values: list[Any]) -> pd.Series[Any]:
+    """Return values, ABSENT where missing, as a column of the narrowest dtype (`make_searched_columns`)."""
     import pandas as pd
 
     # Booleans and numbers.

@@ -53,7 +53,6 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
 
 def open_weights(state: SweepState, configuration: ConfigurationState, seed: int, average: str) -> StoredWeights:
     """Return a lazy mapping of the final weights of one member. Raises what `load` raises."""
-    # Find the file of the member.
     if seed not in configuration.members:
         allowed = spans([*configuration.members])
         raise UserError(f"configuration {label(configuration.number)}: no seed {seed}; allowed: {allowed}")
@@ -62,9 +61,9 @@ def open_weights(state: SweepState, configuration: ConfigurationState, seed: int
         raise UserError(_explain_missing(state, configuration, seed))
     try:
         if average not in (labels := file.open("raw").averages):
-            close = find_nearest(average, labels)
+            hint = find_nearest(average, labels)
             message = f"unknown average {average!r}; allowed: {', '.join(labels)}"
-            raise UserError(message + (f"; did you mean {close}?" if close else ""))
+            raise UserError(message + (f"; did you mean {hint}?" if hint else ""))
         return file.open(average)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error
@@ -74,7 +73,7 @@ def list_kept_weights(state: SweepState) -> dict[tuple[str, int], WeightsLocatio
     """Return the recorded weights files by (config_id, seed)."""
     files = {}
     for pack in state.packs.values():
-        for member, file in zip(pack.members, _list_recorded(pack), strict=False):
+        for member, file in zip(pack.members, _list_recorded_files(pack), strict=False):
             if file is not None:
                 files[member] = WeightsLocation(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
     return files
@@ -88,20 +87,22 @@ def make_weights_fields(files: Iterable[WeightsFile | None]) -> list[dict[str, A
 def delete_unrecorded(state: SweepState, pack_id: str) -> None:
     """Delete weights of a pack that are not in the ledger, left by failed attempts."""
     folder, pack = state.folder / WEIGHTS_FOLDER, state.packs[pack_id]
-    named = {file["name"] for file in _list_recorded(pack) if file}
+    recorded_names = {file["name"] for file in _list_recorded_files(pack) if file}
     prefixes = {make_member_prefix(config_id, seed) for config_id, seed in pack.members}
     for path in folder.iterdir() if folder.is_dir() else ():
         prefix = get_final_name(path.name).rpartition("-")[0] + "-"
-        if prefix in prefixes and path.name not in named:
+        if prefix in prefixes and path.name not in recorded_names:
             path.unlink(missing_ok=True)
 
 
-def _list_recorded(pack: PackState) -> list[Mapping[str, Any] | None]:
+def _list_recorded_files(pack: PackState) -> list[Mapping[str, Any] | None]:
+    """Return the fields of the weights files in a pack's final evaluation, one for each member; [] without files."""
     final = [fields for fields in pack.evaluations.values() if fields["final"]]
     return final[0].get("weights", []) if final else []
 
 
 def _explain_missing(state: SweepState, configuration: ConfigurationState, seed: int) -> str:
+    """Return why the weights of a member were not kept, as a sentence."""
     member = configuration.members[seed]
     subject = f"configuration {label(configuration.number)}"
     if member.status == "failed":

@@ -48,13 +48,13 @@ def use_storage(storage: str) -> Iterator[None]:
         _chosen_storage = ""
 
 
-def resolve_folder(named: str | Path) -> Path:
+def resolve_folder(location: str | Path) -> Path:
     """Return the folder of a storage or sweep, for an address its local copy.
 
     Raises UserError for an address with a password, because the path of the copy would contain it.
     """
-    folder = find_local_copy(named)
-    if is_address(named) and has_password(address := get_address_or_path(folder)):
+    folder = find_local_copy(location)
+    if is_address(location) and has_password(address := get_address_or_path(folder)):
         variable = f"FSSPEC_{address.partition(':')[0].upper()}_PASSWORD"
         raise UserError(
             f"{address} has a password, which would appear in paths and messages; remove it and set {variable}, "
@@ -89,24 +89,24 @@ def list_sweep_folders(storage: Path) -> list[Path]:
     return sorted(ledger.parent for ledger in storage.glob(f"*/{LEDGER_FILE}"))
 
 
-def find_in_storage(named: str | Path) -> Path:
+def find_in_storage(sweep: str | Path) -> Path:
     """Return a sweep's folder as given; for a bare name without such a folder here, the folder in the storage.
 
     If a storage is chosen, a bare name always refers to it.
     """
-    folder = resolve_folder(named)
+    folder = resolve_folder(sweep)
     if folder.is_absolute():
         return folder
     stored = find_default_storage() / folder
-    if _chosen_storage and is_bare_name(named):
+    if _chosen_storage and is_bare_name(sweep):
         return stored
-    is_bare = is_bare_name(str(named).rstrip("/"))  # ./NAME is a folder here
+    is_bare = is_bare_name(str(sweep).rstrip("/"))  # ./NAME is a folder here
     return stored if is_bare and not has_ledger(folder) and has_ledger(stored) else folder
 
 
-def is_bare_name(named: str | Path) -> bool:
+def is_bare_name(sweep: str | Path) -> bool:
     """Return whether a sweep is given by a bare name, not by a path or an address."""
-    return "/" not in str(named) and str(named) not in ("", ".", "..")
+    return "/" not in str(sweep) and str(sweep) not in ("", ".", "..")
 
 
 def has_ledger(folder: Path) -> bool:
@@ -119,12 +119,11 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
 
     If no name is near, the error lists the searched folders, because the working folder may be wrong.
     """
-    # Describe the problem.
     reason = f"is not a sweep: no {LEDGER_FILE} in it" if folder.is_dir() else "does not exist"
     if folder.exists() and not folder.is_dir():
         reason = "is a file; a sweep is a folder"
 
-    # Suggest a sweep beside the folder or in the default storage.
+    # The name may be misspelt; a bare name may also mean a sweep in the default storage.
     nearby = [
         *list_sweep_folders(folder.parent),
         *(list_sweep_folders(find_default_storage()) if len(folder.parts) == 1 else []),
@@ -132,7 +131,7 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
     hint = find_nearest_name(folder.name, [sweep.name for sweep in nearby])
     suggestion = next((f"; did you mean {sweep}?" for sweep in nearby if sweep.name == hint), "")
 
-    # Otherwise list the searched folders.
+    # Without a similar name the command may have been run in another folder than intended.
     if not suggestion and not folder.exists() and not folder.is_absolute():
         here, storage = folder.resolve().parent, find_default_storage().resolve()
         default_folder = f" or {storage} (set {STORAGE_VARIABLE} for another folder)"
@@ -195,6 +194,7 @@ def _read_file_mode(path: Path) -> int:
 
 
 def _refuse_outside_link(folder: Path, path: Path) -> None:
+    """Raise UnexpectedEntry if the link `path` points out of the sweep folder."""
     try:
         inside = path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # a link to itself

@@ -64,7 +64,7 @@ class Ledger:
         The ledger appears with its first record or not at all. Raises SweepExists, SweepLocked, UnexpectedEntry,
         LedgerError, and UserError for a path that leads through a file.
         """
-        # Make the folder; refuse entries in it that no sweep makes.
+        # The folder may exist already, made by somebody else with links that lead out of it.
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except (NotADirectoryError, FileExistsError) as error:
@@ -74,14 +74,14 @@ class Ledger:
         refuse_odd_files(folder)
         refuse_odd_folders(folder)
 
-        # Lock it and write the first record; keep the lock only if everything succeeds.
+        # The lock is kept only if everything succeeds: a failed command must not block the folder.
         with ExitStack() as opened:
             lock = opened.enter_context(SweepLock(folder))
             path = folder / LEDGER_FILE
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
-            first = {**first_fields, "schema": first_fields.get("schema", SCHEMA)}
-            line = encode_record(Record(0, time.time(), "sweep", redact_fields(first)))
+            fields = {**first_fields, "schema": first_fields.get("schema", SCHEMA)}
+            line = encode_record(Record(0, time.time(), "sweep", redact_fields(fields)))
             try:
                 write_atomic(path, [line])
                 _fsync_folder(folder.parent)
@@ -133,7 +133,7 @@ class Ledger:
             try:
                 _write_all(self._descriptor, b"".join(lines))
             except OSError as error:
-                self._undo(error)
+                self._undo_write(error)
                 raise LedgerError(f"{self.path}: cannot be written: {error.strerror}") from error
             self._size += sum(map(len, lines))
             self._seq += len(lines)
@@ -171,7 +171,7 @@ class Ledger:
                 f"{self.path}: another driver wrote to it ({self._lock.describe_other_holder()}); this driver stops"
             )
 
-    def _undo(self, error: OSError) -> None:
+    def _undo_write(self, error: OSError) -> None:
         """Remove a partly written line; if that fails, too, the ledger accepts no more records."""
         try:
             os.ftruncate(self._descriptor, self._size)
@@ -181,6 +181,7 @@ class Ledger:
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
+    """Write the bytes, in several calls if necessary, and wait until they are on disk."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -188,6 +189,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _fsync_folder(folder: Path) -> None:
+    """Wait until the names of new files in a folder are on disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

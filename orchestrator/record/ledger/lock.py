@@ -96,7 +96,7 @@ def describe_running_driver(folder: Path) -> str | None:
     if not (folder / LOCK_FILE).exists():
         return None
 
-    # Try the lock for a moment; a driver of this machine or of a shared folder holds it.
+    # A driver on this machine or in a shared folder holds the lock.
     probe = FileLock(folder / LOCK_FILE, timeout=0)
     try:
         probe.acquire()
@@ -133,7 +133,7 @@ class SweepLock:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._started = 0.0
-        self._other: Owner | None = None
+        self._other_owner: Owner | None = None
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -166,13 +166,13 @@ class SweepLock:
     def describe_other_holder(self) -> str:
         """Describe another process that writes the sweep despite our lock, on a file system without working locks."""
         self._detect_other_owner()
-        return "another process" if self._other is None else self._other.describe(time.time())
+        return "another process" if self._other_owner is None else self._other_owner.describe(time.time())
 
     def _detect_other_owner(self) -> None:
         """Store an owner that is alive and not this process."""
         owner = read_owner(self.folder)
         if owner is not None and not owner.is_this_process and owner.is_alive:
-            self._other = owner
+            self._other_owner = owner
 
     def release(self) -> None:
         """Stop the heartbeat and release the lock; does nothing the second time."""
@@ -193,6 +193,7 @@ class SweepLock:
                 self._beat()
 
     def _beat(self) -> None:
+        """Write the heartbeat; first note another owner, whose heartbeat it overwrites."""
         self._detect_other_owner()
 
         # Overwrite the padded file in a single write, so that a reader never sees it empty.

@@ -59,19 +59,18 @@ def encode_record(record: Record) -> bytes:
             "seq": record.seq,
             "time": record.time,
             "kind": record.kind,
-            "data": _to_json_value(record.fields, record.kind),
+            "data": _make_json_value(record.fields, record.kind),
         },
         separators=(",", ":"),
         allow_nan=False,
     ).encode("ascii")
-    return body[:-1] + b',"sha":"' + _checksum(body) + b'"}\n'
+    return body[:-1] + b',"sha":"' + _compute_checksum(body) + b'"}\n'
 
 
 def decode_record(line: bytes) -> Record:
     """Return the record of a line without its newline. Raises ValueError with the problem."""
-    # Compare the checksum at the end of the line with that of the text before it.
     body, mark, end = line[:-26] + b"}", line[-26:-18], line[-18:]
-    if mark != b',"sha":"' or end != _checksum(body) + b'"}':
+    if mark != b',"sha":"' or end != _compute_checksum(body) + b'"}':
         raise ValueError("the line does not match its checksum")
     try:
         hook = _restore_float if b'"$float"' in body else None  # a hook takes most of the time
@@ -88,11 +87,11 @@ def decode_record(line: bytes) -> Record:
     return record
 
 
-def _checksum(body: bytes) -> bytes:
+def _compute_checksum(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest()[:16].encode("ascii")
 
 
-def _to_json_value(value: Any, where: str) -> Any:
+def _make_json_value(value: Any, where: str) -> Any:
     """Return `value` as strict JSON; `_restore_float` restores infinities and NaN."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
@@ -101,16 +100,17 @@ def _to_json_value(value: Any, where: str) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else {"$float": repr(value)}
     if isinstance(value, list | tuple):
-        return [_to_json_value(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return [_make_json_value(item, f"{where}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str) or key == "$float":
                 raise TypeError(f"{where}: {key!r} cannot be a key in the ledger")
-        return {key: _to_json_value(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: _make_json_value(item, f"{where}.{key}") for key, item in value.items()}
     raise TypeError(f"{where}: a {type(value).__name__} cannot be written to the ledger")
 
 
 def _restore_float(value: dict[str, Any]) -> Any:
+    """Return the float of a JSON object that `_make_json_value` wrote for one, and other objects as they are."""
     if value.keys() != {"$float"}:
         return value
     if not isinstance(value["$float"], str):
@@ -125,6 +125,7 @@ def read_ledger_bytes(folder: Path) -> bytes:
 
 
 def _read_ledger_file(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
+    """Return what `read` reads from the ledger; raises NotASweep, UnexpectedEntry, LedgerError."""
     path = folder / LEDGER_FILE
     refuse_odd_files(folder)
     try:
@@ -141,7 +142,7 @@ def parse_records(path: Path, content: bytes) -> tuple[list[Record], int]:
 
     Raises DamagedLedger, NewerLedger, OlderLedger.
     """
-    # Decode line by line, to name the first damaged line.
+    # The error names the first damaged line, because `repair` keeps the lines before it.
     *lines, torn = content.split(b"\n")
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
@@ -177,6 +178,7 @@ def _has_text_after_record(torn: bytes) -> bool:
 
 
 def _check_schema(path: Path, first: Record) -> None:
+    """Raise an error if this version cannot read a ledger with this first record."""
     schema = first.fields.get("schema")
     if first.kind != "sweep" or not isinstance(schema, int):
         raise DamagedLedger(path, 1, "the first record is not of kind sweep")

@@ -15,7 +15,6 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
     A number takes precedence over the start of a config_id; the number of a repeated draw gives the configuration of
     the first draw. Raises UserError with the allowed names and the nearest config_id.
     """
-    # A whole config_id, or a number.
     text = str(name).strip()
     number = text.removeprefix("#")
     if text in state.configurations:
@@ -23,7 +22,6 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
     if number.isascii() and number.isdigit() and int(number) in state.draws:
         return state.configurations[state.draws[int(number)].config_id]
 
-    # The unique start of a config_id.
     matches = [name for name in state.configurations if len(text) >= MIN_PREFIX and name.startswith(text)]
     if len(matches) == 1:
         return state.configurations[matches[0]]
@@ -31,7 +29,6 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
         candidates = ", ".join(f"{label(state.configurations[name].number)} ({name})" for name in matches)
         raise UserError(f"{state.folder}: {text} is the start of several config_ids: {candidates}")
 
-    # No match: list the allowed names.
     hint = find_nearest(text, state.configurations)
     last = max(state.draws, default=-1)
     allowed = (

@@ -53,9 +53,9 @@ def read_lineage(folder: Path) -> SweepLineage:
     if problem := find_problem(first.kind, first.fields):
         raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
 
-    # A search is the root of its own chain.
-    identity, origin = SweepIdentity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
-    confirms, continues = origin.get(CONFIRMS), (origin.get(CONTINUES) or {}).get("folder")
+    # A sweep that confirms none is the root of its own chain.
+    identity, provenance = SweepIdentity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
+    confirms, continues = provenance.get(CONFIRMS), (provenance.get(CONTINUES) or {}).get("folder")
     parent, root = (_read_identity(confirms), _read_identity(confirms["root"])) if confirms else (None, identity)
     return SweepLineage(
         folder=folder, identity=identity, confirms=confirms, parent=parent, root=root, continues=continues
@@ -89,7 +89,7 @@ def find_confirmed_sweeps(state: SweepState) -> list[SweepLineage]:
 
 def list_planned_seeds(state: SweepState) -> set[int]:
     """Return the seeds of a sweep: those of its specification, and additional seeds of single configurations."""
-    return {*state.spec.get("seeds", ()), *(seed for name in state.more_seeds for seed in state.planned_seeds(name))}
+    return set(state.spec.get("seeds", ())).union(*map(state.planned_seeds, state.more_seeds))
 
 
 def find_used_seeds(state: SweepState) -> dict[int, str]:
@@ -98,10 +98,11 @@ def find_used_seeds(state: SweepState) -> dict[int, str]:
     Includes those of the sweep that it continues, with its confirmations. Raises what `read_lineages` raises for an
     unreadable ledger in the storage folder, because its seeds are unknown.
     """
-    used: dict[int, str] = {}
+    sweep_by_seed: dict[int, str] = {}
     for sweep in reversed(_load_continued_sweeps(state)):
-        used |= find_seeds_of_others(sweep, strict=True) | dict.fromkeys(sorted(list_planned_seeds(sweep)), sweep.name)
-    return used
+        sweep_by_seed |= find_seeds_of_others(sweep, strict=True)
+        sweep_by_seed |= dict.fromkeys(sorted(list_planned_seeds(sweep)), sweep.name)
+    return sweep_by_seed
 
 
 def _load_continued_sweeps(state: SweepState) -> list[SweepState]:
@@ -121,15 +122,15 @@ def find_seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
 
     Unreadable ledgers in the storage folder raise if `strict`, else are skipped.
     """
-    used: dict[int, str] = {}
+    sweep_by_seed: dict[int, str] = {}
     this_sweep, here = read_lineage(state.folder), state.folder.resolve()
     for sweep in read_lineages(here.parent, strict=strict):
         if sweep.root == this_sweep.root and sweep.folder.resolve() != here:
             with nullcontext() if strict else suppress(LedgerError):
                 seeds = sorted(list_planned_seeds(SweepState.load(sweep.folder)))
-                used |= {seed: sweep.identity.sweep for seed in seeds if seed not in used}
-    earlier = (this_sweep.confirms or {}).get("used_seeds", ())  # also of deleted sweeps
-    return used | {seed: this_sweep.root.sweep for seed in earlier if seed not in used}
+                sweep_by_seed |= {seed: sweep.identity.sweep for seed in seeds if seed not in sweep_by_seed}
+    recorded_seeds = (this_sweep.confirms or {}).get("used_seeds", ())  # also of deleted sweeps
+    return sweep_by_seed | {seed: this_sweep.root.sweep for seed in recorded_seeds if seed not in sweep_by_seed}
 
 
 def list_checkpoint_sources(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
@@ -139,40 +140,42 @@ def list_checkpoint_sources(state: SweepState, pack: PackState) -> list[list[tup
     of the sweep that this sweep continues.
     """
     folder = state.folder.resolve() / "checkpoints"
-    states = [[(str(folder / name), config_id, seed) for config_id, seed in pack.members] for name in pack.earlier]
-    continued = _list_continued_states(state, pack.members)
-    return states if continued is None else [*states, continued]
+    sources = [
+        [(str(folder / pack_id), config_id, seed) for config_id, seed in pack.members] for pack_id in pack.earlier
+    ]
+    continued_source = _list_continued_checkpoints(state, pack.members)
+    return sources if continued_source is None else [*sources, continued_source]
 
 
 def has_checkpoint(state: SweepState, pack: PackState) -> bool:
     """Return whether a pack, or an earlier pack of each of its members, has a checkpoint on this machine."""
-    current = [(str(state.folder / "checkpoints" / pack.pack_id), *member) for member in pack.members]
+    current_source = [(str(state.folder / "checkpoints" / pack.pack_id), *member) for member in pack.members]
     return any(
-        all(any(Path(folder).glob("step-*.ckpt")) for folder, _, _ in members)
-        for members in (current, *list_checkpoint_sources(state, pack))
+        all(any(Path(folder).glob("step-*.ckpt")) for folder, _, _ in source)
+        for source in (current_source, *list_checkpoint_sources(state, pack))
     )
 
 
 def continues_member(state: SweepState, config_id: str, seed: int) -> bool:
     """Return whether this sweep continues another sweep that has trained this member."""
-    return _list_continued_states(state, [(config_id, seed)]) is not None
+    return _list_continued_checkpoints(state, [(config_id, seed)]) is not None
 
 
-def _list_continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]] | None:
+def _list_continued_checkpoints(state: SweepState, ids: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]] | None:
     """Return the checkpoints of members in the sweep that this sweep continues.
 
     None if it does not continue a sweep, or if a member was in none of that sweep's packs.
     """
     if (continues := state.provenance.get(CONTINUES)) is None:
         return None
-    folder, states = state.folder.resolve().parent / continues["folder"] / "checkpoints", []
+    folder, checkpoints = state.folder.resolve().parent / continues["folder"] / "checkpoints", []
     for config_id, seed in ids:
         configuration = continues["configurations"].get(config_id)
         pack_id = configuration["packs"].get(str(seed)) if configuration else None
         if pack_id is None:
             return None
-        states.append((str(folder / pack_id), configuration["config_id"], seed))
-    return states
+        checkpoints.append((str(folder / pack_id), configuration["config_id"], seed))
+    return checkpoints
 
 
 def can_add_seeds(state: SweepState) -> bool:

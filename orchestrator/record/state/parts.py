@@ -154,17 +154,16 @@ class PackState:
 
     def apply_evaluation(self, step: int, fields: dict[str, Any]) -> None:
         """Apply an `evaluation` record."""
-        # The pack itself.
         self.evaluations[step] = fields
         self.seconds = max(self.seconds, fields["seconds"])
         self.step = max(self.step, step)
-        running = self.status in ("planned", "running")
-        if running:
+        is_active = self.status in ("planned", "running")
+        if is_active:
             self.status = "running"
 
-        # Its members; those that were pruned keep their state.
-        stopped = fields.get("stopped_at", [-1] * len(self.members))
-        rows = zip(self.members, self.states, fields["failed_at"], stopped, strict=True)
+        # A pruned member keeps its state, although its pack trains on with the others.
+        stopped_steps = fields.get("stopped_at", [-1] * len(self.members))
+        rows = zip(self.members, self.states, fields["failed_at"], stopped_steps, strict=True)
         for (config_id, _), member, failed_at, stopped_at in rows:
             if config_id in self.pruned_at:
                 continue
@@ -173,7 +172,7 @@ class PackState:
             member.form, member.compiled = fields["form"], fields["compiled"]
             if failed_at >= 0:
                 member.failed_at, member.status = failed_at, "failed"
-            elif running and member.status == "planned":
+            elif is_active and member.status == "planned":
                 member.status = "running"
 
     def apply_end(self, status: Status, error: str | None, seconds: float) -> None:
@@ -212,7 +211,7 @@ class TrainedAmount:
     member_steps: int
 
     @classmethod
-    def of_pack(cls, pack: PackState) -> TrainedAmount:
+    def from_pack(cls, pack: PackState) -> TrainedAmount:
         """Return the training of a pack so far."""
         return cls(pack.seconds, pack.sum_member_steps(pack.step))
 

@@ -62,7 +62,7 @@ class RungDecision(RungOutcome):
     @property
     def pruned(self) -> tuple[str, ...]:
         """The config_ids that are pruned at this rung."""
-        return tuple(name for name in self.values if name not in self.survivors)
+        return tuple(config_id for config_id in self.values if config_id not in self.survivors)
 
 
 _Decision = TypeVar("_Decision", RoundDecision, RungDecision)
@@ -111,10 +111,13 @@ def add_decision(
 def read_rungs(specs: Sequence[Mapping[str, Any]]) -> tuple[Rung, ...]:
     """Return the rungs of the first round; empty if every configuration trains to the end."""
     steps = specs[-1]["search"]["racing"].get("steps") if is_race(specs) else None
-    every, last = specs[-1].get("evaluation", {}).get("every"), specs[-1].get("training", {}).get("steps")
-    if steps is None or not isinstance(every, int) or not isinstance(last, int):
+    evaluation_period, last_step = (
+        specs[-1].get("evaluation", {}).get("every"),
+        specs[-1].get("training", {}).get("steps"),
+    )
+    if steps is None or not isinstance(evaluation_period, int) or not isinstance(last_step, int):
         return ()
-    return Rungs.model_validate(steps).rungs(every, last)
+    return Rungs.model_validate(steps).rungs(evaluation_period, last_step)
 
 
 def add_rung(
@@ -145,6 +148,7 @@ def _read_decision(decision_class: type[_Decision], fields: Mapping[str, Any]) -
 
 
 def _add_or_compare(decisions: list[_Decision], index: int, decision: _Decision, name: str) -> None:
+    """Append a decision, or raise ValueError if a different decision is recorded at `index`."""
     if index == len(decisions):
         decisions.append(decision)
     if decisions[index] != decision:
@@ -165,10 +169,10 @@ def retract_empty_decision(
         decisions.pop()
     elif rungs and not rungs[-1].survivors:
         pruned = rungs.pop().pruned
-        for name in pruned:
-            configurations[name].pruned_at = None
+        for config_id in pruned:
+            configurations[config_id].pruned_at = None
         for pack in packs:
-            pack.pruned_at = {name: step for name, step in pack.pruned_at.items() if name not in pruned}
+            pack.pruned_at = {config_id: step for config_id, step in pack.pruned_at.items() if config_id not in pruned}
             if pack.status == "complete" and not pack.is_final and not pack.is_pruned:
                 pack.reopen()
 
@@ -190,11 +194,11 @@ class Race:
         self._steps = specs[-1].get("training", {}).get("steps", 0)
         self.rungs = tuple(rungs)
 
-        # The undecided rungs; none once no configuration is left.
-        remaining = read_rungs(specs)[len(rungs) :] if not rungs or rungs[-1].survivors else ()
-        self.next_rung: Rung | None = next(iter(remaining), None)
+        # A rung without survivors ends the race, so no further rung follows.
+        undecided_rungs = read_rungs(specs)[len(rungs) :] if not rungs or rungs[-1].survivors else ()
+        self.next_rung: Rung | None = next(iter(undecided_rungs), None)
 
-        # The decided rounds, then the open round.
+        # Each decision gives the configurations and the new seeds of the round after it; the last round is open.
         self.rounds: list[Round] = []
         contenders, seeds = tuple(configurations), read_common_seeds(specs)
         for decision in decisions:
@@ -234,7 +238,7 @@ class Race:
         return sum(round_.members for round_ in self.rounds)
 
     @property
-    def members_without(self) -> int:
+    def members_without_race(self) -> int:
         """Number of members of the same sweep without a race."""
         return len(self.rounds[0].contenders) * len(self._all_seeds)
 

@@ -17,14 +17,14 @@ from orchestrator.text.wording import counted
 class Recut:
     """The packs that were cut again, the packs that replace them, and the number of workers.
 
-    After a shortage of memory, `short` is the pack that ran out, with its `shortage` on a `device` after `seconds`. If
-    `continues`, the new packs continue from its newest checkpoint.
+    After a shortage of memory, `short_id` is the pack that ran out, with its `shortage` on a `device` after `seconds`.
+    `continues`: whether the new packs continue from its newest checkpoint.
     """
 
-    old: tuple[str, ...]
-    new: tuple[str, ...]
+    old_ids: tuple[str, ...]
+    new_ids: tuple[str, ...]
     workers: int
-    short: str | None = None
+    short_id: str | None = None
     shortage: Shortage | None = None
     device: str = ""
     seconds: float = 0.0
@@ -33,13 +33,13 @@ class Recut:
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> "Recut":
         """Return the recut of a record."""
-        old, new = tuple(fields["pack_ids"]), tuple(pack["pack_id"] for pack in fields["packs"])
-        recut = cls(old=old, new=new, workers=fields["workers"])
+        old_ids, new_ids = tuple(fields["pack_ids"]), tuple(pack["pack_id"] for pack in fields["packs"])
+        recut = cls(old_ids=old_ids, new_ids=new_ids, workers=fields["workers"])
         if (short := fields.get("shortage")) is None:
             return recut
         return replace(
             recut,
-            short=short["pack_id"],
+            short_id=short["pack_id"],
             shortage=Shortage(**{name: short[name] for name in ("structural_key", "members", "bytes")}),
             device=short["device"],
             seconds=short["seconds"],
@@ -51,17 +51,17 @@ def describe_recut(recut: Recut) -> str:
     """Return a sentence about a recut: "1 pack that no worker had begun was cut again into 2, for 3 workers"."""
     # After a shortage: the pack that ran out of memory, and waiting packs that are cut with it.
     if recut.shortage is not None:
-        waiting = len(recut.old) - 1
-        rest = f" and {counted(waiting, 'pack')} that no worker had begun" if waiting else ""
+        waiting = len(recut.old_ids) - 1
+        others = f" and {counted(waiting, 'pack')} that no worker had begun" if waiting else ""
         return (
-            f"out of memory on {recut.device}: a pack of {counted(recut.shortage.members, 'member')}{rest} "
-            f"{'were' if waiting else 'was'} cut again into {len(recut.new)}"
+            f"out of memory on {recut.device}: a pack of {counted(recut.shortage.members, 'member')}{others} "
+            f"{'were' if waiting else 'was'} cut again into {len(recut.new_ids)}"
             f"{', which continue from its newest checkpoint' if recut.continues else ''}"
         )
 
     # Otherwise the number of workers changed.
-    were = "was" if len(recut.old) == 1 else "were"
-    packs = f"{counted(len(recut.old), 'pack')} that no worker had begun {were} cut again into {len(recut.new)}"
+    were = "was" if len(recut.old_ids) == 1 else "were"
+    packs = f"{counted(len(recut.old_ids), 'pack')} that no worker had begun {were} cut again into {len(recut.new_ids)}"
     return f"{packs}, for {counted(recut.workers, 'worker')}"
 
 
@@ -84,26 +84,25 @@ def apply_recut(
     Also returns the pack that ran out of memory, or None. Raises ValueError for packs that are unknown or have begun,
     and if the replacements have other members.
     """
-    new, recut = fields["packs"], Recut.from_record(fields)
-    if recut in recuts and not packs.keys() >= set(recut.old):
+    new_fields, recut = fields["packs"], Recut.from_record(fields)
+    if recut in recuts and not packs.keys() >= set(recut.old_ids):
         return [], None
 
-    # Refuse replacements with other members, and packs that workers have begun, except the one that ran out of memory.
-    for name in recut.old:
-        if name not in packs:
-            raise ValueError(f"recut: unknown pack {name}")
-        if has_begun(packs[name]) and name != recut.short:
-            raise ValueError(f"recut: a worker has already begun pack {name}")
-    members = sorted(member for name in recut.old for member in packs[name].members)
-    if members != sorted((name, seed) for pack in new for name, seed in pack["members"]):
+    # A pack that a worker has begun has results, so only the one that ran out of memory may be replaced.
+    for pack_id in recut.old_ids:
+        if pack_id not in packs:
+            raise ValueError(f"recut: unknown pack {pack_id}")
+        if has_begun(packs[pack_id]) and pack_id != recut.short_id:
+            raise ValueError(f"recut: a worker has already begun pack {pack_id}")
+    members = sorted(member for pack_id in recut.old_ids for member in packs[pack_id].members)
+    if members != sorted((config_id, seed) for pack in new_fields for config_id, seed in pack["members"]):
         raise ValueError("recut: the new packs do not have the members of the old ones")
 
-    # Take the old packs out.
-    short = packs.get(recut.short or "")
-    for name in recut.old:
-        del packs[name]
+    short = packs.get(recut.short_id or "")
+    for pack_id in recut.old_ids:
+        del packs[pack_id]
     recuts.append(recut)
-    return list(new), short
+    return list(new_fields), short
 
 
 def continue_pack(

@@ -54,9 +54,7 @@ class SweepState:
         self.started: float | None = None
         self.updated: float | None = None
         self.sessions = DriverSessions()
-        self.pending_extension: dict[str, Any] | None = (
-            None  # options of the last `extend`, until its additions are finished
-        )
+        self.pending_extension: dict[str, Any] | None = None  # options of the last `extend` until it is finished
         self.ended: str | None = None
         self.message: str | None = None
 
@@ -94,16 +92,15 @@ class SweepState:
         if problem := find_problem(record.kind, record.fields):
             raise self._make_damage_error(record, problem)
 
-        # Apply the record by the method of its kind; update the training total only by the change of its pack.
+        # The training total is updated by the change of one pack: a sum over thousands for each record would be slow.
         pack = self.packs.get(record.fields["pack_id"]) if record.kind in ("evaluation", "pack_end") else None
-        before = TrainedAmount.of_pack(pack) if self._trained and pack else None
+        before = TrainedAmount.from_pack(pack) if self._trained and pack else None
         getattr(self, f"_apply_{record.kind}")(record)
         if self._trained and pack and before:
-            self._trained = self._trained.replace_part(before, TrainedAmount.of_pack(pack))
+            self._trained = self._trained.replace_part(before, TrainedAmount.from_pack(pack))
         elif record.kind in ("rung", "recut", "retry"):
             self._trained = None
 
-        # Times.
         self.sessions.add_record(record)
         self.updated = record.time if self.updated is None else max(self.updated, record.time)
 
@@ -192,11 +189,11 @@ class SweepState:
     def _add_environment(self, pack: PackState, record: Record) -> None:
         """Add the code and environment of this record's pack."""
         self.environments |= record.fields.get("environment_in_full", {})
-        name = record.fields.get("environment")
-        if name is not None:
-            if name not in self.environments:
-                raise self._make_damage_error(record, f"pack {pack.pack_id} refers to unknown environment {name}")
-            code_and_environment = (self.codes[-1]["name"] if self.codes else None, name)
+        digest = record.fields.get("environment")
+        if digest is not None:
+            if digest not in self.environments:
+                raise self._make_damage_error(record, f"pack {pack.pack_id} refers to unknown environment {digest}")
+            code_and_environment = (self.codes[-1]["name"] if self.codes else None, digest)
             pack.ran_under += [code_and_environment] if code_and_environment not in pack.ran_under else []
 
     def _apply_configuration(self, record: Record) -> None:
@@ -205,10 +202,10 @@ class SweepState:
         self.measured |= fields.get("measured_in_full", {})
         if measured not in self.measured:
             raise self._make_damage_error(record, f"configuration {number} refers to unknown metrics {measured}")
-        if (known := self.draws.get(number)) is not None:
-            if known.config_id != config_id:
+        if (recorded := self.draws.get(number)) is not None:
+            if recorded.config_id != config_id:
                 raise self._make_damage_error(
-                    record, f"configuration {number} has two config_ids, {known.config_id} and {config_id}"
+                    record, f"configuration {number} has two config_ids, {recorded.config_id} and {config_id}"
                 )
             return
         self.draws[number] = RecordedDraw(
@@ -216,20 +213,20 @@ class SweepState:
         )
 
         # A repeated draw belongs to the first configuration; its number is the lowest of its draws.
-        first = self.configurations.get(config_id)
-        if first is None:
+        configuration = self.configurations.get(config_id)
+        if configuration is None:
             self.configurations[config_id] = ConfigurationState(
                 config_id, number, fields["values"], fields["resolved"], measured
             )
-        elif number < first.number:
-            first.number, first.values = number, fields["values"]
+        elif number < configuration.number:
+            configuration.number, configuration.values = number, fields["values"]
 
     def _apply_pack(self, record: Record) -> None:
         fields, pack_id = record.fields, record.fields["pack_id"]
         members = [(config_id, seed) for config_id, seed in fields["members"]]
-        if (known := self.packs.get(pack_id)) is not None:
-            if known.members != members or known.steps != fields["steps"]:
-                raise self._make_damage_error(record, f"two different records plan pack {known.pack_id}")
+        if (recorded := self.packs.get(pack_id)) is not None:
+            if recorded.members != members or recorded.steps != fields["steps"]:
+                raise self._make_damage_error(record, f"two different records plan pack {recorded.pack_id}")
             return
 
         # Link each member to its configuration; no seed may be in two packs.
@@ -262,8 +259,8 @@ class SweepState:
         fields = record.fields
         pack, step = self._get_pack(record, fields["pack_id"]), fields["step"]
         self._add_environment(pack, record)
-        if (known := pack.evaluations.get(step)) is not None:
-            if any(known.get(name) != fields.get(name) for name in ("sha256", "curves")):
+        if (recorded := pack.evaluations.get(step)) is not None:
+            if any(recorded.get(name) != fields.get(name) for name in ("sha256", "curves")):
                 where = f"{LEDGER_FILE}:{record.seq + 1}: pack {pack.pack_id}"
                 self.conflicts.append(f"{where} reported step {step} again with other curves; the first report counts")
             return
@@ -348,7 +345,7 @@ class SweepState:
                 raise self._make_damage_error(record, f"seeds added to unknown configuration {config_id}")
             self.more_seeds[config_id] = self.more_seeds.get(config_id, frozenset()).union(seeds)
 
-        # Drop scores that lack some of the new seeds.
+        # A score over the old seeds is not that of all seeds.
         for config_id, seeds in seeds_before.items():
             if set(self.planned_seeds(config_id)) > seeds:
                 self.configurations[config_id].drop_score()

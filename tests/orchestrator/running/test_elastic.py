@@ -282,7 +282,7 @@ def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, play
     get_checkpoint_folder(staged.folder, saved.pack_id).mkdir(parents=True)  # it may be further than the ledger says
     state = play(staged, lambda workers: 1, 4)
     (recut,) = state.recuts
-    assert sorted(recut.old) == sorted(pack.pack_id for pack in others) and recut.workers == 4
+    assert sorted(recut.old_ids) == sorted(pack.pack_id for pack in others) and recut.workers == 4
     assert {len(state.packs[name].members) for name in recut.new} == {1}
     assert {begun.pack_id, saved.pack_id} < state.packs.keys()
     assert keyed(state).equals(keyed(whole))

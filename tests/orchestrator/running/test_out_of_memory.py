@@ -69,7 +69,7 @@ def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, play
     assert all(found.finished for found in state.configurations.values())
     assert keyed(state).equals(keyed(whole))
     first, second = state.recuts
-    assert (len(first.old), len(first.new), len(second.old), len(second.new)) == (1, 2, 2, 4)
+    assert (len(first.old_ids), len(first.new_ids), len(second.old_ids), len(second.new_ids)) == (1, 2, 2, 4)
     assert halved.said == [
         "out of memory on cpu: a pack of 12 members was cut again into 2",
         "out of memory on cpu: a pack of 6 members and 1 pack that no worker had begun were cut again into 4",
@@ -134,7 +134,7 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
         driver.retried(pack_id, "the worker process died")
         assert driver.ran_out_of_memory(pack_id, "no room")
         assert len(driver.queue) == 2 and pack_id not in state.packs and not driver.running
-        assert state.recuts[-1].device == "NVIDIA H100" and state.recuts[-1].short == pack_id
+        assert state.recuts[-1].device == "NVIDIA H100" and state.recuts[-1].short_id == pack_id
     assert SweepState.load(one.folder).packs == state.packs
 
 
