@@ -283,7 +283,7 @@ def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, play
     state = play(staged, lambda workers: 1, 4)
     (recut,) = state.recuts
     assert sorted(recut.old_ids) == sorted(pack.pack_id for pack in others) and recut.workers == 4
-    assert {len(state.packs[name].members) for name in recut.new} == {1}
+    assert {len(state.packs[name].members) for name in recut.new_ids} == {1}
     assert {begun.pack_id, saved.pack_id} < state.packs.keys()
     assert keyed(state).equals(keyed(whole))
     assert staged.said[0] == describe_recuts([recut])[0] and ("packs cut again", staged.said[0]) in make_status_rows(

@@ -81,9 +81,9 @@ def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, played, run
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
     first, second = state.recuts
-    assert [len(recut.new) for recut in (first, second)] == [2, 2] and first.continues and not second.shortage
+    assert [len(recut.new_ids) for recut in (first, second)] == [2, 2] and first.continues and not second.shortage
     assert {len(pack.members) for pack in state.packs.values()} == {3}
-    assert [bool(state.packs[name].earlier) for name in (*first.new, *second.new)] == [True, True, False, False]
+    assert [bool(state.packs[name].earlier) for name in (*first.new_ids, *second.new_ids)] == [True, True, False, False]
 
 
 def test_the_time_of_a_pack_that_was_replaced_counts(stage, runs_out) -> None:
