@@ -80,14 +80,13 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
     A signal, a full disk or lack of memory is recorded and printed, and the outcome is `interrupted`; other exceptions
     are raised. Once the ledger is open, the address `notify` gets a notice in every case.
     """
-    # Open the ledger; a signal meanwhile takes effect afterwards.
+    # A signal while the ledger is opened takes effect in `Session.read_state`: then the interruption can be recorded.
     with Interrupts() as interrupts, ExitStack() as opened:
         with suppress(KeyboardInterrupt), interrupts.held():
             ledger = opened.enter_context(open_ledger())
         session = Session(ledger=ledger, console=console, interrupts=interrupts, notice=Notice(notify))
         notice, reason = session.notice, ""
 
-        # Run the block; record the exception that stops it, and make it the outcome.
         with print_last(f"interrupted; continue with: {command('resume', ledger.folder)}"):
             try:
                 yield session
@@ -97,25 +96,17 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
                     record_interruption(ledger, state)
                 session.outcome, reason = _report_interruption(state, console), "stopped by a signal"
             except Exception as error:
-                # A full disk and lack of memory are interruptions; every other error ends the sweep as failed.
-                full, memory = find_out_of_space(error, ledger.folder), describe_out_of_memory(error)
-                if full is None and memory is None:
+                if (shortage := _find_shortage(error, ledger.folder)) is None:
                     with interrupts.held(), suppress(LengthwiseError):  # the ledger may be unreadable
-                        if isinstance(error, EqualFailures):
-                            record_interruption(ledger, SweepState.load(ledger.folder), str(error).partition("\n")[0])
-                            _update_page(ledger.folder)
-                        notice.send(ledger.folder, "failed", f"{type(error).__name__}: {error}", console)
+                        _report_failure(session, error)
                     raise
-
-                # Record and print the interruption.
+                cause, reason = shortage
                 state = SweepState.load(ledger.folder)
-                reason = str(full or memory)
                 with suppress(LedgerError):  # the disk may be too full for this record
                     record_interruption(ledger, state, reason)
-                cause = f" for lack of space: {full}" if full else f": {memory}"
                 session.outcome = _report_interruption(state, console, cause)
 
-        # Close the ledger, which copies missing files to a remote address, then send the notice.
+        # Closing the ledger copies missing files to its address, so the notice comes after it.
         ledger.close()
         if ledger.problem is not None:
             session.say(ledger.problem)
@@ -123,6 +114,26 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
             reason = ledger.problem
         with interrupts.held():
             notice.send(ledger.folder, session.outcome.status, reason, console)
+
+
+def _find_shortage(error: Exception, folder: Path) -> tuple[str, str] | None:
+    """Return the cause of an interruption as printed and as recorded if the disk is full or memory ran out, else None.
+
+    A shortage is an interruption, because the sweep can be resumed; every other error ends it as failed.
+    """
+    if (full := find_out_of_space(error, folder)) is not None:
+        return f" for lack of space: {full}", str(full)
+    if (memory := describe_out_of_memory(error)) is not None:
+        return f": {memory}", str(memory)
+    return None
+
+
+def _report_failure(session: Session, error: Exception) -> None:
+    """Send the notice of an error that ends the sweep; equal failures of its members are recorded first."""
+    if isinstance(error, EqualFailures):
+        record_interruption(session.ledger, SweepState.load(session.folder), str(error).partition("\n")[0])
+        _update_page(session.folder)
+    session.notice.send(session.folder, "failed", f"{type(error).__name__}: {error}", session.console)
 
 
 def _report_interruption(state: SweepState, console: Console, cause: str = "") -> Outcome:
@@ -185,7 +196,7 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     The exit code is 1 if no configuration succeeded, or packs died and were given up; seeds that diverged are results.
     `publisher` has begun to publish the sweep; if it is None, a publisher is started here.
     """
-    # Write the end record first, because the report reads it.
+    # The report reads the end record, so it is written first.
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
     crashed = f"{state.seeds_crashed} of {counted(len(state.members), 'seed')}"
@@ -194,7 +205,7 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
 
     present_report(session.folder, session.console)
 
-    # Publish the results; a failure is reported, and does not fail the sweep.
+    # A server that is down does not fail the sweep: `publish` can be run later.
     if spec.tracking.enabled:
         if publisher is None:
             publisher = Publisher()

@@ -51,12 +51,11 @@ class Notice:
 
 def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str, Any]:
     """Return the JSON fields; `text`, which Slack shows, has the main ones as a line."""
-    # Count members and configurations, and find the best score.
     members = Counter(member.status for member in state.members)
     best = find_best_configuration(state)
     score = best.score if best and best.score is not None and math.isfinite(best.score) else None
 
-    # Write the line of text, then the same facts as fields.
+    # The message may have an address with a password, and goes to another service.
     message, total = mask_passwords(message), len(state.configurations)
     text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
     text += f"; {state.configurations_done} of {total} configurations done, {members['failed']} seeds failed"
@@ -94,7 +93,7 @@ def post_fields(address: str, fields: dict[str, Any], seconds: float = TIMEOUT_S
 
 def _post(address: str, fields: dict[str, Any], seconds: float) -> str | None:
     """Post the fields with a timeout for each operation; return the problem, None if the server accepted them."""
-    # Send the user and password of the address as a header, as urllib does not read them.
+    # urllib ignores the user and password of an address, so they are sent as a header.
     parts = urlsplit(address)
     userinfo, _, host = parts.netloc.rpartition("@")
     headers = {"Content-Type": "application/json", "User-Agent": "lengthwise"}
@@ -102,7 +101,7 @@ def _post(address: str, fields: dict[str, Any], seconds: float) -> str | None:
         headers["Authorization"] = f"Basic {base64.b64encode(unquote(userinfo).encode()).decode()}"
     url, content = urlunsplit(parts._replace(netloc=host)), json.dumps(fields).encode()
 
-    # Describe errors without their messages, which may contain the address.
+    # The messages of errors may contain the address, which is secret.
     try:
         request = urllib.request.Request(url, content, headers, method="POST")
         with urllib.request.build_opener(_WithoutRedirects).open(request, timeout=seconds):

@@ -33,15 +33,15 @@ class DriverLock:
 
         locked: whether the caller holds the lock of the local folder, so that no other process can be its driver.
         """
-        last = _find_last_driver(self._store)
+        last_driver = _find_last_driver(self._store)
 
-        # Wait for the last driver, unless it was a driver of this folder, which is dead because its lock was free.
-        is_ours = locked and self._file.exists() and self._file.read_text() == str(_parse_number(last))
-        if last and not is_ours:
-            self._wait_for_end(last)
+        # The last driver of this folder is dead, because the local lock was free; any other may be alive.
+        is_ours = locked and self._file.exists() and self._file.read_text() == str(_parse_number(last_driver))
+        if last_driver and not is_ours:
+            self._wait_for_end(last_driver)
 
-        # Create the next number; a second write shows whether the storage supports conditional writes.
-        name, heartbeat = f"{DRIVERS}/{_parse_number(last) + 1:06d}.json", self._make_heartbeat()
+        # A second write must not change the object, or the storage ignores the condition and cannot be locked.
+        name, heartbeat = f"{DRIVERS}/{_parse_number(last_driver) + 1:06d}.json", self._make_heartbeat()
         if self._store.create(name, heartbeat) != heartbeat:
             raise self._make_locked_error()
         if self._store.create(name, ENDED) != heartbeat:
@@ -78,15 +78,15 @@ class DriverLock:
 
     def _wait_for_end(self, name: str) -> None:
         """Wait until a driver has ended or its heartbeat has expired. Raises SweepLocked at its next heartbeat."""
-        last, end = self._store.read([name])[name], time.monotonic() + HEARTBEAT_TIMEOUT
-        if last != ENDED:
+        previous, end = self._store.read([name])[name], time.monotonic() + HEARTBEAT_TIMEOUT
+        if previous != ENDED:
             _log.warning(f"waiting up to {HEARTBEAT_TIMEOUT:g} s for a heartbeat of {describe_driver(self._store)}")
-        while last != ENDED and time.monotonic() < end:
+        while previous != ENDED and time.monotonic() < end:
             time.sleep(_POLL_SECONDS)
-            heartbeat = self._store.read([name])[name] or last  # a file is briefly empty while it is written
-            if heartbeat not in (last, ENDED):
+            heartbeat = self._store.read([name])[name] or previous  # a file is briefly empty while it is written
+            if heartbeat not in (previous, ENDED):
                 raise self._make_locked_error()
-            last = heartbeat
+            previous = heartbeat
 
     def _make_heartbeat(self) -> bytes:
         return Owner.this_process(self._started).encode()
@@ -97,8 +97,8 @@ class DriverLock:
 
 def read_driver(store: ObjectStore) -> Owner | None:
     """Return the last driver of a sweep; None if it has ended or there was none."""
-    last = _find_last_driver(store)
-    return parse_owner(store.read([last])[last]) if last else None
+    last_driver = _find_last_driver(store)
+    return parse_owner(store.read([last_driver])[last_driver]) if last_driver else None
 
 
 def describe_driver(store: ObjectStore) -> str:

@@ -61,7 +61,7 @@ def fetch_sweep(folder: Path) -> None:
         driver = read_driver(store)  # read before the records: an ended driver has written all of them
         newer = read_newer_ledger(store, folder)
 
-        # Fetch the files that the records name, then write the records.
+        # Files go before the records that name them, so that an interrupted update leaves a readable sweep.
         sizes = store.list_sizes()
         missing = [name for name in sizes if not (folder / name).exists()]
         names = [name for name in missing if name.startswith(("curves/", "code/"))]

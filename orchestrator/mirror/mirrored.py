@@ -87,15 +87,14 @@ class MirroredLedger(Ledger):
         """Start to copy to a store, and return the ledger."""
         self.address, self._driver, self._store = store.address, driver, store
 
-        # Find out what the address already has.
+        # Files that the address already has are not copied again.
         self._ledgers, self._copied = list(store.list_sizes(LEDGERS)), parse_ledger_size(find_last_ledger(store))
         sizes = {name: size for name, size in store.list_sizes(CURVES_FOLDER).items() if (self.folder / name).exists()}
         self._curves = {name for name, size in sizes.items() if (self.folder / name).stat().st_size == size}
-        self._sent = dict[str, tuple[int, int]]()  # modification time and size of copied files by name
+        self._sent_stats = dict[str, tuple[int, int]]()  # modification time and size of copied files by name
         self._is_stopped: bool | None = None  # None: unknown, because a killed driver may have left the object
         self._is_failing, self._ending, self._copying = False, threading.Event(), threading.Lock()
 
-        # Start the thread.
         driver.write_number()
         self._thread = threading.Thread(target=self._keep_copying, daemon=True)
         self._thread.start()
@@ -124,6 +123,7 @@ class MirroredLedger(Ledger):
         super().close()
 
     def _keep_copying(self) -> None:
+        """Copy until the ledger is closed, with pauses that are long compared with the copies; runs in a thread."""
         pause = 0.0
         while not self._ending.wait(pause):
             began = time.monotonic()
@@ -155,16 +155,16 @@ class MirroredLedger(Ledger):
             store.write(STOP_FILE, b"") if is_stopped else store.delete([STOP_FILE])
             self._is_stopped = is_stopped
 
-        # Send missing curves, and other files that have changed.
+        # Files go before the ledger that names them. Curves never change; other files may.
         curves = {f"{CURVES_FOLDER}/{path.name}" for path in (self.folder / CURVES_FOLDER).glob("*.parquet")}
-        states = {str(path.relative_to(self.folder)): path.stat() for path in self._list_files(everything)}
-        changed = {name: (state.st_mtime_ns, state.st_size) for name, state in states.items()}
-        changed = {name: state for name, state in changed.items() if self._sent.get(name) != state}
+        stats = {str(path.relative_to(self.folder)): path.stat() for path in self._list_files(everything)}
+        changed = {name: (stat.st_mtime_ns, stat.st_size) for name, stat in stats.items()}
+        changed = {name: stat for name, stat in changed.items() if self._sent_stats.get(name) != stat}
         store.send(self.folder, [*(curves - self._curves), *changed])
         self._curves |= curves
-        self._sent |= changed
+        self._sent_stats |= changed
 
-        # Send the ledger, and keep the previous copy for readers that have just listed it.
+        # The previous copy is kept for readers that have just listed it.
         if size > self._copied:
             with self.path.open("rb") as file:
                 content = file.read(size)

@@ -68,6 +68,7 @@ class StopPoll:
         return self._stopped
 
     def _check_stop_file(self) -> None:
+        """Ask the address for the stop file once; runs in a thread."""
         with suppress(StorageError, StorageRefused):
             self._stopped = self._store.exists(STOP_FILE)
 
@@ -104,6 +105,7 @@ class MirroredCheckpoints(Checkpoints):
         return f"newest checkpoint not copied: {problem}" if problem else None
 
     def _keep_copying(self) -> None:
+        """Copy the newest checkpoint until no newer one was written meanwhile; runs in a thread."""
         copied = None
         while self._newest is not None and self._newest != copied:
             copied = self._newest

@@ -62,7 +62,6 @@ def plan_confirmation(
     succeeded, used seeds, overrides of anything but SETTINGS; SweepExists if the name is taken; SweepFileError for an
     invalid name or override.
     """
-    # Choose the configurations to confirm.
     refuse_top_with_names(top, configurations, "are confirmed")
     refuse_imported(state)
     import_recorded(state)
@@ -72,14 +71,14 @@ def plan_confirmation(
     default_top = min(DEFAULT_TOP, max(1, sum(map(is_eligible, result.rows))))
     chosen = choose_rows(result, state, default_top if top is None else top, configurations)
 
-    # Make the specification, with fresh seeds.
-    used = find_used_seeds(state)
+    # Seeds of any sweep in the chain of confirmations may have been lucky in the selection, so they are not used again.
+    sweep_by_seed = find_used_seeds(state)
     selection = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
     header = {
         "name": name or f"{state.name}-confirm",
         "description": f"Confirmation of {state.name}: {selection} of {result.configurations_finished} by "
         f"{result.score_label}, on fresh seeds.",
-        "seeds": list(choose_fresh_seeds(seeds, used)),
+        "seeds": list(choose_fresh_seeds(seeds, sweep_by_seed)),
     }
     spec = make_listed_spec(state, chosen, header, overrides, "confirmed")
     members = ((state.configurations[row.config_id], spec.seeds) for row in chosen)
@@ -93,7 +92,7 @@ def plan_confirmation(
         "root": {"sweep": lineage.root.sweep, "spec_hash": lineage.root.spec_hash},
         "finished": result.finished,
         "of": result.configurations_finished,
-        "used_seeds": sorted(used),
+        "used_seeds": sorted(sweep_by_seed),
         "configurations": [_make_search_result(row) for row in chosen],
     }
     notes = []
@@ -107,7 +106,6 @@ def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
 
     choose_fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); choose_fresh_seeds("7,9", {0: "a"}) -> (7, 9)
     """
-    # A number of seeds, or a list.
     numbers = read_numbers(option)
     is_count = len(numbers) == 1 and not {",", "-"} & set(option)
     if not numbers or (is_count and numbers[0] < 1):
@@ -117,7 +115,7 @@ def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
     if is_count:
         return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
 
-    # Listed seeds must be unused.
+    # The user may list seeds, which must be unused, too.
     if used_before := sorted(seed for seed in set(numbers) if seed in used):
         sweeps = ", ".join(dict.fromkeys(used[seed] for seed in used_before))
         hint = spans(choose_fresh_seeds(str(len(numbers)), used))

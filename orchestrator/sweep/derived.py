@@ -59,7 +59,7 @@ def make_listed_spec(
     `header` has its name, description and seeds; `action` is the participle of error messages, such as "confirmed".
     Raises UserError if the current code would train something else, SweepExists if the name is taken.
     """
-    # Refuse overrides of anything but SETTINGS, and configurations that the current code would train differently.
+    # The two sweeps are compared, so the current code must train the same as the code of this sweep did.
     allowed = f"{', '.join(SETTINGS)} (--name sets the name)"
     refuse_fixed(overrides, allowed)
     subject, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
@@ -67,16 +67,15 @@ def make_listed_spec(
     refuse_corrected(recorded, subject)
     refuse_without_data(recorded, subject)
 
-    # List the chosen configurations with all recorded values, so that new defaults have no effect.
+    # All recorded values are listed, so that defaults that have changed since have no effect.
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}
     listed = {**state.spec, **header, "space": {}, "search": search}
-    # Parsed without and with the overrides, to find what they change.
     plain = set_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
     resolved = plain.resolved()
     resolved["search"]["listed"] = list_recorded_values(plain, recorded)
     spec = parse_sweep(dump_yaml(resolved), source, overrides, header["name"]).mark_recorded()
 
-    # Refuse overrides that change the training, and a name that is taken.
+    # A difference from the specification without overrides means that they would change the training.
     if changes := list_differences(parse_sweep(dump_yaml(resolved), str(spec.name)), spec):
         keys = ", ".join(key for key, _, _ in changes)
         raise UserError(f"--set {keys}: cannot be changed in a sweep with the same configurations; allowed: {allowed}")

@@ -85,13 +85,13 @@ def extend_sweep(
     The same options again resume an interrupted extension. Raises what `plan_extension` and `resume_sweep` raise,
     before anything is written.
     """
-    # Resume if the last extension had the same options.
+    # The same options again mean that the last extension was interrupted.
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
-    passive = [override for override in overrides if get_section(override) in SETTINGS]
+    settings = [override for override in overrides if get_section(override) in SETTINGS]
     options = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(only)}
-    options["set"] = [override for override in overrides if override not in passive]
+    options["set"] = [override for override in overrides if override not in settings]
     if SweepState.load(folder).pending_extension == options:
-        return resume_sweep(folder, console, passive, accept_code_change=accept_code_change, max_seconds=max_seconds)
+        return resume_sweep(folder, console, settings, accept_code_change=accept_code_change, max_seconds=max_seconds)
     with open_session(lambda: open_ledger(folder), console) as session:
         state = session.read_state()
         planned = plan_extension(
@@ -144,31 +144,32 @@ def plan_extension(
     added to these configurations only. Raises UserError for additions that are impossible or empty; SweepFileError for
     an invalid override; SpecChanged if sweep.yaml was edited to compute something else.
     """
-    # Refuse options that contradict each other, or change fixed parts of the file.
     refuse_imported(state)
     sweep, recorded = str(state.folder), read_recorded_spec(state)
     refuse_fixed(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
-    added_by = {"seeds": seeds, "configurations": configurations}
+    values = {"seeds": seeds, "configurations": configurations}
     for option, keys in (("seeds", {"seeds"}), ("configurations", {"search", "search.configurations"})):
-        if added_by[option] is not None and (conflicts := keys & set(map(overridden_key, overrides))):
+        if values[option] is not None and (conflicts := keys & set(map(overridden_key, overrides))):
             raise UserError(f"--{option} and --set {conflicts.pop()} both set the {option}; give only one of them")
-    chosen = _find_selected_ids(state, top, only, seeds)
+    selected_ids = _find_selected_ids(state, top, only, seeds)
     if configurations is not None:
         refuse_configurations(recorded, configurations, sweep)
 
-    # Express the additions as changes of the recorded specification.
+    # Express the additions as changes of the recorded specification, so that they are checked like a sweep file.
     used_elsewhere = find_seeds_of_others(state, strict=CONFIRMS in state.provenance)
-    changes, seeds_of = list(overrides), dict[str, tuple[int, ...]]()
+    changes, seeds_by_id = list(overrides), dict[str, tuple[int, ...]]()
     if configurations is not None:
         changes.append(f"search.configurations={configurations}")
-    if seeds is not None and chosen:
-        seeds_of = {
-            name: new for name in chosen if (new := _choose_new_seeds(seeds, state.planned_seeds(name), used_elsewhere))
+    if seeds is not None and selected_ids:
+        seeds_by_id = {
+            config_id: new
+            for config_id in selected_ids
+            if (new := _choose_new_seeds(seeds, state.planned_seeds(config_id), used_elsewhere))
         }
     elif seeds is not None:
         changes.append(f"seeds={[*recorded.seeds, *_choose_new_seeds(seeds, recorded.seeds, used_elsewhere)]}")
     racing = recorded.search.racing
-    if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not chosen:
+    if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not selected_ids:
         raise UserError(f"--seeds {seeds}: the race of {sweep} has neither keep nor test; give --top, too")
     spec = parse_recorded(state.spec, f"{state.folder / SPEC_FILE} (to extend)", changes)
 
@@ -178,33 +179,26 @@ def plan_extension(
         raise UserError(
             f"{sweep}: its race has decided a round; allowed: more seeds (new sweep: lengthwise run FILE --name NAME)"
         )
-    new_seeds = dict.fromkeys([*added.seeds, *(seed for new in seeds_of.values() for seed in new)])
-    if used := [seed for seed in new_seeds if seed in used_elsewhere]:
-        names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in used))
+    new_seeds = dict.fromkeys([*added.seeds, *(seed for new in seeds_by_id.values() for seed in new)])
+    if reused_seeds := [seed for seed in new_seeds if seed in used_elsewhere]:
+        names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
         if CONFIRMS in state.provenance:
-            raise UserError(f"--seeds: {spans(used)} were used by {names}; allowed in a confirmation: unused seeds")
-    if added == Extension() and not seeds_of:
+            raise UserError(
+                f"--seeds: {spans(reused_seeds)} were used by {names}; allowed in a confirmation: unused seeds"
+            )
+    if added == Extension() and not seeds_by_id:
         raise UserError(
             f"{sweep}: nothing to add: it has {search.count_configurations(recorded)} configurations with seeds "
             f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; to finish them: {command('resume', state.folder)}"
         )
 
-    # Take settings without effect on results from sweep.yaml, which may have been edited.
-    path = state.folder / SPEC_FILE
-    if path.exists():
-        file = load_sweep(path, recorded=True)
-        if spec.spec_hash != file.spec_hash and not is_earlier(file, state):
-            refuse_changed(file, state)
-        passive = [override for override in overrides if get_section(override) in SETTINGS]
-        spec = copy_settings(spec, load_sweep(path, passive, recorded=True) if passive else file)
-    spec = spec.set_folder(find_program(state) or spec.folder)
-
     # Describe the extension to the user before anything is trained.
-    lines = _describe_extension(state, spec, added, seeds_of)
-    if used:
-        used = sorted(used)
-        names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in used))
-        lines.append(f"note: seeds {spans(used)} were used by {names}, which they can no longer confirm")
+    spec = _copy_edited_settings(spec, state, overrides)
+    lines = _describe_extension(state, spec, added, seeds_by_id)
+    if reused_seeds:
+        reused_seeds = sorted(reused_seeds)
+        names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
+        lines.append(f"note: seeds {spans(reused_seeds)} were used by {names}, which they can no longer confirm")
     if new_seeds and spec.search.sampler == "tpe":
         lines.append("note: tpe drew these configurations from scores over fewer seeds; a new sweep would draw others")
     if added.seeds and state.race is not None:
@@ -212,26 +206,41 @@ def plan_extension(
             f"note: the race continues after round {len(state.race.rounds)} with its {len(state.race.seeds)} seeds; "
             "a new sweep with more seeds may have other rounds"
         )
-    return PlannedExtension(spec=spec, added=added, seeds=seeds_of, lines=lines)
+    return PlannedExtension(spec=spec, added=added, seeds=seeds_by_id, lines=lines)
+
+
+def _copy_edited_settings(spec: SweepSpec, state: SweepState, overrides: Sequence[str]) -> SweepSpec:
+    """Return `spec` with the SETTINGS of sweep.yaml, which the user may have edited, and those of `overrides`.
+
+    Raises SpecChanged if sweep.yaml was edited to compute something else.
+    """
+    path = state.folder / SPEC_FILE
+    if path.exists():
+        file_spec = load_sweep(path, recorded=True)
+        if spec.spec_hash != file_spec.spec_hash and not is_earlier(file_spec, state):
+            refuse_changed(file_spec, state)
+        settings = [override for override in overrides if get_section(override) in SETTINGS]
+        spec = copy_settings(spec, load_sweep(path, settings, recorded=True) if settings else file_spec)
+    return spec.set_folder(find_program(state) or spec.folder)
 
 
 def _describe_extension(
-    state: SweepState, spec: SweepSpec, added: Extension, seeds_of: dict[str, tuple[int, ...]]
+    state: SweepState, spec: SweepSpec, added: Extension, seeds_by_id: dict[str, tuple[int, ...]]
 ) -> list[str]:
     """Return sentences about the added and the trained members."""
-    before = read_recorded_spec(state)
+    recorded = read_recorded_spec(state)
     trained = sum(member.status in ("complete", "failed") for member in state.members)
     lines = [f"extending sweep {state.name} in {state.folder.resolve()}"]
     if added.seeds:
         subject = (
             "the remaining configurations of the race"
             if state.race
-            else counted(search.count_configurations(before), "configuration")
+            else counted(search.count_configurations(recorded), "configuration")
         )
         lines.append(f"added: seeds {spans(added.seeds)} of {subject}{_describe_own_seeds(state)}")
-    for name, seeds in seeds_of.items():
+    for name, seeds in seeds_by_id.items():
         lines.append(f"added: seeds {spans(seeds)} of {label(state.configurations[name].number)}")
-    if new := search.count_configurations(spec) - search.count_configurations(before):
+    if new := search.count_configurations(spec) - search.count_configurations(recorded):
         grids = "".join(f", {key}: {format_yaml(domain['grid'])}" for key, domain in added.grids.items())
         first = spans(read_common_seeds([*state.specs, spec.resolved()]))
         lines.append(f"added: {counted(new, 'configuration')} with seeds {first}{grids}")
@@ -270,20 +279,20 @@ def _find_selected_ids(state: SweepState, top: int | None, only: Sequence[str], 
     return [row.config_id for row in choose_best_rows(result, top)]
 
 
-def _choose_new_seeds(option: str, present: Sequence[int], used_elsewhere: dict[int, str]) -> tuple[int, ...]:
+def _choose_new_seeds(option: str, planned_seeds: Sequence[int], used_elsewhere: dict[int, str]) -> tuple[int, ...]:
     """Return the seeds to add: listed, or the smallest unused seeds up to a number."""
     # A number of seeds, in all or with + of new ones.
     text = "".join(option.split())
     if re.fullmatch(r"\+?[0-9]{1,10}", text):
-        number = int(text) if text.startswith("+") else int(text) - len(present)
+        number = int(text) if text.startswith("+") else int(text) - len(planned_seeds)
         if number < 0:
-            raise UserError(f"--seeds {option}: already {len(present)} seeds; allowed: >= {len(present)}")
-        refuse_many_seeds(option, len(present) + number)
-        used = {*present, *used_elsewhere}
+            raise UserError(f"--seeds {option}: already {len(planned_seeds)} seeds; allowed: >= {len(planned_seeds)}")
+        refuse_many_seeds(option, len(planned_seeds) + number)
+        used = {*planned_seeds, *used_elsewhere}
         return tuple(islice((seed for seed in count() if seed not in used), number))
 
     # A list of seeds.
     seeds = read_numbers(option)
     if not seeds or max(seeds) > LARGEST_SEED:
         raise UserError(f"--seeds {option!r}: not seeds; allowed: {SEEDS_ALLOWED}")
-    return tuple(seed for seed in seeds if seed not in present)
+    return tuple(seed for seed in seeds if seed not in planned_seeds)

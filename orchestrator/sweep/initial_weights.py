@@ -44,7 +44,6 @@ def resolve_initial_weights(reading: Reading, storage: Path | None = None) -> Re
     if (spec := reading.spec) is None:
         return reading
 
-    # Resolve the domains of the space and the listed configurations.
     resolver = _WeightsResolver(spec, reading.findings, storage)
     space = {
         key: replace(domain, values=tuple(resolver.resolve_all(domain.values, key, f"space.{key}.{domain.kind}")))
@@ -68,10 +67,13 @@ def resolve_initial_weights(reading: Reading, storage: Path | None = None) -> Re
 
 
 class _WeightsResolver:
+    """Replaces the initial weights of a sweep file by absolute paths and hashes; adds problems to the findings."""
+
     def __init__(self, spec: SweepSpec, findings: Findings, storage: Path | None) -> None:
         self.spec, self.findings, self.storage = spec, findings, storage
 
     def resolve_all(self, values: tuple[Any, ...], key: str, address: str) -> list[Any]:
+        """Return the values of a domain, each resolved as by `resolve`."""
         return [self.resolve(value, key, f"{address}[{index}]") for index, value in enumerate(values)]
 
     def resolve(self, value: Any, key: str, address: str) -> Any:
@@ -88,13 +90,14 @@ class _WeightsResolver:
             return None
 
     def _resolve_files(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return settings that name files, with absolute paths and the hash."""
         if (file := settings.get("file")) is None:
             return settings
         if isinstance(file, str):
             file = self._expand_seeds(file) if SEED in file else str(self._resolve_path(file))
         elif isinstance(file, Mapping):
             file = {
-                seed: str(self._resolve_path(name)) if isinstance(name, str) else name for seed, name in file.items()
+                seed: str(self._resolve_path(path)) if isinstance(path, str) else path for seed, path in file.items()
             }
         source = settings["file"] if isinstance(settings["file"], str) else "a file for each seed"
         resolved = {**settings, "file": file, "source": settings.get("source", source)}
@@ -105,27 +108,28 @@ class _WeightsResolver:
 
     def _resolve_kept(self, settings: Mapping[str, Any], address: str) -> dict[str, Any]:
         """Return the equivalent settings with `file` in place of `sweep`."""
-        for name in settings:
-            if name not in SWEEP_KEYS:
+        for key in settings:
+            if key not in SWEEP_KEYS:
                 self.findings.add(
-                    f"{address}.{name}", "unknown key", given=settings[name], names=SWEEP_KEYS, misspelt=name
+                    f"{address}.{key}", "unknown key", given=settings[key], names=SWEEP_KEYS, misspelt=key
                 )
 
-        # Choose the configuration and the seeds.
         state = SweepState.load(self._find_sweep(str(settings["sweep"])))
         configuration = _choose_configuration(state, settings.get("configuration", "best"))
         average, seeds = settings.get("average", "raw"), settings.get("seeds", "same")
         if seeds == "same":
-            chosen = sorted(seed for name, seed in list_kept_weights(state) if name == configuration.config_id)
-            chosen = chosen or sorted(configuration.members)[:1]  # without weights: `open_weights` will report it
+            kept = list_kept_weights(state)
+            chosen_seeds = [seed for seed in sorted(configuration.members) if (configuration.config_id, seed) in kept]
+            # Without kept weights any seed will do: `open_weights` says why there are none.
+            chosen_seeds = chosen_seeds or sorted(configuration.members)[:1]
         elif isinstance(seeds, int) and not isinstance(seeds, bool):
-            chosen = [seeds]
+            chosen_seeds = [seeds]
         else:
             raise UserError(f"seeds: {seeds!r} is not allowed; allowed: same, or one seed")
 
-        # List the files; read each once, to refuse a damaged file before the sweep begins.
+        # Every file is read once, so that a damaged file is refused before the sweep begins.
         files = {}
-        for seed in chosen:
+        for seed in chosen_seeds:
             stored = open_weights(state, configuration, seed, average)
             try:
                 dict(stored)  # reads every tensor, and compares its checksum
@@ -133,13 +137,12 @@ class _WeightsResolver:
                 raise UserError(str(error)) from error
             files[str(seed)] = str(stored.path.resolve())
 
-        # Put the files in place of the sweep.
         source = f"{state.name} {label(configuration.number)}"
         resolved: dict[str, Any] = {"file": files, "source": source}
         if seeds != "same":
             resolved = {"file": files[str(seeds)], "source": f"{source} seed {seeds}"}
         resolved |= {"average": average} if average != "raw" else {}
-        resolved |= {name: settings[name] for name in ("rename", "strict") if name in settings}
+        resolved |= {key: settings[key] for key in ("rename", "strict") if key in settings}
         return {**resolved, "sha256": InitialWeights.from_mapping({"file": resolved["file"]}).pin_data().sha256}
 
     def _resolve_path(self, file: str) -> Path:
@@ -179,8 +182,8 @@ def _choose_configuration(state: SweepState, reference: Any) -> ConfigurationSta
         try:
             return find_configuration(state, reference)
         except UserError as error:
-            close = find_nearest_name(reference, ["best"])
-            raise UserError(str(error) + (f"; did you mean {close}?" if close else "")) from None
+            hint = find_nearest_name(reference, ["best"])
+            raise UserError(str(error) + (f"; did you mean {hint}?" if hint else "")) from None
     from orchestrator.results.summarise import summarise  # brings pandas
     from orchestrator.sweep.selection import refuse_unfinished
 

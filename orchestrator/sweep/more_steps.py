@@ -59,7 +59,6 @@ def plan_more_steps(
     Writes nothing. Raises UserError if the sweep is unfinished, has no checkpoints, or if its shorter training is not
     the beginning of the longer one, with the reason; and what `make_listed_spec` raises.
     """
-    # Choose the configurations to train further.
     refuse_imported(state)
     refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
@@ -67,14 +66,14 @@ def plan_more_steps(
     refuse_unfinished(result, f"{state.folder}: --steps {steps}")
     refuse_top_with_names(top, only, "get more steps")
 
-    # Configurations with infinite scores succeeded, too.
-    succeeded = {name for name, configuration in state.configurations.items() if configuration.succeeded}
-    if not succeeded:
+    # More steps also help configurations with an infinite score, which the ranking of other commands leaves out.
+    succeeded_ids = {name for name, configuration in state.configurations.items() if configuration.succeeded}
+    if not succeeded_ids:
         raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded; nothing to train further")
-    rows = choose_rows(result, state, len(succeeded) if top is None else top, only, succeeded)
-    before = [state.configurations[row.config_id] for row in rows]
+    rows = choose_rows(result, state, len(succeeded_ids) if top is None else top, only, succeeded_ids)
+    old_configurations = [state.configurations[row.config_id] for row in rows]
 
-    # Build the same configurations with more steps; refuse those whose training would have begun differently.
+    # The longer training must begin like the shorter one: a schedule, for example, may depend on the number of steps.
     header = {
         "name": name or f"{state.name}-steps-{steps}",
         "description": f"{state.name} up to step {steps}: {', '.join(label(row.number) for row in rows)}.",
@@ -82,43 +81,57 @@ def plan_more_steps(
     }
     listed = make_listed_spec(state, rows, header, overrides, "extended")
     spec = _set_steps(listed, steps, f"{state.folder}: --steps {steps}", [label(row.number) for row in rows])
-    after = make_configurations(
+    new_configurations = make_configurations(
         spec, [(drawn.number, drawn.values) for drawn in draw_configurations(spec, range(count_configurations(spec)))]
     )
     device = "cuda" if spec.resources.gpus else "cpu"
-    for old, new in zip(before, after, strict=True):
+    for old, new in zip(old_configurations, new_configurations, strict=True):
         _refuse_dependence(state, old, new, device)
 
-    # Find the checkpoints to continue from.
     checkpoint_steps = sorted(
-        {step for configuration in before for step in _list_checkpoint_steps(state, configuration)}
+        {step for configuration in old_configurations for step in _list_checkpoint_steps(state, configuration)}
     )
     if not checkpoint_steps:
         raise UserError(
             f"{state.folder}: --steps {steps}: no checkpoints: not written (resources.checkpoint_seconds) or deleted; "
             f"{_describe_rerun(steps)}"
         )
-    continued = {
-        new.config_id: {
-            "config_id": old.config_id,
-            "packs": {str(seed): member.pack_id for seed, member in old.members.items()},
-        }
-        for old, new in reversed(list(zip(before, after, strict=True)))
-    }
-    origin: dict[str, Any] = {"sweep": state.name, "spec_hash": state.spec_hash, "folder": state.folder.resolve().name}
-    origin |= {"steps": steps, "configurations": continued}
+    origin = _make_origin(state, steps, list(zip(old_configurations, new_configurations, strict=True)))
     lines = (
         f"{counted(len(rows), 'configuration')} of {state.name} with seeds {spans(spec.seeds)} will be trained up to "
         f"step {steps}, from step {spans(checkpoint_steps)}",
         f"{state.name} is not changed",
     )
-    return DerivedSweep(spec=spec, origin={CONTINUES: origin}, lines=(*lines, *_describe_untrained(before, spec.seeds)))
+    return DerivedSweep(
+        spec=spec, origin={CONTINUES: origin}, lines=(*lines, *_describe_untrained(old_configurations, spec.seeds))
+    )
 
 
-def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[int]) -> list[str]:
+def _make_origin(
+    state: SweepState, steps: int, pairs: Sequence[tuple[ConfigurationState, Configuration]]
+) -> dict[str, Any]:
+    """Return the provenance of a sweep that trains the second configuration of each pair from the first."""
+    # Of new configurations with the same id the first counts, so it is written last.
+    continued = {
+        new.config_id: {
+            "config_id": old.config_id,
+            "packs": {str(seed): member.pack_id for seed, member in old.members.items()},
+        }
+        for old, new in reversed(pairs)
+    }
+    return {
+        "sweep": state.name,
+        "spec_hash": state.spec_hash,
+        "folder": state.folder.resolve().name,
+        "steps": steps,
+        "configurations": continued,
+    }
+
+
+def _describe_untrained(configurations: Sequence[ConfigurationState], seeds: Sequence[int]) -> list[str]:
     """Return notes about seeds that are not trained further, and members that start from step 0 because of a race."""
     skipped_seeds = {
-        label(configuration.number): sorted(set(configuration.members) - set(seeds)) for configuration in before
+        label(configuration.number): sorted(set(configuration.members) - set(seeds)) for configuration in configurations
     }
     notes = [
         f"note: skipping seeds {spans(skipped)} of {name}: not every configuration has them"
@@ -127,15 +140,15 @@ def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[in
     ]
     missing_counts = {
         label(configuration.number): sum(seed not in configuration.members for seed in seeds)
-        for configuration in before
+        for configuration in configurations
     }
     if not (number := sum(missing_counts.values())):
         return notes
     names = ", ".join(name for name, count in missing_counts.items() if count)
     return [
         *notes,
-        f"note: {number} of {counted(len(before) * len(seeds), 'member')} start from step 0: {names} were eliminated "
-        "before the race had all seeds; exclude them with --top or --configuration",
+        f"note: {number} of {counted(len(configurations) * len(seeds), 'member')} start from step 0: {names} were "
+        "eliminated before the race had all seeds; exclude them with --top or --configuration",
     ]
 
 
@@ -180,4 +193,5 @@ def _list_checkpoint_steps(state: SweepState, configuration: ConfigurationState)
 
 
 def _describe_rerun(steps: int) -> str:
+    """Return the advice to train with this number of steps from the beginning."""
     return "to train from step 0: lengthwise run FILE --name NAME --set training.steps=" + str(steps)

@@ -41,14 +41,13 @@ def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None
 
     Raises UserError if there are fewer, or if a race is not over.
     """
-    # An unfinished race has no ranking.
+    # Configurations of an unfinished race have different numbers of seeds, so their scores cannot be ranked.
     if result.race is not None and not result.race.is_over:
         raise UserError(
             f"--top {top}: no ranking yet, because the race of {result.name} is not over; resume it, or select "
             "configurations with --configuration"
         )
 
-    # Take the first rows, or explain why there are too few.
     rows = [row for row in result.rows if is_eligible(row, eligible)]
     allowed = f"a number from 1 to {len(rows)}" if rows else "none, because no configuration succeeded"
     if top < 1:
@@ -75,15 +74,15 @@ def choose_named_rows(
 
     Raises UserError for a configuration that is not in `eligible`, by default for one without a finite score.
     """
-    name_of = {find_configuration(state, name).config_id: name for name in names}
+    name_by_id = {find_configuration(state, name).config_id: name for name in names}
     for row in result.rows:
-        if row.config_id in name_of and not is_eligible(row, eligible):
+        if row.config_id in name_by_id and not is_eligible(row, eligible):
             reason = "failed" if row.failed else "has no finite score" if row.complete else row.why_incomplete
             raise UserError(
-                f"--configuration {name_of[row.config_id]}: {label(row.number)} {reason}; "
+                f"--configuration {name_by_id[row.config_id]}: {label(row.number)} {reason}; "
                 "allowed: configurations that succeeded"
             )
-    return [row for row in result.rows if row.config_id in name_of]
+    return [row for row in result.rows if row.config_id in name_by_id]
 
 
 def is_eligible(row: Row, eligible: Collection[str] | None = None) -> bool:

@@ -53,8 +53,8 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
             advice += " --retry-failed"
         elif state.ended == "complete":
             advice = f"it is complete; show it with: {command('report', folder)}"
-        if edited := _list_edited_modules(spec, state):
-            history = f", trained with another version of {join_first_few(edited)}"
+        if edited_modules := _list_edited_modules(spec, state):
+            history = f", trained with another version of {join_first_few(edited_modules)}"
         raise SweepExists(f"{folder} has this sweep{history}; {advice}; to run it again, add --name NAME")
 
 
@@ -62,12 +62,12 @@ def _list_edited_modules(spec: SweepSpec, state: SweepState) -> list[str]:
     """Return the modules of a sweep that the files beside the sweep file have in another version."""
     recorded = {fields["module"]: fields["sha256"] for fields in state.modules}
     folders = [Path.cwd()] if spec.folder is None else [spec.folder, Path.cwd()]
-    names = []
+    edited_modules = []
     for module in spec.imports:
         with suppress(OwnCodeError):  # an import reports it
             if find_module(module, folders).sha256 != recorded.get(module):
-                names.append(module)
-    return names
+                edited_modules.append(module)
+    return edited_modules
 
 
 def refuse_changed(spec: SweepSpec, state: SweepState) -> None:
@@ -162,7 +162,7 @@ def list_differing_settings(spec: SweepSpec, other: SweepSpec) -> list[str]:
     return [key for key in SETTINGS if first.get(key) != second.get(key)]
 
 
-def with_tracking_uri(spec: SweepSpec) -> SweepSpec:
+def resolve_tracking_uri(spec: SweepSpec) -> SweepSpec:
     """Return `spec` with an absolute MLflow address: its own, else that of MLflow's variable, if set.
 
     So the address means the same file in every working folder. Raises UserError for an invalid variable.
@@ -184,8 +184,8 @@ def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
     if path.exists() and (text := path.read_text(encoding="utf-8")) != dump_yaml(
         load_sweep(path, recorded=True).resolved()
     ):
-        names = (path.with_name(f"{SPEC_FILE}.before-{number}") for number in count(1))
-        backup = next(name for name in names if not name.exists())
+        backups = (path.with_name(f"{SPEC_FILE}.before-{number}") for number in count(1))
+        backup = next(name for name in backups if not name.exists())
         with refuse_unwritable(backup, LedgerError):
             write_atomic(backup, [text.encode()])
     write_spec(spec, folder)

@@ -49,7 +49,7 @@ from orchestrator.sweep.specification import (
     refuse_changed_file,
     refuse_existing,
     refuse_fixed,
-    with_tracking_uri,
+    resolve_tracking_uri,
     write_spec,
 )
 from orchestrator.sweep.train import train_missing
@@ -78,15 +78,14 @@ def run_sweep(
     machine lacks, SweepExists or SpecChanged if the folder already has a sweep, LedgerError if it cannot be written.
     All except LedgerError are raised before anything is written.
     """
-    # Refuse a folder with a sweep, and resources that this machine lacks.
-    spec, folder = with_tracking_uri(spec), storage / spec.name
+    spec, folder = resolve_tracking_uri(spec), storage / spec.name
     fetch_sweep(folder)
     with _report_mistakes_first(spec):
         refuse_existing(spec, folder)
     find_missing_resources(spec).raise_any()
 
-    # Build the first configurations, and record their code.
-    registered = digest_claims(spec)
+    # Building the first configurations finds mistakes before anything is written, and which code they need.
+    claims, claims_file = digest_claims(spec) or ({}, b"")
     with start_repository_reader(spec.folder) as reading:  # git runs in parallel
         sources = import_spec_modules(spec)
         configurations = build_first_generation(spec)
@@ -96,7 +95,7 @@ def run_sweep(
         sources = (*sources, *get_trainer(spec.sections).find_sources(members, spec.folder))
         code = record_code(reading.read(), sources)
 
-    # Write the first record; from then on `resume` can continue the sweep.
+    # From the first record on `resume` can continue the sweep.
     first_fields: dict[str, Any] = {
         "name": spec.name,
         "study": spec.study,
@@ -106,17 +105,17 @@ def run_sweep(
         "small_weights": count_weights_bytes(spec, configurations) <= MAX_AUTO_WEIGHTS_BYTES,
         "code": code.fields,
     }
-    if registered:
-        first_fields["claims"] = registered[0]
+    if claims:
+        first_fields["claims"] = claims
     if get_trainer(spec.sections).inline_curves:
         first_fields["schema"] = INLINE_SCHEMA
 
     with open_session(lambda: create_ledger(folder, first_fields), console, spec.notify) as session:
         state = session.read_state()
         write_spec(spec.resolved(), folder)
-        if registered:
-            write_atomic(folder / CLAIMS_COPY, [registered[1]])
-            session.say(f"{counted(len(registered[0]), 'claim')} registered")
+        if claims:
+            write_atomic(folder / CLAIMS_COPY, [claims_file])
+            session.say(f"{counted(len(claims), 'claim')} registered")
         code.write_copies(folder)
         session.say(f"sweep {spec.name} in {folder.resolve()}: {describe_size(spec)}")
         trust_sweep(state)
@@ -201,7 +200,6 @@ def import_code_to_resume(state: SweepState, console: Console, *, accept_change:
         refuse(recorded, f"{state.folder} cannot be resumed")
     refuse_without_start(_find_untrained_seeds(state), f"{state.folder} cannot be resumed")
 
-    # Record the current code.
     with start_repository_reader(*list_recorded_folders(state.codes)) as reading:
         code = record_code(reading.read(), sources)
     code.write_copies(state.folder)
@@ -224,7 +222,7 @@ def resume_with_spec(spec: SweepSpec, storage: Path, console: Console, *, max_se
 
     Raises what `resume_sweep` raises, and SpecChanged if the sweep file computes something else.
     """
-    spec, folder = with_tracking_uri(spec), storage / spec.name
+    spec, folder = resolve_tracking_uri(spec), storage / spec.name
     state = SweepState.load(folder)
     with _report_mistakes_first(spec):
         refuse_changed_file(spec, state)

@@ -18,7 +18,7 @@ from orchestrator.running.schedulers.choice import choose_scheduler, describe_hi
 from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import ProgressDisplay
 from orchestrator.sweep.children import SweepChildren
-from orchestrator.sweep.specification import with_tracking_uri
+from orchestrator.sweep.specification import resolve_tracking_uri
 from orchestrator.text.wording import counted
 from orchestrator.tracking.publisher import Publisher
 from search_spaces import SweepSpec
@@ -62,25 +62,26 @@ def train_missing(
 
     `built` are its first configurations, if already built; for `children` and `max_seconds` see `run_sweep`.
     """
-    spec, publisher = with_tracking_uri(spec), None
-    with ExitStack() as opens:
+    spec, publisher = resolve_tracking_uri(spec), None
+    with ExitStack() as contexts:
         if not is_finished(spec, state):
-            # Let child processes import while the scheduler starts.
-            name, _ = choose_scheduler(spec, _make_examples(spec, state, built))
+            # Child processes import while the scheduler starts.
+            scheduler_name, _ = choose_scheduler(spec, _make_examples(spec, state, built))
             if children is None:
-                children = opens.enter_context(SweepChildren(name, tracking=spec.tracking.enabled))
-            children.close_unneeded_host(name)
+                children = contexts.enter_context(SweepChildren(scheduler_name, tracking=spec.tracking.enabled))
+            children.close_unneeded_host(scheduler_name)
             publisher, host = children.publisher, children.workers
             if publisher is not None:
                 publisher.start(session.folder, spec.tracking)
-            with open_scheduler(name, spec.resources, host.start_worker if host is not None else None) as scheduler:
+            start_worker = host.start_worker if host is not None else None
+            with open_scheduler(scheduler_name, spec.resources, start_worker) as scheduler:
                 session.interrupts.install()  # again, because ray.init replaces handlers
                 cluster = scheduler.cluster
                 session.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
-                if hidden := describe_hidden_gpus(spec, name):
+                if hidden := describe_hidden_gpus(spec, scheduler_name):
                     session.say(f"note: {hidden}")
 
-                # Let the driver give packs to the scheduler until no member is missing.
+                # The shortages that the ledger has are known to the packer, so that no pack runs out of memory again.
                 display = _Display(session, spec.name, state, publisher)
                 driver = SweepDriver(
                     spec,
@@ -96,7 +97,7 @@ def train_missing(
                 )
                 if warning := copy_at_start(session.ledger):
                     session.say(f"warning: {warning}")
-                page = RunningPage(session.folder) if name != "inline" else nullcontext()
+                page = RunningPage(session.folder) if scheduler_name != "inline" else nullcontext()
                 with page, display.progress.showing(), session.recording_interruption(state):
                     scheduler.run(driver)
                     driver.remove_stop_file()
