@@ -47,7 +47,6 @@ def follow_sweep(
     state, size = SweepState.load(folder), _read_size(folder)
     meter, progress, driver = LedgerMeter(state), ProgressDisplay(console, state.name), _DriverProbe(folder, timeout)
 
-    # Show the progress, fetch the newest ledger, and wait.
     with progress.showing():
         while state.ended is None and driver.is_alive():
             if progress.is_due:

@@ -20,6 +20,8 @@ def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     best = find_best_configuration(state)
     if best is None:
         return []
+
+    # Only the packs of the best configuration are read: the curves of a large sweep take long.
     try:
         objective = read_objective(state.spec)
         packs = {member.pack_id for member in best.members.values()}
@@ -29,13 +31,15 @@ def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
         band = make_bands(chosen, objective, {})[best.config_id, objective.metric, objective.average]
     except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured
         return [("its median curve", f"cannot be read: {error}")]
+
+    # A line has room for MAX_LENGTHS values, at equal distances.
     indices = np.unique(np.linspace(0, len(band.lengths) - 1, min(MAX_LENGTHS, len(band.lengths))).round().astype(int))
     values = ", ".join(f"{band.lengths[index]}: {format_number(band.median[index])}" for index in indices)
     return [(f"median of {label(best.number)}", f"{objective.metric} ({objective.average}) by length: {values}")]
 
 
 def make_undefined_rows(state: SweepState) -> list[tuple[str, str]]:
-    """Return a row that says where the judged metric is NaN, if seeds have no score although they did not fail."""
+    """Return a row with the lengths at which the judged metric is NaN, if seeds that did not fail have no score."""
     if not any(map(has_undefined_score, state.configurations.values())):
         return []
     try:

@@ -49,7 +49,7 @@ class Meter:
 
     def make_rows(self, state: SweepState, running: Mapping[str, RunningPack]) -> list[tuple[str, str]]:
         """Return the current progress of a sweep with these running packs as rows of label and text."""
-        # A pack counts from the step at which it is first seen to train.
+        # The steps up to the first progress of a pack may come from a checkpoint, so they are not counted.
         now, steps = time.monotonic(), count_steps_done(state, running)
         for pack_id in running.keys() - self._trained_pack_ids:
             if steps[pack_id] > self._steps_before.get(pack_id, 0):
@@ -57,7 +57,7 @@ class Meter:
                 self._steps_before[pack_id] = steps[pack_id]
                 self._moving_since = self._moving_since or now
 
-        # The speed is shown once it is measured over more than a second.
+        # Over less than a second the speed is too inaccurate to show.
         done = sum(max(count - self._steps_before.get(pack_id, 0), 0) for pack_id, count in steps.items())
         speed = done / (now - self._moving_since) if self._moving_since and now - self._moving_since > 1.0 else 0.0
         phases = Counter(PHASES.get(status.phase, status.phase) for status in running.values())
@@ -73,13 +73,12 @@ def make_progress_rows(
     Of a race, totals and time left go to the end of the present round. `speed` is in optimiser steps of single members
     per second; it is shown while no pack has measured its own.
     """
-    # Steps, seeds and packs that are done.
     done, total = sum(count_steps_done(state, running).values()), _count_steps(state)
     counts = Counter(member.status for member in state.members)
     packs = sum(pack.has_ended for pack in state.packs.values())
     rate = sum(status.rate for status in running.values()) or speed
 
-    # The rows; some only in a race, with early stopping, or before the first evaluation.
+    # A race, early stopping and the wait for the first evaluation have rows that other sweeps do not show.
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     rows += [
         ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
@@ -116,7 +115,6 @@ def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPa
     if any(pack.evaluations for pack in state.packs.values()):
         return None
 
-    # The first of the running packs decides.
     seconds = []
     for pack_id, status in running.items():
         pack = state.packs[pack_id]
@@ -131,7 +129,7 @@ def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPa
 
 def _count_seeds(state: SweepState) -> int:
     """Return the seeds of all configurations, also of those not drawn yet."""
-    drawn = sum(len(state.planned_seeds(name)) for name in state.configurations)
+    drawn = sum(len(state.planned_seeds(config_id)) for config_id in state.configurations)
     return drawn + (count_specified(state.spec) - len(state.draws)) * len(read_common_seeds(state.specs))
 
 
@@ -149,7 +147,7 @@ def find_best_configuration(state: SweepState) -> ConfigurationState | None:
     """Return the finished configuration with the best finite score, in a race of its last round; None without one."""
     sign = 1.0 if state.spec.get("objective", {}).get("direction") != "maximize" else -1.0
     candidates = [
-        state.configurations[name] for name in (state.race.contenders if state.race else state.configurations)
+        state.configurations[config_id] for config_id in (state.race.contenders if state.race else state.configurations)
     ]
     ranked = [
         (sign * configuration.score, configuration.number, configuration)
@@ -167,33 +165,32 @@ def describe_best(state: SweepState, none: str = "none yet") -> str:
 
 def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
-    # The state of the sweep, and counts of its members.
     members = state.members
     counts = Counter(member.status for member in members)
     crashed = state.seeds_crashed
-    owner, total, seeds = describe_running_driver(state.folder), _count_steps(state), _count_seeds(state)
+    owner, seed_count = describe_running_driver(state.folder), _count_seeds(state)
+    done_steps, total_steps = sum(count_steps_done(state).values()), _count_steps(state)
     status = f"running, by {owner}" if owner else state.ended or "interrupted"
     is_over = owner or state.ended in ("complete", "failed", STOPPED)  # whose message has the command
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
 
-    # Rows of every sweep.
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         *_make_confirms_row(state),
         ("state", f"{status}: {state.message}" if state.message else status),
         *([] if is_over else [("continue with", command("resume", state.folder))]),
         ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
-        ("seeds", f"{counts['complete'] + counts['failed']}/{seeds}"),
+        ("seeds", f"{counts['complete'] + counts['failed']}/{seed_count}"),
         ("seeds failed", f"{counts['failed']} ({crashed} crashed, {counts['failed'] - crashed} diverged)"),
-        *_make_stopped_row(state, seeds),
+        *_make_stopped_row(state, seed_count),
         *_make_race_rows(state),
         ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
-        ("member-steps", f"{100 * sum(count_steps_done(state).values()) / total:.0f} %" if total else "none yet"),
+        ("member-steps", f"{100 * done_steps / total_steps:.0f} %" if total_steps else "none yet"),
         ("best so far", describe_best(state)),
     ]
 
-    # Publishing, code and environments; packs that died, and how to retry them.
+    # Rows without content are left out, so that packs that died stand out.
     if state.published_at:
         rows.append(("published at", ", ".join(state.published_at)))
     if state.codes:
