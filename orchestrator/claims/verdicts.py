@@ -101,8 +101,8 @@ def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, in
 def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: int) -> Judgement:
     """Return the judgement; an undecided one with the number of seeds that would decide it, or a note if none would.
 
-    `page` are the judgements of the page, `family` is the number of its claims. Claims that were asked again are
-    unchanged.
+    `page` are the judgements of the page, `family` is the number of tests in Holm's correction. Claims that were asked
+    again are unchanged.
     """
     if judgement.answer is None or judgement.answer.extrapolate is None or judgement.verdict != UNDECIDED:
         return judgement

@@ -30,6 +30,8 @@ def collect_weights_files(state: SweepState, folder: Path) -> dict[Path, Callabl
         reason = "set resources.keep_weights: true in the sweep file"
         if members and all(member.status == "failed" for member in members):
             reason = "all its seeds failed"
+        elif not any(member.status == "complete" for member in members):
+            reason = "no seed has ended yet; weights are kept at its end"
         raise UserError(f"--weights: {state.folder}: no weights were kept; {reason}")
 
     # Damage must be found before anything is written, so every tensor is read once for its digest.

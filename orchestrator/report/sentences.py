@@ -199,15 +199,12 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
     """Return a sentence on a confirmation: scores in the search beside scores on fresh seeds."""
     # Put both scores of each configuration beside each other.
     scores = [
-        f"{label(row.number)} {format_number(row.search.median, result.infinity_text)} in the search and "
-        + (
-            f"{format_number(row.confirmed.median, result.infinity_text)} on fresh seeds"
-            if row.confirmed
-            else "not ended yet"
-        )
+        f"{label(row.number)} "
+        + (format_number(row.confirmed.median, result.infinity_text) if row.confirmed else "not ended yet")
+        + f" ({format_number(row.search.median, result.infinity_text)} in the search)"
         for row in confirmed.rows
     ]
-    return f"Confirmation: {join_first_few(scores, MAX_SHOWN)}. {confirmed.sentence}."
+    return f"Confirmation: on fresh seeds {join_first_few(scores, MAX_SHOWN)}. {confirmed.sentence}."
 
 
 def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:

@@ -20,6 +20,7 @@ from orchestrator.report.tables.configurations import (
     result_columns,
     value_columns,
 )
+from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import counted
 
@@ -100,11 +101,11 @@ class Screen:
         self.result = result
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        # The answers, without the confirmations before the last one.
+        # Of several confirmations only the last one has room.
         result, width = self.result, options.max_width
         yield Text(f"Sweep {result.name}", style="bold")
-        sentences = answers(result, values=False)
-        for sentence in [*sentences[:2], *sentences[2:][-1:]]:
+        sentences, confirmed = answers(result, values=False), len(read_confirmations(result))
+        for sentence in [*sentences[: len(sentences) - confirmed], *(sentences[-1:] if confirmed else [])]:
             if console.is_terminal:
                 sentence = "\n".join(
                     textwrap.wrap(sentence, width, max_lines=math.ceil(MAX_SENTENCE / width), placeholder=" ...")

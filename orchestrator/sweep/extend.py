@@ -187,9 +187,12 @@ def plan_extension(
                 f"--seeds: {spans(reused_seeds)} were used by {names}; allowed in a confirmation: unused seeds"
             )
     if added == Extension() and not seeds_by_id:
+        advice = f"for more: --seeds {2 * len(recorded.seeds)}"
+        if state.ended != "complete":
+            advice = f"to finish them: {command('resume', state.folder)}"
         raise UserError(
             f"{sweep}: nothing to add: it has {search.count_configurations(recorded)} configurations with seeds "
-            f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; to finish them: {command('resume', state.folder)}"
+            f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; {advice}"
         )
 
     # Describe the extension to the user before anything is trained.

@@ -32,7 +32,9 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
     hint = find_nearest(text, state.configurations)
     last = max(state.draws, default=-1)
     allowed = (
-        f"allowed: {label(0)} to {label(last)}, a config_id, or the start of one" if last >= 0 else "there are none"
+        f"allowed: {label(0)} to {label(last)}, a config_id, or at least its first {MIN_PREFIX} characters"
+        if last >= 0
+        else "there are none"
     )
     problem = f"{state.folder}: no configuration {text}; {allowed}"
     raise UserError(problem + (f"; did you mean {hint}?" if hint else ""))

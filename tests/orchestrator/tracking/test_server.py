@@ -5,7 +5,6 @@ import shutil
 import signal
 import socket
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from orchestrator.errors import UserError
 from orchestrator.tracking import ui
 from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TrackingError
-from orchestrator.tracking.ui import PORTS, UiServerError, run_server, serve
+from orchestrator.tracking.ui import UiServerError, run_server, serve
 from tests.mlflow_points import artifact, assert_complete, rows_of
 from tests.ports import free_ports
 
@@ -71,8 +70,9 @@ def test_a_host_that_is_not_this_machine_is_named(tmp_path, host):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_port_is_the_first_that_is_free():
+def test_the_port_is_the_first_that_is_free(monkeypatch):
     with socket.socket() as taken:
-        with suppress(OSError):
-            taken.bind(("127.0.0.1", PORTS.start))
-        assert ui.choose_port("127.0.0.1", None) in PORTS[1:]
+        taken.bind(("127.0.0.1", 0))  # not the ports of a user, which other processes take and free meanwhile
+        ports = range(taken.getsockname()[1], taken.getsockname()[1] + 50)
+        monkeypatch.setattr(ui, "PORTS", ports)
+        assert ui.choose_port("127.0.0.1", None) in ports[1:]

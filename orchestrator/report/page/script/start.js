@@ -48,7 +48,8 @@ document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener(
 if (ranked.length > 1) {
   const lead = GROUPS.map(group => compareSeeds(ranked[0], ranked[1], group)).find(comparison => comparison !== null);
   const paragraph = make("p", undefined, {id: "lead"});
-  if (lead) {
+  const isAhead = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
+  if (lead && isAhead) {
     paragraph.append(make("b", "Against the next:"), ` ${describeComparison(lead, ranked[0], ranked[1])}`);
     if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
       paragraph.append(" More seeds: ", make("code", page.more_seeds));
