@@ -101,7 +101,7 @@ class RepositoryReader:
         self._threads.shutdown()
 
     def _read_repository(self, root: Path) -> Repository:
-        """Return the repository of a work tree; inside a Ray job, which has no .git, the one that was sent with it."""
+        """Return the repository of a work tree; in a Ray job, which lacks .git, from the variable sent with the job."""
         if root not in self._commands:
             description = os.environ.get(CODE_VARIABLE)
             return (

@@ -40,7 +40,7 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
 
     Raises SweepFileError with every problem, and what `smoke` raises.
     """
-    # A summary without a word on the program would suggest that it was tried.
+    # Say that the program was not started: otherwise users would believe that it works.
     trial = "; the program was not started (--smoke starts it)" if spec.program else ""
     if with_smoke and spec.program:  # one member is enough, because all run the same program
         (first,) = build_configurations(spec, [(0, build_drawn(spec)[0].values)])

@@ -12,9 +12,9 @@ from rich.text import Text
 from orchestrator.errors import NotASweep, UserError, refuse_unwritable
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
-from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import write_csv
+from orchestrator.report.sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.tables.columns import Column, Columns, Lines, make_cells
 from orchestrator.report.tables.seed_comparisons import (
     MAX_TERMINAL_LINES,
@@ -36,7 +36,6 @@ from orchestrator.statistics.exact_tests import ALPHA
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, LEVEL, count_needed_values
 from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import (
-    command,
     compact_pair,
     compact_value,
     counted,
@@ -48,7 +47,6 @@ from orchestrator.text.wording import (
 )
 
 MAX_DIFFERING_KEYS, MAX_VALUE_CHARACTERS = 12, 60  # keys in a sentence, characters of a value
-ENOUGH_SEEDS = 8  # for an interval
 
 
 def compare_and_show(
@@ -146,11 +144,8 @@ def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, 
 
 def _advise_more_seeds(line: SeedComparison, results: Sequence[Summary], console: Console) -> Iterator[RenderableType]:
     """Yield the commands that train enough seeds for an interval, if sweeps that can be extended have too few."""
-    commands = [
-        f"{command('extend', result.folder)} --seeds {ENOUGH_SEEDS}"
-        for result in results
-        if len(result.shared_seeds) < ENOUGH_SEEDS and can_add_seeds(result.state)
-    ]
+    short = [result for result in results if len(result.shared_seeds) < ENOUGH_SEEDS]
+    commands = list(filter(None, map(make_extend_command, short)))
     if commands and line.outcome.paired and line.outcome.n < FEWEST_FOR_MEDIAN:
         yield prose(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, results[0])
 

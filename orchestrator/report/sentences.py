@@ -37,6 +37,7 @@ from orchestrator.text.wording import (
 )
 
 MAX_SHOWN = 3  # hyperparameters with a clear effect, configurations of a confirmation
+ENOUGH_SEEDS = 8  # for an interval, with some to spare
 MAX_BETTER = 5  # named configurations that are better at the test lengths
 MIN_FOR_CORRELATION = 3  # configurations
 MIN_FOR_HALVES = 5  # distinct values; fewer are named one by one
@@ -204,7 +205,8 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
         + f" ({format_number(row.search.median, result.infinity_text)} in the search)"
         for row in confirmed.rows
     ]
-    return f"Confirmation: on fresh seeds {join_first_few(scores, MAX_SHOWN)}. {confirmed.sentence}."
+    seeds = "other seeds" if confirmed.reused_seeds else "fresh seeds"
+    return f"Confirmation: on {seeds} {join_first_few(scores, MAX_SHOWN)}. {confirmed.sentence}."
 
 
 def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
@@ -320,10 +322,10 @@ def _describe_continuation(result: Summary) -> list[str]:
 
 
 def make_extend_command(result: Summary) -> str:
-    """Return the command that doubles the seeds, empty if seeds cannot be added."""
+    """Return the command that doubles the seeds, to ENOUGH_SEEDS at least; empty if seeds cannot be added."""
     if not can_add_seeds(result.state):
         return ""
-    return f"{command('extend', result.folder)} --seeds {2 * len(result.shared_seeds)}"
+    return f"{command('extend', result.folder)} --seeds {max(ENOUGH_SEEDS, 2 * len(result.shared_seeds))}"
 
 
 def count_sentences(result: Summary) -> list[str]:

@@ -19,7 +19,8 @@ from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, r
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.report.sentences import describe_best
+from orchestrator.report.page.data import has_fresh_seeds
+from orchestrator.report.sentences import answers, describe_best
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import identity_columns
 from orchestrator.report.terminal import Screen
@@ -327,6 +328,11 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
         assert first.confirmed.median == pytest.approx(0.3045) and second.confirmed.median == pytest.approx(0.4045)
         assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4
         assert "on seeds 3-6, which no selection used" in one.sentence
+    assert has_fresh_seeds(child) and not has_fresh_seeds(summarise(state))
+    screen = io.StringIO()
+    Console(file=screen, width=1000).print(Screen(summarise(state)))
+    assert len(answers(summarise(state))) == 4
+    assert all(sentence in screen.getvalue() for sentence in answers(summarise(state), values=False))
     other = summarise(state).rows[1].number
     assert ": #0 (#2 in the search" in describe_best(child) and " 0.304" in describe_best(child)
     assert make_cells(child.rows, identity_columns(child))["in search"] == ["#2", f"#{other}"]
@@ -343,9 +349,11 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
     begin(planned, tmp_path)
     shutil.rmtree(state.folder)
     searched(seeds=4)  # as if seed 3 had been added to the search afterwards
-    (one,) = read_confirmations(summarise(SweepState.load(state.folder)))
-    assert one.reused_seeds == (3,) and one.unfinished == "interrupted"
-    assert "of which the search has since used 3: not independent of the selection" in one.sentence
+    search, confirmation = (summarise(SweepState.load(tmp_path / name)) for name in (state.name, planned.spec.name))
+    (confirmed,) = read_confirmations(search)
+    assert confirmed.reused_seeds == (3,) and confirmed.unfinished == "interrupted"
+    assert "of which the search has since used 3: not independent of the selection" in confirmed.sentence
+    assert not any("fresh" in sentence for sentence in answers(search)) and not has_fresh_seeds(confirmation)
 
 
 @pytest.mark.slow

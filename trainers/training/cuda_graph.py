@@ -44,7 +44,7 @@ class CudaGraphStep:
             self._peaks.clear()
             self.graphs.clear()
 
-        # Only an eager step tells how much memory a graph would need, so the first step of each shape is eager.
+        # Run the first step of each shape eagerly, to measure the memory that a graph would need.
         key = tuple(map(_shape_key, batches))
         if key not in self._peaks:  # the eager step allocates cached tables and workspaces
             torch.cuda.reset_peak_memory_stats()

@@ -40,7 +40,7 @@ def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
 
 def _check_fixed_values(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     """Check the sections as written, including values that the space replaces; yield the keys of problems."""
-    # A required value that is drawn is missing in its section, so an example of its domain stands in for it.
+    # Sections lack required values that the space draws: check them with an example of each domain.
     fixed = assign_values(spec, {})
     drawn = [key for key in spec.space if lookup(fixed, key) in (ABSENT, {}) and not findings.is_doubtful(key)]
     example = {key: _make_example(spec.space[key]) for key in drawn}

@@ -88,7 +88,7 @@ def apply_recut(
     if recut in recuts and not packs.keys() >= set(recut.old_ids):
         return [], None
 
-    # A pack that a worker has begun has results, so only the one that ran out of memory may be replaced.
+    # Running packs keep their results; the only running pack that may be replaced is the one that ran out of memory.
     for pack_id in recut.old_ids:
         if pack_id not in packs:
             raise ValueError(f"recut: unknown pack {pack_id}")

@@ -18,6 +18,7 @@ from orchestrator.report.tables.configurations import identity_columns, result_c
 from orchestrator.report.tables.effects import list_outcomes
 from orchestrator.results.analysis import explain_missing_effects, shows_effects
 from orchestrator.results.comparing.shared_streams import are_paired
+from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.scoring.evaluation_choice import select_steps
@@ -44,7 +45,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "name": result.name,
         "folder": str(result.folder),
         "running": result.status == "running",
-        "fresh": bool(read_search_labels(result.state.provenance)),  # a confirmation: no search ranked by its seeds
+        "fresh": has_fresh_seeds(result),
         "axis": result.axis,
         "more_seeds": make_extend_command(result),
         "judged": {
@@ -70,6 +71,12 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "pairing": _classify_pairs(result),
         **_encode_curves(result, curves),
     }
+
+
+def has_fresh_seeds(result: Summary) -> bool:
+    """Return whether this is a confirmation with seeds by which no search has ranked."""
+    reused = any(confirmed.reused_seeds for confirmed in read_confirmations(result))
+    return bool(read_search_labels(result.state.provenance)) and not reused
 
 
 def _describe_configuration(result: Summary, row: Row, groups: dict[LengthGroups, int]) -> dict[str, Any]:

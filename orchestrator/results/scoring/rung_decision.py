@@ -38,7 +38,7 @@ def compute_scores_at_step(
     `curves` may have later steps. A seed without an evaluation at the step, because all members of its pack had stopped
     early, has the score of its next evaluation, which repeats the last values.
     """
-    # Rows are in the order of steps, so the first one at the step or later is the one that counts as the last.
+    # Rows are sorted by step: the first one at or after the step of the rung is the last evaluation that counts.
     judged_values = compute_judged_values(curves, objective)
     judged_values = judged_values[judged_values["config_id"].isin(names)]
     is_before = judged_values["step"] < step

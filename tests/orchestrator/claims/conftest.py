@@ -39,21 +39,28 @@ def pretended_sweep(
     """
     spec = load_sweep(file, overrides=[f"seeds={seeds}"] if seeds else [])
     drawn = draw_sample(spec, spec.search.configurations or 1)
-    every_one = make_configurations(spec, [(draw.number, draw.values) for draw in drawn])
-    configurations = {one.config_id: one for one in reversed(every_one)}  # the first of equal ones
-    numbers = {one.config_id: one.number for one in configurations.values()}
+    drawn_configurations = make_configurations(spec, [(draw.number, draw.values) for draw in drawn])
+    configurations = {
+        configuration.config_id: configuration for configuration in reversed(drawn_configurations)
+    }  # the first of equal ones
+    numbers = {configuration.config_id: configuration.number for configuration in configurations.values()}
     folder, known = storage / spec.name, set[str]()
     first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
     packs: dict[tuple[object, ...], list[tuple[str, MemberConfig]]] = {}
     with Ledger.create(folder, {**first, "provenance": {}}) as ledger:
-        for one in sorted(configurations.values(), key=lambda one: one.number):
-            members = [one.member(seed) for seed in spec.seeds]
+        for configuration in sorted(configurations.values(), key=lambda configuration: configuration.number):
+            members = [configuration.member(seed) for seed in spec.seeds]
             fields = make_measurement_fields(list_measurements(members[0]), known)
             known.add(fields["measured"])
             ledger.append(
-                "configuration", number=one.number, config_id=one.config_id, values=one.values,
-                resolved=one.resolved, duplicate_of=None, **fields,
-            )  # fmt: skip
+                "configuration",
+                number=configuration.number,
+                config_id=configuration.config_id,
+                values=configuration.values,
+                resolved=configuration.resolved,
+                duplicate_of=None,
+                **fields,
+            )
             metrics = tuple(members[0].metrics)
             alike = (
                 metrics,
@@ -61,7 +68,7 @@ def pretended_sweep(
                 tuple(members[0].training.averages),
                 members[0].training.steps,
             )
-            packs.setdefault(alike, []).extend((one.config_id, member) for member in members)
+            packs.setdefault(alike, []).extend((configuration.config_id, member) for member in members)
         for number, ((metrics, lengths, averages, steps), members) in enumerate(packs.items()):
             pairs = [(config_id, member.seed) for config_id, member in members]
             ledger.append("pack", pack_id=f"p{number}", structural_key="k", members=pairs, steps=steps)
@@ -163,7 +170,7 @@ def put(tmp_path: Path) -> Put:
         (storage / "made_up.yaml").write_text(sweep)
         pretended_sweep(storage / "made_up.yaml", storage, invent, seeds=seeds, end=end)
         file = load_claims(write_claims(storage / "claims.yaml", claims))
-        return {one.claim.id: one for one in judge(file, read_sweeps(file, storage))}
+        return {judgement.claim.id: judgement for judgement in judge(file, read_sweeps(file, storage))}
 
     return put_claims
 

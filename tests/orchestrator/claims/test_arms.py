@@ -184,7 +184,7 @@ def test_minus_is_taken_length_by_length_and_over_of_what_lengths_came_to(put: P
 def test_what_is_subtracted_must_have_learned_too(put: Put) -> None:
     arms = {"gap": {**PRE, "minus": "none"}, "none": NONE}
     asked = claim(arms=arms, compare=["gap"], question="bound", bound=0.0, learned=LEARNED)
-    found = put(lambda one, *_: 0.9 if not is_pre(one) and 0 < one.seed < 5 else 0.01, asked)["pre_norm"]
+    found = put(lambda member, *_: 0.9 if not is_pre(member) and 0 < member.seed < 5 else 0.01, asked)["pre_norm"]
     assert found.verdict_text == "not tested: not learned (gap 5 of 9 seeds)"
 
 
@@ -205,7 +205,7 @@ def test_reduce_says_how_lengths_become_one_value(put: Put) -> None:
 
 def test_a_seed_succeeds_if_all_its_configurations_do(put: Put) -> None:
     asked = claim(arms=ALL, compare=["pre"], question="share", success={"most": 0.5}, expect="larger")
-    found = put(lambda one, *_: 0.9 if rate(one) == 0.003 and one.seed < 2 else 0.1, asked)["pre_norm"]
+    found = put(lambda member, *_: 0.9 if rate(member) == 0.003 and member.seed < 2 else 0.1, asked)["pre_norm"]
     assert found.answer.detail == "7 of 9"
 
 
@@ -224,11 +224,11 @@ def test_a_failed_seed_has_not_learned_and_has_not_succeeded(put: Put) -> None:
 
 @pytest.mark.parametrize("question", ["share", "fisher", "bound", "ratio", "equivalence", "difference"])
 def test_nothing_is_asked_of_seeds_of_which_none_learned(put: Put, question: str) -> None:
-    one = {"arms": {"pre": PRE}, "compare": ["pre"]}
+    single_arm = {"arms": {"pre": PRE}, "compare": ["pre"]}
     asked = {
-        "share": {**one, "success": {"most": 0.5}},
+        "share": {**single_arm, "success": {"most": 0.5}},
         "fisher": {"success": {"most": 0.5}},
-        "bound": {**one, "bound": 0.5},
+        "bound": {**single_arm, "bound": 0.5},
         "equivalence": {"within": 0.5, "expect": None},
     }.get(question, {})
     found = put(lambda *_: 0.4, claim(question=question, learned=LEARNED, **asked))["pre_norm"]

@@ -66,7 +66,7 @@ def test_a_mean_that_lies_on_one_side_decides(put: Put) -> None:
 
     assert put(clear, claim(statistic="mean"))["pre_norm"].verdict == "held"
     assert put(clear, claim(statistic="mean", expect="larger"))["pre_norm"].verdict == "contradicted"
-    assert put(lambda one, *_: 0.5 - 0.25 * is_pre(one), claim(statistic="mean"))["pre_norm"].verdict == "held"
+    assert put(lambda member, *_: 0.5 - 0.25 * is_pre(member), claim(statistic="mean"))["pre_norm"].verdict == "held"
     few = put(clear, claim(statistic="mean"), seeds=5)["pre_norm"]
     assert few.verdict_text == "not tested: 5 of 6 seeds"
 
@@ -92,7 +92,9 @@ def worse_by_dropout(member: MemberConfig, metric: str, average: str, length: in
 
 def test_configurations_of_a_random_search_are_the_sample(put: Put) -> None:
     found = put(worse_by_dropout, claim(**AVERAGES), seeds=2, sweep=SEARCH)["pre_norm"]
-    expected = [one.values["model.dropout"] - 0.1 for one in found.sweep.state.configurations.values()]
+    expected = [
+        configuration.values["model.dropout"] - 0.1 for configuration in found.sweep.state.configurations.values()
+    ]
     assert (found.answer.n, found.answer.n_trained, found.answer.unit) == (30, 30, "configurations")
     assert found.answer.effect == pytest.approx(np.median(expected), abs=1e-5)
     above = int((np.array(expected) > 0).sum())

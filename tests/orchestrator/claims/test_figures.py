@@ -15,9 +15,9 @@ from trainers.config.member import MemberConfig
 POOLED = {"where": {"model.norm": "pre"}, "configurations": "all"}
 
 
-def axes_of(one: Judgement):
-    assert is_drawable(one)
-    figure = draw_claim(one)
+def axes_of(judgement: Judgement):
+    assert is_drawable(judgement)
+    figure = draw_claim(judgement)
     return figure.axes[0], f"{figure.get_suptitle()}, {figure.axes[0].get_title()}"
 
 
@@ -30,11 +30,11 @@ def norm_differs(member: MemberConfig, metric: str, average: str, length: int, s
 
 
 def test_a_dot_is_the_paired_difference_of_a_seed_and_the_band_its_interval(put: Put) -> None:
-    one = put(norm_differs, claim(**ARMS, lengths=[8], figure="seeds"))["pre_norm"]
-    axes, title = axes_of(one)
+    judgement = put(norm_differs, claim(**ARMS, lengths=[8], figure="seeds"))["pre_norm"]
+    axes, title = axes_of(judgement)
     (dots,) = [line for line in axes.lines if line.get_marker() == "."]
     assert dots.get_ydata() == pytest.approx(0.008 + 0.01 * np.arange(9), abs=1e-6), "the median of two rates"
-    assert [patch.get_y() for patch in axes.patches] == pytest.approx([one.answer.low], abs=1e-6)
+    assert [patch.get_y() for patch in axes.patches] == pytest.approx([judgement.answer.low], abs=1e-6)
     assert [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"] == [0.0]
     assert "pre minus none" in title and "2 configurations" in title
 
@@ -79,10 +79,12 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
 
     learned = {"metric": "total_variation", "lengths": [1], "most": 0.5}
     for changes in ({}, {"learned": learned}):
-        one = put(noise, claim(**changes))["pre_norm"]
-        beside = [replace(one, answer=replace(one.answer, p=p), holm_p=p) for p in others]
-        one = add_seeds_needed(replace(one, verdict="undecided", reason="after 9 seeds"), beside, 2 + len(others))
-        assert one.seeds_needed == enough and bool(describe_remedy(one)) == (enough > 0)
+        judgement = put(noise, claim(**changes))["pre_norm"]
+        beside = [replace(judgement, answer=replace(judgement.answer, p=p), holm_p=p) for p in others]
+        judgement = add_seeds_needed(
+            replace(judgement, verdict="undecided", reason="after 9 seeds"), beside, 2 + len(others)
+        )
+        assert judgement.seeds_needed == enough and bool(describe_remedy(judgement)) == (enough > 0)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +110,6 @@ def test_more_seeds_decide_only_what_their_interval_would(
 @pytest.mark.parametrize("key", ["minus", "over"])
 def test_an_arm_computed_from_another_one_is_drawn_by_its_values(put: Put, key: str) -> None:
     arms = {"pre": {**PRE, key: "none"}, "none": NONE}
-    axes, _ = axes_of(put(lambda one, *_: 0.4 if is_pre(one) else 0.2, claim(arms=arms))["pre_norm"])
+    axes, _ = axes_of(put(lambda member, *_: 0.4 if is_pre(member) else 0.2, claim(arms=arms))["pre_norm"])
     (dots,) = [line for line in axes.lines if line.get_marker() == "."]
     assert dots.get_ydata() == pytest.approx([0.0 if key == "minus" else 1.8] * 9, abs=1e-6)

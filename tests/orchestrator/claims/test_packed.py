@@ -48,19 +48,19 @@ def test_a_packed_sweep_gives_the_verdicts_and_the_page_of_its_folder(packed_cla
     printed = list(judge_claims(file.path, storage, file.path.with_name("one.md"), keep=True))
     assert sum(line.startswith("wrote") and "results/" in line for line in printed) == 2
     after = judge(file, read_sweeps(file, storage / "nothing here"))
-    assert [(one.verdict_text, one.answer, one.learned_answer) for one in after] == [
-        (one.verdict_text, one.answer, one.learned_answer) for one in before
+    assert [(judgement.verdict_text, judgement.answer, judgement.learned_answer) for judgement in after] == [
+        (judgement.verdict_text, judgement.answer, judgement.learned_answer) for judgement in before
     ]
-    assert sum(one.answer is not None for one in after) >= 6
+    assert sum(judgement.answer is not None for judgement in after) >= 6
     list(judge_claims(file.path, storage / "nothing here", file.path.with_name("two.md")))
-    one, two = (file.path.with_name(name).read_text() for name in ("one.md", "two.md"))
-    assert one.replace("one_figures", "two_figures") == two
+    first, second = (file.path.with_name(name).read_text() for name in ("one.md", "two.md"))
+    assert first.replace("one_figures", "two_figures") == second
 
 
 def test_packing_again_gives_the_same_bytes(packed_claims: tuple[ClaimsFile, Path], tmp_path: Path) -> None:
     file, storage = packed_claims
     members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
-    claims = [one for one in file.claims if one.sweep == members.name]
+    claims = [claim for claim in file.claims if claim.sweep == members.name]
     for name in ("first", "second"):
         write_packed(members, claims, tmp_path / name)
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
@@ -71,7 +71,7 @@ def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_pat
     file, storage = packed_claims
     members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
     path = tmp_path / "sweep.tar.xz"
-    write_packed(members, [one for one in file.claims if one.sweep == members.name], path)
+    write_packed(members, [claim for claim in file.claims if claim.sweep == members.name], path)
     content = path.read_bytes()
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]

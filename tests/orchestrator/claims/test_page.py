@@ -68,7 +68,7 @@ def test_the_page_has_every_claim_with_its_numbers_and_small_figures(claims_file
     assert code == 0 and not err, err
     assert out.splitlines()[1] == "pre_norm: held" and "3 of 6 claims are decided" in out
     rows, details = parts_of(page)
-    ids = [one["id"] for one in CLAIMS]
+    ids = [entry["id"] for entry in CLAIMS]
     assert list(rows) == [*ids[1:], ids[0]], "ours after those of the paper"
     assert list(details) == ids
     numbers = r"-0\.\d+ \[-0\.\d+, -0\.\d+\], n = 9 seeds"

@@ -115,13 +115,15 @@ def test_more_seeds_have_the_answer_of_the_same_seeds_repeated(put: Put, asked: 
 def test_more_seeds_answer_alike_in_both_directions(put: Put, worse: int) -> None:
     values = [-0.1] * worse + [0.1] * (8 - worse)
     up, down = (
-        put(by_seed([0.5 + sign * one for one in values], [0.5] * 8), claim(), seeds=8)["pre_norm"].answer
+        put(by_seed([0.5 + sign * value for value in values], [0.5] * 8), claim(), seeds=8)["pre_norm"].answer
         for sign in (1, -1)
     )
     for n in range(8, 49):
-        one, other = up.extrapolate(n), down.extrapolate(n)
-        assert (one.p, one.effect, one.low) == pytest.approx((other.p, -other.effect, -other.high), abs=1e-6)
-        assert one.n == n
+        rising, falling = up.extrapolate(n), down.extrapolate(n)
+        assert (rising.p, rising.effect, rising.low) == pytest.approx(
+            (falling.p, -falling.effect, -falling.high), abs=1e-6
+        )
+        assert rising.n == n
     assert up.extrapolate(5).n == 8, "no seed is taken away"
 
 
@@ -209,8 +211,8 @@ def test_groups_of_lengths_leave_out_what_any_configuration_has_trained_on(put: 
         sweep = SWEEP.replace("  model.norm: {grid: [none, pre]}\n", f"  task.train_length: {{grid: {lengths}}}\n")
         sweep = sweep.replace("objective: {metric: total_variation, average: raw, lengths: [5, 6]",
                               "objective: {metric: total_variation, average: raw, lengths: [7]")  # fmt: skip
-        arms = {name: {"where": {"task.train_length": one, "training.learning_rate": 0.001}}
-                for name, one in (("six", 6), ("three", 3))}  # fmt: skip
+        arms = {name: {"where": {"task.train_length": train_length, "training.learning_rate": 0.001}}
+                for name, train_length in (("six", 6), ("three", 3))}  # fmt: skip
         found = put(lambda *_: 0.1, claim(arms=arms, compare=["six", "three"]), sweep=sweep)["pre_norm"]
         assert found.arms["six"].lengths.columns.tolist() == found.arms["three"].lengths.columns.tolist() == [8, 9]
         groups = found.sweep.groups
@@ -220,7 +222,7 @@ def test_groups_of_lengths_leave_out_what_any_configuration_has_trained_on(put: 
 def test_a_configuration_without_a_metric_has_no_part_in_its_lengths(put: Put) -> None:
     members = put(lambda *_: 0.1, claim())["pre_norm"].sweep
     first, *others = members.measurements
-    lacking = {name: one for name, one in members.measurements[first].metrics.items() if name != "invalid_mass"}
+    lacking = {name: metric for name, metric in members.measurements[first].metrics.items() if name != "invalid_mass"}
     members.measurements[first] = replace(members.measurements[first], metrics=lacking)
     assert members.resolve_lengths("unseen", ["invalid_mass"], others) == [5, 6, 7, 8, 9]
 

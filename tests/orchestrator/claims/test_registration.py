@@ -61,7 +61,7 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
     folder, file = run_inline(tiny), tiny.with_name("claims.yaml")
     records = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     assert list(records[0]["data"]["claims"]) == ["pre_norm"], "of the claims those about this sweep"
-    assert records[0]["kind"] == "sweep" and any(one["kind"] == "evaluation" for one in records[1:])
+    assert records[0]["kind"] == "sweep" and any(record["kind"] == "evaluation" for record in records[1:])
     assert (folder / "claims.yaml").read_bytes() == file.read_bytes()
     assert "registered before the sweep ran." in page_of(file, folder.parent)
 
@@ -224,7 +224,7 @@ def test_a_sweep_that_was_extended_is_still_that_of_its_file(tiny: Path, run_inl
 def test_a_claim_about_seeds_that_a_page_had_shown_was_known_before() -> None:
     file = load_claims(Path(__file__).parents[3] / "search_spaces" / "threshold_attention" / "claims.yaml")
     members = read_packed(locate_packed(file, "lstm_control_cpu"))
-    (asked,) = [one for one in file.claims if one.id == "lstm"]
+    (asked,) = [claim for claim in file.claims if claim.id == "lstm"]
     assert describe_registration(asked, members.state, members.registered).startswith("registered before")
     known = describe_registration(asked, members.state, members.registered, seeds_seen=5)
     assert known.startswith("known before") and "registered" not in known

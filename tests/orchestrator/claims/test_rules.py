@@ -33,7 +33,7 @@ def answered(asked: Claim, values: np.ndarray, reason: str = "") -> Judgement:
 def share_of_false_pages(draw_page: Callable[[np.random.Generator], list[Judgement]], pages: int) -> float:
     """The share of pages on which some claim is decided."""
     rng = np.random.default_rng(0)
-    return float(np.mean([any(one.verdict in DECIDED for one in draw_page(rng)) for _ in range(pages)]))
+    return float(np.mean([any(judgement.verdict in DECIDED for judgement in draw_page(rng)) for _ in range(pages)]))
 
 
 def test_every_claim_of_a_page_is_in_the_correction_whatever_came_out() -> None:
@@ -42,10 +42,10 @@ def test_every_claim_of_a_page_is_in_the_correction_whatever_came_out() -> None:
     file = a_page([claim(id=f"c{k}", expect="larger", control="c5" if k in (6, 7) else None) for k in range(12)])
     noise = np.array([-1.0, 1.0, -2.0, 2.0, -3.0, 3.0, -1.0, 1.0, 0.5])
     rows = []
-    for k, one in enumerate(file.claims):
+    for k, listed in enumerate(file.claims):
         reason = "not learned" if 1 <= k <= 4 else ""
-        rows.append([answered(one, clear if k in (0, 2, 6) else noise, reason)])
-    found = {one.claim.id: one for one in decide_verdicts(rows, file)}
+        rows.append([answered(listed, clear if k in (0, 2, 6) else noise, reason)])
+    found = {judgement.claim.id: judgement for judgement in decide_verdicts(rows, file)}
     assert found["c0"].verdict == "held" and found["c0"].holm_p == pytest.approx(12 * found["c0"].answer.p)
     assert [found[name].verdict for name in ("c2", "c6", "c7")] == ["not tested"] * 3
     assert found["c5"].verdict == "undecided" and np.isnan(found["c6"].holm_p)
@@ -56,7 +56,7 @@ def test_among_claims_without_an_effect_one_page_in_twenty_decides_some_also_if_
 
     def draw_page(rng: np.random.Generator) -> list[Judgement]:
         learned = rng.random(len(file.claims)) < 0.5
-        reasons = ["" if one else "not learned" for one in learned]
+        reasons = ["" if is_learned else "not learned" for is_learned in learned]
         return decide_verdicts(
             [[answered(c, rng.normal(size=12), r)] for c, r in zip(file.claims, reasons, strict=True)], file
         )
@@ -74,18 +74,18 @@ def test_asking_until_it_comes_out_decides_no_more_pages_than_asking_once() -> N
             for i in range(len(tests))
         ]
         file = a_page(claims)
-        by_id = {one.id: one for one in file.claims}
+        by_id = {claim.id: claim for claim in file.claims}
         rows = [
-            [Judgement(claim=by_id[f"c{k}_{i}"], verdict="not tested", answer=one) for i, one in enumerate(tests)]
+            [Judgement(claim=by_id[f"c{k}_{i}"], verdict="not tested", answer=answer) for i, answer in enumerate(tests)]
             for k, tests in enumerate(samples)
         ]
         return decide_verdicts(rows, file)
 
     def draw_page(rng: np.random.Generator) -> list[Judgement]:
         drawn = rng.normal(size=(6, 36))
-        samples = [[answer_mean(one[:9])] for one in drawn]
+        samples = [[answer_mean(values[:9])] for values in drawn]
         for _ in range(3):
-            found = {one.claim.id: one for one in ask_rows(samples)}
+            found = {judgement.claim.id: judgement for judgement in ask_rows(samples)}
             for k, tests in enumerate(samples):
                 if found[f"c{k}_0"].verdict not in DECIDED:
                     tests.append(answer_mean(drawn[k, : 9 * (len(tests) + 1)]))
@@ -216,12 +216,10 @@ def test_unlearned_pairs_are_no_equivalence_and_learned_ones_are() -> None:
 def test_an_equivalence_needs_values_that_could_differ(put: Put, level: float, verdict: str, question: str) -> None:
     asked = {"negligible": 0.01} if question == "difference" else {"within": 0.01, "expect": None}
     held = verdict if verdict == "undecided" or question == "difference" else "held"
-    assert (
-        put(lambda one, *_: level + 0.001 * is_pre(one), claim(question=question, **asked))["pre_norm"].verdict == held
-    )
+    assert put(lambda m, *_: level + 0.001 * is_pre(m), claim(question=question, **asked))["pre_norm"].verdict == held
 
 
 def test_a_metric_beyond_1_has_no_ceiling(put: Put) -> None:
     asked = claim(negligible=0.01)
-    found = put(lambda one, *_: 0.995 if one.seed else 3.0, asked)["pre_norm"]
+    found = put(lambda member, *_: 0.995 if member.seed else 3.0, asked)["pre_norm"]
     assert found.verdict == "no effect within ±0.01"

@@ -49,11 +49,14 @@ def test_every_claim_can_be_asked_of_its_sweep(file: Path, tmp_path: Path) -> No
         pretended_sweep(file.with_name(f"{name}.yaml"), tmp_path, learned_values, evaluations=1)
     found = judge(claims, read_sweeps(claims, tmp_path))
     assert len(found) == len(claims.claims)
-    for one in found:
-        assert one.answer is not None, one.claim.id
-        assert not np.isnan(one.answer.effect) and not np.isnan(one.answer.low), one.claim.id
-        assert one.answer.n == one.answer.n_trained >= one.answer.n_needed, one.claim.id
-        assert one.verdict != "not tested" or one.reason.startswith("its control"), (one.claim.id, one.verdict_text)
+    for judgement in found:
+        assert judgement.answer is not None, judgement.claim.id
+        assert not np.isnan(judgement.answer.effect) and not np.isnan(judgement.answer.low), judgement.claim.id
+        assert judgement.answer.n == judgement.answer.n_trained >= judgement.answer.n_needed, judgement.claim.id
+        assert judgement.verdict != "not tested" or judgement.reason.startswith("its control"), (
+            judgement.claim.id,
+            judgement.verdict_text,
+        )
 
 
 @EACH

@@ -42,8 +42,8 @@ def noisy(member: MemberConfig, metric: str, average: str, length: int, step: in
 def test_a_trend_is_the_rank_correlation_of_configurations(put: Put) -> None:
     judged = put(noisy, claim(**TREND, key="model.dropout", expect="larger"), seeds=3, sweep=RANDOM)["pre_norm"]
     state = judged.sweep.state
-    dropouts = [one.values["model.dropout"] for one in state.configurations.values()]
-    posts = [one.values["model.norm"] == "post" for one in state.configurations.values()]
+    dropouts = [configuration.values["model.dropout"] for configuration in state.configurations.values()]
+    posts = [configuration.values["model.norm"] == "post" for configuration in state.configurations.values()]
     noise = [0.1 * np.random.default_rng(int(d * 1e9)).normal() for d in dropouts]
     scores = [d - 0.3 * post + e for d, post, e in zip(dropouts, posts, noise, strict=True)]
     assert judged.answer.effect == pytest.approx(stats.spearmanr(dropouts, scores).statistic, abs=1e-4)
@@ -56,15 +56,15 @@ def test_a_trend_with_the_others_held_fixed_is_least_squares_on_ranks(put: Put) 
     asked = claim(**TREND, key="model.norm", category="post", hold_others=True)
     judged = put(noisy, asked, seeds=3, sweep=RANDOM)["pre_norm"]
     assert judged.verdict == "held"
-    values = [one.values for one in judged.sweep.state.configurations.values()]
-    post = np.array([one["model.norm"] == "post" for one in values], dtype=float)
+    values = [configuration.values for configuration in judged.sweep.state.configurations.values()]
+    post = np.array([assigned["model.norm"] == "post" for assigned in values], dtype=float)
     arm = judged.arms["search"] if judged.arms else None
     scores = [np.median(arm.values.xs(context, level="context")) for context in arm.contexts.values()]
 
     def ranks(numbers: list[float]) -> np.ndarray:
         return stats.zscore(stats.rankdata(numbers), ddof=1)
 
-    columns = [ranks([one[key] for one in values]) for key in ("model.dropout", "training.learning_rate")]
+    columns = [ranks([assigned[key] for assigned in values]) for key in ("model.dropout", "training.learning_rate")]
     design = np.column_stack([np.ones(30), post, *columns])
     fitted = np.linalg.lstsq(design, ranks(scores), rcond=None)[0]
     assert judged.answer.effect == pytest.approx(fitted[1], rel=0.05)
@@ -78,7 +78,7 @@ GRID = RANDOM.replace("model.norm: {choice: [none, post]}", "model.norm: {grid: 
 def test_a_trend_counts_the_units_of_the_search_as_reports_do(put: Put) -> None:
     asked = claim(**TREND, key="model.dropout", expect="larger")
     found = put(noisy, asked, seeds=3, sweep=GRID)["pre_norm"]
-    of_report = {one.key: one for one in compute_score_effects(summarise(found.sweep.state))}["model.dropout"]
+    of_report = {effect.key: effect for effect in compute_score_effects(summarise(found.sweep.state))}["model.dropout"]
     assert (
         (found.answer.n, found.answer.unit, found.answer.n_trained)
         == (8, "draws", 8)
@@ -126,12 +126,12 @@ def test_p_of_a_correlation_is_below_5_percent_just_where_its_interval_leaves_0_
     sweep = RANDOM.replace("configurations: 30", "configurations: 24")
     asked = [claim(**TREND, id=name, key="model.dropout", expect="larger") for name in ("one", "two")]
     members = put(noisy, *asked, seeds=3, sweep=sweep)["one"].sweep
-    keys = [one.values["model.dropout"] for one in members.state.configurations.values()]
+    keys = [configuration.values["model.dropout"] for configuration in members.state.configurations.values()]
     ranks, found = stats.rankdata(keys), {}
     for seed in range(400):
         scores = ranks * 0.04 + np.random.default_rng(seed).normal(size=24) * 0.6
-        if (one := estimate_correlation(keys, scores)).low > 0:
-            found[one.low] = scores
+        if (correlation := estimate_correlation(keys, scores)).low > 0:
+            found[correlation.low] = scores
     drawn.update(zip(keys, found[min(found)], strict=True))
     judged = put(value, *asked, seeds=3, sweep=sweep)["one"]
     assert 0 < judged.answer.low < 0.03 and 0.03 < judged.answer.p < 0.05
@@ -142,11 +142,13 @@ def test_p_with_the_others_held_fixed_is_that_of_least_squares(put: Put) -> None
     sweep = RANDOM.replace("configurations: 30", "configurations: 12")
     asked = claim(**TREND, key="model.dropout", hold_others=True, expect="larger")
     judged = put(noisy, asked, seeds=3, sweep=sweep)["pre_norm"]
-    values = [one.values for one in judged.sweep.state.configurations.values()]
+    values = [configuration.values for configuration in judged.sweep.state.configurations.values()]
     arm = judged.arms["search"] if judged.arms else None
     scores = stats.rankdata([np.median(arm.values.xs(context, level="context")) for context in arm.contexts.values()])
-    columns = [stats.rankdata([one[key] for one in values]) for key in ("model.dropout", "training.learning_rate")]
-    post = [one["model.norm"] == "post" for one in values]
+    columns = [
+        stats.rankdata([assigned[key] for assigned in values]) for key in ("model.dropout", "training.learning_rate")
+    ]
+    post = [assigned["model.norm"] == "post" for assigned in values]
     fit = OLS(scores, np.column_stack([np.ones(12), *columns, post])).fit()
     assert judged.answer.p == pytest.approx(fit.pvalues[1], rel=1e-6)
 
@@ -161,8 +163,8 @@ def test_failed_seeds_count_in_a_trend_as_the_objective_says(put: Put, policy: s
 
     sweep = RANDOM.replace("direction: minimize", f"direction: minimize, failed_seeds: {policy}")
     found = put(value, claim(**TREND, key="model.dropout", expect="larger"), seeds=9, sweep=sweep)["pre_norm"]
-    dropouts = [one.values["model.dropout"] for one in found.sweep.state.configurations.values()]
-    assert found.answer.n == (n or sum(one <= 0.3 for one in dropouts)) < 31
+    dropouts = [configuration.values["model.dropout"] for configuration in found.sweep.state.configurations.values()]
+    assert found.answer.n == (n or sum(dropout <= 0.3 for dropout in dropouts)) < 31
 
 
 def test_why_a_trend_has_no_interval_is_said(put: Put) -> None:

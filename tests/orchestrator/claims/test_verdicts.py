@@ -90,7 +90,7 @@ def test_what_rests_on_a_control_is_not_tested_unless_it_holds(put: Put) -> None
     control = claim(id="control", arms={"a": {**PRE}}, compare=["a"], question="bound", bound=0.35)
     chained = claim(id="last", control="pre_norm")
     good = put(planted(-0.1), control, claim(control="control"), chained)
-    assert [one.verdict_text for one in good.values()] == ["held"] * 3
+    assert [judgement.verdict_text for judgement in good.values()] == ["held"] * 3
     bad = put(planted(-0.03), control, claim(control="control"), chained)
     assert bad["control"].verdict in ("undecided", "contradicted")
     assert bad["pre_norm"].verdict_text == f"not tested: its control control is {bad['control'].verdict}"
@@ -130,8 +130,8 @@ def test_claims_are_counted_by_source_and_a_repeated_one_once_by_its_last_test(p
             claim(id="missing", sweep="elsewhere", source="ours"),
         ).values()
     )
-    assert [one.verdict for one in found[:3]] == ["held", "held", "held"]
-    assert [[one.claim.id for one in tests] for tests in group_tests(found)] == [
+    assert [judgement.verdict for judgement in found[:3]] == ["held", "held", "held"]
+    assert [[judgement.claim.id for judgement in tests] for tests in group_tests(found)] == [
         ["pre_norm", "second", "third"], ["other"], ["tiny"], ["missing"],
     ]  # fmt: skip
     assert count_verdicts(found, "paper") == {"held": 1, "undecided": 1}
@@ -159,7 +159,7 @@ def test_among_many_claims_a_small_p_decides_no_longer(put: Put) -> None:
 def test_pairs_are_seeds_not_ranks(put: Put) -> None:
     """Seeds differ far more than arms do: only seed by seed is the effect clear."""
 
-    found = put(lambda one, *_: 0.1 * ((one.seed * 4) % 9) - 0.01 * is_pre(one), claim())["pre_norm"]
+    found = put(lambda member, *_: 0.1 * ((member.seed * 4) % 9) - 0.01 * is_pre(member), claim())["pre_norm"]
     assert found.verdict_text == "held"
     assert (found.answer.low, found.answer.high) == pytest.approx((-0.01, -0.01), abs=1e-6)
 

@@ -76,6 +76,9 @@ def test_damaged_or_missing_weights_are_refused(trained_sweep, small_sweep, tmp_
     failed = synthetic_sweep(tmp_path / "failed", [{}], 2, simple_curve, failed={(0, 0): 60, (0, 1): 60})
     with pytest.raises(UserError, match=r"no weights were kept; all its seeds failed$"):
         export(failed.folder, weights=tmp_path / "weights")
+    begun = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False)
+    with pytest.raises(UserError, match="no weights were kept; no seed has ended"):
+        export(begun.folder, weights=tmp_path / "weights")
     path = next((trained_sweep / "weights").iterdir())
     content = bytearray(path.read_bytes())
     content[-1] ^= 1

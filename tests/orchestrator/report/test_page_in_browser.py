@@ -264,7 +264,7 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(directi
     path, _ = write_report(synthetic_sweep(tmp_path / direction, values, 2, curve, lost, spec=spec).folder)
     tab.problems.clear()
     tab.open(path.as_uri())
-    assert tab.read("document.querySelector('#lead code').textContent") == f"lengthwise extend {path.parent} --seeds 4"
+    assert tab.read("document.querySelector('#lead code').textContent") == f"lengthwise extend {path.parent} --seeds 8"
     place = tab.read(
         "[...document.querySelectorAll('#table tbody tr')].find(e => e.cells[1].textContent === 'failed').dataset.c"
     )
@@ -344,6 +344,7 @@ def test_the_axis_of_equal_outcomes_begins_at_zero(tab, tmp_path, synthetic_swee
     values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(3)]
     folder = synthetic_sweep(tmp_path / "zero", values, 2, lambda n, s, a, m, lengths, step: 0.0 * lengths).folder
     tab.open(write_report(folder)[0].as_uri())
+    assert tab.read("document.querySelector('#lead')") is None  # no configuration is ahead of the next
     texts = "[...document.querySelectorAll('{} g .tick text')].map(e => e.textContent)"
     for picture in ("#points svg", "#curves svg"):
         shown = tab.read(texts.format(picture))

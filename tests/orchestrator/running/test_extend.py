@@ -275,7 +275,7 @@ def test_the_same_command_resumes_an_extension_that_was_killed(lengthwise, run, 
         lengthwise.succeeds("extend", folder, *options)
         assert ledger_kinds(folder).count("extend") == 2
     else:
-        lengthwise.refuses("extend", folder, *options, said="nothing to add")
+        lengthwise.refuses("extend", folder, *options, said="for more: --seeds ")
 
 
 @pytest.mark.slow
