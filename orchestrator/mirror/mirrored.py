@@ -113,7 +113,7 @@ class MirroredLedger(Ledger):
             self._ending.set()
             self._thread.join()
             try:
-                driver.refuse_taken()
+                driver.beat()  # a driver that was suspended and replaced learns it here at the latest
                 self._copy(driver, self._store, everything=True)
             except (LengthwiseError, OSError) as error:
                 self.problem = f"the copy at {self.address} is incomplete: {error}; all files are in {self.folder}"

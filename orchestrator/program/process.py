@@ -140,13 +140,21 @@ def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
             os.killpg(int(lock.read_text()), signal.SIGKILL)
         return
 
-    # Repeated, because a process may start another one before it is killed.
+    # Repeated, because a process may start another one before it is killed. A keeper comes last: it ends the rest if
+    # this process is killed before it has done so.
     deadline = time.monotonic() + seconds
     while (alive := _find_processes(lock)) and time.monotonic() < deadline:
-        for process in alive:
+        for process in [process for process in alive if not _is_keeper(process)] or alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
         time.sleep(0.02)
+
+
+def _is_keeper(process: int) -> bool:
+    try:
+        return str(KEEPER).encode() in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # it has ended
+        return False
 
 
 def _find_processes(lock: Path) -> list[int]:

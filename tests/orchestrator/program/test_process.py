@@ -130,6 +130,20 @@ def test_worker_of_ray_that_ends(code: str, processes: int, start_worker: StartW
     wait_until(lambda: not alive(tmp_path), 30)
 
 
+def test_a_worker_killed_while_it_kills_has_left_the_keeper(
+    start_worker: StartWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_worker(*PROGRAMS["daemons"])
+    parent, keeper = keepers(tmp_path)
+    program = {int(path.name.removeprefix("ready-")) for path in tmp_path.glob("ready-*")}
+    killed = []
+    with monkeypatch.context() as patched:
+        patched.setattr(process.os, "kill", lambda number, _: killed.append(number))
+        process.kill_leftovers(tmp_path / "lock", seconds=0.01)
+    assert set(killed) == program
+    assert {parent, keeper} < set(alive(tmp_path))
+
+
 @programs("program", SIMPLEST_AND_HARDEST)
 def test_killed_program(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     worker = start_worker(code, processes, grace=60)

@@ -159,6 +159,28 @@ def test_a_driver_that_was_taken_over_overwrites_nothing(machine, monkeypatch):
         assert (reader / "events.jsonl").read_bytes() == content
 
 
+def test_a_driver_that_was_taken_over_while_it_ended_copies_nothing(machine, monkeypatch):
+    monkeypatch.setattr(driver_lock, "HEARTBEAT_TIMEOUT", 0.1)
+    monkeypatch.setattr(driver_lock, "HEARTBEAT_SECONDS", 0.05)
+    with machine("a") as folder:
+        suspended = create_ledger(folder, FIRST)
+        wait_for(lambda: copied_bytes(machine("a").bucket))
+        suspended._ending.set()  # its thread ends, as if suspended before its next heartbeat
+        suspended._thread.join()
+    with machine("b") as other:
+        open_ledger(other).close()
+    there = {path: path.read_bytes() for path in machine("a").bucket.rglob("*") if path.is_file()}
+    with machine("a"):
+        suspended.append("publish", uri=None, ok=True, message="late" * 1000)
+        (folder / "late.yaml").touch()
+        suspended.close()
+    assert "has taken over" in suspended.problem
+    changed = {
+        path.name for path in machine("a").bucket.rglob("*") if path.is_file() and there.get(path) != path.read_bytes()
+    }
+    assert changed == {"000001.json"}  # its own lock, which it released
+
+
 def test_ledgers_that_were_continued_apart_are_refused_as_they_are(machine):
     with machine("a") as folder:
         create_ledger(folder, FIRST).close()

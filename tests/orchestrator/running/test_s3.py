@@ -157,8 +157,8 @@ def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(machines, 
     long_sweep.ended_as_if_left_alone(folder_of(second, "two"))
     os.kill(running.pid, signal.SIGCONT)
     long_sweep.release()
-    _, err = running.communicate()
-    assert running.returncode == 1 and "this driver stops" in err and "Traceback" not in err
+    out, err = running.communicate()
+    assert running.returncode == 1 and "this driver stops" in out + err and "Traceback" not in err
 
 
 @pytest.mark.slow
