@@ -1,4 +1,7 @@
-"""Define arguments and options that several verbs share or that have long help texts."""
+"""Define arguments and options that several commands share or that have long help texts.
+
+An option is a parameter of its command, which passes it on. Keys of the sweep file need no option: `--set KEY=VALUE`.
+"""
 
 import os
 import re

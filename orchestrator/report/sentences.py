@@ -1,4 +1,7 @@
-"""Write the sentences of a report: what ran, which configuration is best, what mattered, how it was judged."""
+"""Write the sentences of a report: what ran, which configuration is best, what mattered, how it was judged.
+
+report.html, the screen and MLflow's note begin with `answers`.
+"""
 
 import math
 import operator

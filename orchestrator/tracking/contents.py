@@ -189,7 +189,11 @@ class SweepRuns:
         return tags
 
     def _make_curve_points(self, row: Row, time_ms: int) -> Iterator[Point]:
-        """Yield the curves against length: quartiles over seeds, and for the judged metric every seed."""
+        """Yield the curves against length: quartiles over seeds, and for the judged metric every seed.
+
+        They are the bands of the page: `median_curves.make_bands` takes the median over seeds at every length, of the
+        evaluation that is judged (`summarise`), with failed seeds counted as `objective.failed_seeds` says.
+        """
         for metric in self.summary.headline:
             for average in self.summary.averages:
                 band = self.summary.bands.get((row.config_id, metric, average))

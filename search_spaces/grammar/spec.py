@@ -1,6 +1,10 @@
 """SweepSpec, a checked sweep file, and its sections as classes, whose fields are the keys of the file.
 
-The sections `search` and `objective` have modules of their names.
+The sections `search` and `objective` have modules of their names. Keys of tasks, models, training and evaluation are
+fields of classes in trainers/, checked by `trainers.settings.fields`.
+
+A new key is a field with a description. `SweepSpec.resolved` must leave it out at its default, so that recorded sweeps
+keep their hash, and `lengthwise schema > search_spaces/schema.json` adds it to the schema for editors.
 """
 
 import hashlib

@@ -1,6 +1,7 @@
 """Learning-rate schedules: a factor on the learning rate as a function of the training step.
 
-Every schedule may begin with a linear warm-up, given in steps or as a share of all steps.
+`training.schedule` names one, and every step multiplies the learning rate of each member by its `factor`
+(`training/step.py`). Every schedule may begin with a linear warm-up, given in steps or as a share of all steps.
 """
 
 import math

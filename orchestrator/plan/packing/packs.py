@@ -1,4 +1,9 @@
-"""Cut the members of configurations into packs of equal structure, so that all workers finish together."""
+"""Cut the members of configurations into packs of equal structure, so that all workers finish together.
+
+Members with the same structural key (`Member.structural_key`: every value that changes the program) can train as one
+program. `make_packs` groups members by it, gives no pack more than fit (`resources.pack`, or memory by the trainer's
+`estimate_pack_cost`), and cuts further where the workers then finish sooner (`cutting.balance_sizes`).
+"""
 
 import hashlib
 import math

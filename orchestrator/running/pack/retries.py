@@ -1,4 +1,10 @@
-"""The retry policy of all schedulers."""
+"""Decide what follows when a pack dies, under all schedulers: it is tried again, gives way to smaller packs, or fails.
+
+An exception in a worker (`protocol.make_death`), the end of its process (`local.handle_dead_worker`; on Ray
+`tune.make_ray_death`) and the watchdog's kill all arrive here as a `Death`, whose `retry` says whether another attempt
+may succeed. The driver records every death; a pack that is tried again continues from its newest checkpoint. On Ray,
+Tune restarts the trial, so only the decision is taken here (`Retries.count`).
+"""
 
 from collections import Counter
 
