@@ -127,7 +127,7 @@ def _split_by_dependence(
     }
 
     # An environment that only a lost record describes in full moves to the next kept record.
-    kept, lost = list[Record](), list[Record]()
+    kept_records, lost_records = list[Record](), list[Record]()
     lost_environments: dict[str, Any] = {}
     for record in records:
         fields = record.fields
@@ -139,34 +139,34 @@ def _split_by_dependence(
         }.get(record.kind, False)
         full_environments = lost_environments | fields.get("environment_in_full", {})
         if is_lost:
-            lost.append(record)
+            lost_records.append(record)
             lost_environments = full_environments
             continue
         if full_environments and record.kind in ("evaluation", "attempt"):
             fields, lost_environments = fields | {"environment_in_full": full_environments}, {}
-        kept.append(Record(len(kept), record.time, record.kind, fields))
-    return kept, lost
+        kept_records.append(Record(len(kept_records), record.time, record.kind, fields))
+    return kept_records, lost_records
 
 
 def _describe_loss(dropped: Sequence[Record], cut_lines: bytes) -> list[str]:
     """Return sentences with the number of lost records by kind, and with their packs and configurations."""
     # Lines after the first damage may still be readable: they say what has to be repeated.
-    lost, unreadable = list(dropped), 0
+    lost_records, unreadable = list(dropped), 0
     for line in filter(None, cut_lines.split(b"\n")):
         try:
-            lost.append(decode_record(line))
+            lost_records.append(decode_record(line))
         except ValueError:
             unreadable += 1
 
     kinds = [
         f"{counted(number, 'record')} of kind {kind}"
-        for kind, number in Counter(record.kind for record in lost).items()
+        for kind, number in Counter(record.kind for record in lost_records).items()
     ]
     kinds += [f"{counted(unreadable, 'unreadable line')}"] if unreadable else []
     sentences = [f"lost: {', '.join(kinds) or 'only part of a line'}"]
-    if packs := sorted({str(record.fields["pack_id"]) for record in lost if "pack_id" in record.fields}):
+    if packs := sorted({str(record.fields["pack_id"]) for record in lost_records if "pack_id" in record.fields}):
         sentences.append(f"affected packs: {', '.join(packs)}")
-    numbers = {record.fields.get("number") for record in lost if record.kind in ("configuration", "score")}
+    numbers = {record.fields.get("number") for record in lost_records if record.kind in ("configuration", "score")}
     if configurations := [number for number in numbers if isinstance(number, int)]:
         sentences.append(f"affected configurations: {spans(configurations)}")
     return sentences

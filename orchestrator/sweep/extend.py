@@ -180,12 +180,10 @@ def plan_extension(
             f"{sweep}: its race has decided a round; allowed: more seeds (new sweep: lengthwise run FILE --name NAME)"
         )
     new_seeds = dict.fromkeys([*added.seeds, *(seed for new in seeds_by_id.values() for seed in new)])
-    if reused_seeds := [seed for seed in new_seeds if seed in used_elsewhere]:
-        names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
-        if CONFIRMS in state.provenance:
-            raise UserError(
-                f"--seeds: {spans(reused_seeds)} were used by {names}; allowed in a confirmation: unused seeds"
-            )
+    reused_seeds = [seed for seed in new_seeds if seed in used_elsewhere]
+    users = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
+    if reused_seeds and CONFIRMS in state.provenance:
+        raise UserError(f"--seeds: {spans(reused_seeds)} were used by {users}; allowed in a confirmation: unused seeds")
     if added == Extension() and not seeds_by_id:
         advice = f"for more: --seeds {2 * len(recorded.seeds)}"
         if state.ended != "complete":
@@ -198,10 +196,9 @@ def plan_extension(
     # Describe the extension to the user before anything is trained.
     spec = _copy_edited_settings(spec, state, overrides)
     lines = _describe_extension(state, spec, added, seeds_by_id)
-    if reused_seeds:
-        reused_seeds = sorted(reused_seeds)
-        names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
-        lines.append(f"note: seeds {spans(reused_seeds)} were used by {names}, which they can no longer confirm")
+    if reused_seeds := sorted(reused_seeds):
+        users = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
+        lines.append(f"note: seeds {spans(reused_seeds)} were used by {users}, which they can no longer confirm")
     if new_seeds and spec.search.sampler == "tpe":
         lines.append("note: tpe drew these configurations from scores over fewer seeds; a new sweep would draw others")
     if added.seeds and state.race is not None:

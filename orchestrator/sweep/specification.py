@@ -91,9 +91,9 @@ def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) 
     """Raise SpecChanged if `spec` differs from `recorded`, with the command that makes the extension, if possible."""
     if not (changes := list_differences(recorded, spec)):
         return
-    added, last = find_extension(recorded, spec), read_recorded_spec(state)
-    if added and list_differences(recorded, last):  # an earlier specification would remove later additions
-        seeds = tuple(seed for seed in added.seeds if seed not in last.seeds)
+    added, latest = find_extension(recorded, spec), read_recorded_spec(state)
+    if added and list_differences(recorded, latest):  # an earlier specification would remove later additions
+        seeds = tuple(seed for seed in added.seeds if seed not in latest.seeds)
         added = Extension(seeds=seeds) if seeds and not added.grids and not added.configurations else None
     advice = f"{command('extend', state.folder)} {added.options}" if added else ""
     raise SpecChanged(state.folder, changes, advice)
@@ -151,14 +151,14 @@ def _load_file(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
         raise SweepFileError(error.problems, advice) from None
 
 
-def copy_settings(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
-    """Return `spec` with the description and SETTINGS of `other`, which do not affect results."""
-    return spec.model_copy(update={key: getattr(other, key) for key in ("description", *SETTINGS)})
+def copy_settings(spec: SweepSpec, other_spec: SweepSpec) -> SweepSpec:
+    """Return `spec` with the description and SETTINGS of `other_spec`, which do not affect results."""
+    return spec.model_copy(update={key: getattr(other_spec, key) for key in ("description", *SETTINGS)})
 
 
-def list_differing_settings(spec: SweepSpec, other: SweepSpec) -> list[str]:
+def list_differing_settings(spec: SweepSpec, other_spec: SweepSpec) -> list[str]:
     """Return the names of the SETTINGS that differ; of `notify` only the host is compared."""
-    first, second = redact_spec(spec.resolved()), redact_spec(other.resolved())
+    first, second = redact_spec(spec.resolved()), redact_spec(other_spec.resolved())
     return [key for key in SETTINGS if first.get(key) != second.get(key)]
 
 

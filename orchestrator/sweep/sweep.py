@@ -161,6 +161,7 @@ def resume_sweep(
     with open_session(lambda: open_ledger(folder), console) as session:
         state = session.read_state()
         refuse_imported(state)
+        # Read now, because a `retry` record clears it.
         reason = f"; {state.ended}: {state.message}" if state.ended == "interrupted" else ""
         spec = load_spec(state, overrides)
         if settings is not None:
@@ -208,6 +209,7 @@ def import_code_to_resume(state: SweepState, console: Console, *, accept_change:
 
 def _find_untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationState, list[int]]]:
     """Yield every configuration with its seeds that will start from step 0; nothing for a sweep at an address."""
+    # Checkpoints at an address may not be on this machine yet.
     if find_address(state.folder) is not None:
         return
     starts_anew = {name: not pack.has_ended and not has_checkpoint(state, pack) for name, pack in state.packs.items()}

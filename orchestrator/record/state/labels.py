@@ -30,11 +30,8 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
         raise UserError(f"{state.folder}: {text} is the start of several config_ids: {candidates}")
 
     hint = find_nearest(text, state.configurations)
-    last = max(state.draws, default=-1)
-    allowed = (
-        f"allowed: {label(0)} to {label(last)}, a config_id, or at least its first {MIN_PREFIX} characters"
-        if last >= 0
-        else "there are none"
-    )
+    last_number = max(state.draws, default=-1)
+    allowed = f"allowed: {label(0)} to {label(last_number)}, a config_id, or at least its first {MIN_PREFIX} characters"
+    allowed = allowed if last_number >= 0 else "there are none"
     problem = f"{state.folder}: no configuration {text}; {allowed}"
     raise UserError(problem + (f"; did you mean {hint}?" if hint else ""))

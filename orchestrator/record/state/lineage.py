@@ -49,12 +49,13 @@ class SweepLineage:
 
 def read_lineage(folder: Path) -> SweepLineage:
     """Return the lineage of the sweep in `folder`. Raises what `read_first_record` raises, and DamagedLedger."""
-    first = read_first_record(folder)
-    if problem := find_problem(first.kind, first.fields):
+    record = read_first_record(folder)
+    if problem := find_problem(record.kind, record.fields):
         raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
 
     # A sweep that confirms none is the root of its own chain.
-    identity, provenance = SweepIdentity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
+    identity = SweepIdentity(record.fields["name"], record.fields["spec_hash"])
+    provenance = record.fields["provenance"]
     confirms, continues = provenance.get(CONFIRMS), (provenance.get(CONTINUES) or {}).get("folder")
     parent, root = (_read_identity(confirms), _read_identity(confirms["root"])) if confirms else (None, identity)
     return SweepLineage(

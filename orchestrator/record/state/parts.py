@@ -215,9 +215,9 @@ class TrainedAmount:
         """Return the training of a pack so far."""
         return cls(pack.seconds, pack.sum_member_steps(pack.step))
 
-    def replace_part(self, before: TrainedAmount, after: TrainedAmount) -> TrainedAmount:
+    def replace_part(self, previous: TrainedAmount, current: TrainedAmount) -> TrainedAmount:
         """Return the total with the amount of one pack replaced."""
-        seconds, steps = after.seconds - before.seconds, after.member_steps - before.member_steps
+        seconds, steps = current.seconds - previous.seconds, current.member_steps - previous.member_steps
         return TrainedAmount(self.seconds + seconds, self.member_steps + steps)
 
 

@@ -94,10 +94,10 @@ class SweepState:
 
         # The training total is updated by the change of one pack: a sum over thousands for each record would be slow.
         pack = self.packs.get(record.fields["pack_id"]) if record.kind in ("evaluation", "pack_end") else None
-        before = TrainedAmount.from_pack(pack) if self._trained and pack else None
+        previous_amount = TrainedAmount.from_pack(pack) if self._trained and pack else None
         getattr(self, f"_apply_{record.kind}")(record)
-        if self._trained and pack and before:
-            self._trained = self._trained.replace_part(before, TrainedAmount.from_pack(pack))
+        if self._trained and pack and previous_amount:
+            self._trained = self._trained.replace_part(previous_amount, TrainedAmount.from_pack(pack))
         elif record.kind in ("rung", "recut", "retry"):
             self._trained = None
 
@@ -172,6 +172,7 @@ class SweepState:
     # Methods `_apply_KIND`, one for every kind of record --------------------------------------------------------------
 
     def _apply_sweep(self, record: Record) -> None:
+        """Set the fields of the first record."""
         fields = record.fields
         self.checksum = hashlib.sha256(encode_record(record)).hexdigest()
         self.name, self.study = fields["name"], fields["study"]
@@ -184,7 +185,7 @@ class SweepState:
     def _add_code(self, record: Record) -> None:
         """Append the code of this record, if any; a repeated one moves to the end."""
         if (code := record.fields.get("code")) is not None:
-            self.codes = [*(known for known in self.codes if known["name"] != code["name"]), code]
+            self.codes = [*(earlier for earlier in self.codes if earlier["name"] != code["name"]), code]
 
     def _add_environment(self, pack: PackState, record: Record) -> None:
         """Add the code and environment of this record's pack."""
@@ -197,6 +198,7 @@ class SweepState:
             pack.ran_under += [code_and_environment] if code_and_environment not in pack.ran_under else []
 
     def _apply_configuration(self, record: Record) -> None:
+        """Add a draw, and its configuration unless an earlier draw has the same values."""
         fields = record.fields
         number, config_id, measured = fields["number"], fields["config_id"], fields["measured"]
         self.measured |= fields.get("measured_in_full", {})
@@ -222,6 +224,7 @@ class SweepState:
             configuration.number, configuration.values = number, fields["values"]
 
     def _apply_pack(self, record: Record) -> None:
+        """Add a pack and its members."""
         fields, pack_id = record.fields, record.fields["pack_id"]
         members = [(config_id, seed) for config_id, seed in fields["members"]]
         if (recorded := self.packs.get(pack_id)) is not None:
@@ -229,7 +232,7 @@ class SweepState:
                 raise self._make_damage_error(record, f"two different records plan pack {recorded.pack_id}")
             return
 
-        # Link each member to its configuration; no seed may be in two packs.
+        # A seed may be in two packs only if a recut has replaced the first.
         states = [MemberState(seed, pack_id) for _, seed in members]
         for (config_id, seed), member in zip(members, states, strict=True):
             configuration = self.configurations.get(config_id)
@@ -237,10 +240,10 @@ class SweepState:
                 raise self._make_damage_error(
                     record, f"pack {pack_id} has a member of unknown configuration {config_id}"
                 )
-            other = configuration.members[seed].pack_id if seed in configuration.members else None
-            if other in self.packs:
+            other_pack_id = configuration.members[seed].pack_id if seed in configuration.members else None
+            if other_pack_id in self.packs:
                 raise self._make_damage_error(
-                    record, f"seed {seed} of {config_id} is in two packs: {other} and {pack_id}"
+                    record, f"seed {seed} of {config_id} is in two packs: {other_pack_id} and {pack_id}"
                 )
             configuration.members[seed] = member
         self.packs[pack_id] = PackState(pack_id, members, states, fields["steps"], fields["structural_key"])
@@ -256,6 +259,7 @@ class SweepState:
             recuts.continue_pack(self.packs[fields["pack_id"]], fields.get("earlier"), short, self.rungs)
 
     def _apply_evaluation(self, record: Record) -> None:
+        """Add an evaluation; a step that is recorded already, as after a resume, only adds a conflict if it differs."""
         fields = record.fields
         pack, step = self._get_pack(record, fields["pack_id"]), fields["step"]
         self._add_environment(pack, record)

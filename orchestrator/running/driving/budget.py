@@ -84,6 +84,7 @@ class SweepBudget:
         estimate_rate, count_steps = self._make_rate_estimate(), partial(_count_steps_left, pause_at)
 
         def list_limits(chosen: Sequence[PackState], others: Sequence[PackState]) -> Iterator[Limit]:
+            # Time is that of the slowest of the chosen packs; work adds up over all packs.
             packs = [*chosen, *others]
             seconds = [estimate_rate(pack) * count_steps(pack) for pack in packs]
             longest = max(seconds[: len(chosen)], default=0.0)

@@ -208,6 +208,7 @@ class SweepDriver:
 
     def completed(self, pack_id: str) -> None:
         """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
+        # A pack that was stopped, or waits at a rung, gets no end record, so that it is resumed later.
         if self.state.packs[pack_id].is_final:
             self._record_pack_end(pack_id, "complete", None)
         elif self.stopped_by or is_paused(self.state.race, self.state.packs[pack_id]):
@@ -332,7 +333,7 @@ class SweepDriver:
             self.queue.extend(pack.pack_id for pack in packs)
 
     def _stop_if_used_up(self) -> None:
-        """Ask all packs to stop once the budget is used up."""
+        """Ask all packs to stop once the budget is used up; workers look for the stop file after each evaluation."""
         if limits := self._budget.list_reached_limits():
             self.stopped_by = limits
             self._stop_file.parent.mkdir(parents=True, exist_ok=True)

@@ -54,9 +54,12 @@ class PackReporter:
 
     def report(self, evaluation: Evaluation) -> bool:
         """Report an evaluation, and return whether the pack is to stop: at `pause_at`, or with the sweep."""
+        # Weights are at the address before the ledger names them.
         if self._poll is not None and evaluation.weights:
             import_mirror().send_weights(self._work, evaluation)
         self._send_unwatched("evaluated", evaluation.to_bytes())
+
+        # A worker on another machine does not see the stop file, so it polls the address.
         if evaluation.step == self._work.get("pause_at") or (Path(self._work["folder"]) / STOP_FILE).exists():
             return True
         return self._poll is not None and bool(self._poll.is_stopped())

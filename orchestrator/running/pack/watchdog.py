@@ -105,6 +105,7 @@ class LocalWatchdog:
         """Interrupt the main thread by SIGUSR2 once the timeout has passed; runs in a thread."""
         while not self._ending.wait(min(1.0, max(0.0, self._deadline - time.monotonic()))):
             if time.monotonic() >= self._deadline:
+                # A pack that waits at a breakpoint does not hang.
                 if _in_debugger(sys._current_frames().get(threading.main_thread().ident or 0)):
                     self._deadline += self._seconds
                     continue

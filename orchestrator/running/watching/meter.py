@@ -88,8 +88,9 @@ def make_progress_rows(
     if may_stop(state):
         rows.append(("seeds stopped early", str(sum(member.stopped_at is not None for member in state.members))))
     rows.append(("packs", f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"))
-    if (first := estimate_first_evaluation(state, running)) is not None:
-        rows.append(("first evaluation", f"begins in about {format_duration(first)}" if first else "under way"))
+    if (seconds_left := estimate_first_evaluation(state, running)) is not None:
+        begins = f"begins in about {format_duration(seconds_left)}" if seconds_left else "under way"
+        rows.append(("first evaluation", begins))
     return [
         *rows,
         ("best so far", describe_best(state)),
@@ -138,9 +139,9 @@ def _count_steps(state: SweepState) -> int:
 
     In a race, configurations that are not pruned yet count as trained to the end.
     """
-    known = sum(pack.sum_member_steps(pack.steps) for pack in state.packs.values())
+    packed_steps = sum(pack.sum_member_steps(pack.steps) for pack in state.packs.values())
     packed = sum(len(pack.members) for pack in state.packs.values())
-    return round(known * max(_count_seeds(state), packed) / packed) if packed else 0
+    return round(packed_steps * max(_count_seeds(state), packed) / packed) if packed else 0
 
 
 def find_best_configuration(state: SweepState) -> ConfigurationState | None:

@@ -169,7 +169,7 @@ class Workers:
             return False
 
         # While a node has not answered, neither number changes: packs would be cut for an unknown memory.
-        self._read_at, before = self._clock(), (self.count, self.bytes)
+        self._read_at, previous = self._clock(), (self.count, self.bytes)
         if self._memory is not None:
             memory = self._memory.read()
             if self._memory.is_waiting:
@@ -179,8 +179,8 @@ class Workers:
         # Request more nodes only while their number stays the same: those that have just joined get packs first.
         self.count = min(max(1, count_packs(self._need)), self._max_workers)
         wanted = min(waiting, self.count + 1, self._max_workers - self.count)
-        self._request(wanted if self._may_grow and before[0] == self.count else 0)
-        return before != (self.count, self.bytes)
+        self._request(wanted if self._may_grow and previous[0] == self.count else 0)
+        return previous != (self.count, self.bytes)
 
     def _request(self, wanted: int) -> None:
         """Keep this many placement groups waiting; remove those that got a node, so that packs can use it."""

@@ -173,6 +173,8 @@ class Recorder(_LeftOutOfSnapshot, TrialProgressCallback):
             self._lost_nodes[pack_id] += 1
         else:
             self._retries.count(pack_id, death)
+
+        # Tune counts every death, so the limit grows by the lost nodes.
         trial.max_failures = self._lost_nodes[pack_id] + self._retries.get_limit(pack_id)
         call_driver(self.driver.retried, pack_id, death.message, death.trace)
 
