@@ -71,10 +71,13 @@ def serve(
     with suppress(KeyboardInterrupt), run_server(database, host, port, allowed_hosts) as (url, server):
         sweeps = list_sweep_links(uri, url)
         say(f"MLflow runs at {url} (Ctrl-C ends it){'; open a page below, not this address:' if sweeps else ''}")
-        for title, links in sweeps[:MAX_SHOWN_SWEEPS]:
-            say("\n".join([title, *(f"  {name}: {link}" for name, link in links)]))
         if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
-            say(f"and {counted(older, 'older sweep')}, among the experiments of MLflow")
+            say(f"{counted(older, 'older sweep')}, among the experiments of MLflow")
+
+        # The newest comes last, where a terminal ends, with all its pages; of the others the report is enough.
+        for index, (title, links) in reversed(list(enumerate(sweeps[:MAX_SHOWN_SWEEPS]))):
+            shown_links = links if index == 0 else links[:1]
+            say("\n".join([title, *(f"  {name}: {link}" for name, link in shown_links)]))
         code = server.wait()
         raise UiServerError(f"the MLflow server exited with code {code}; see {_get_log_path(database)}")
 

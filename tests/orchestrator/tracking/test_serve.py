@@ -135,12 +135,14 @@ def test_more_sweeps_than_are_shown_are_counted(
     shutil.copy(fresh_store, tmp_path / "mlflow.db")
     for name in ("a", "b", "c"):
         publish(synthetic_sweep(tmp_path / name, [{}], 1, simple_curve).folder, sweep_files=False)
-    monkeypatch.setattr(ui, "MAX_SHOWN_SWEEPS", 1)
+    monkeypatch.setattr(ui, "MAX_SHOWN_SWEEPS", 2)
     ended = subprocess.Popen(["true"])
     monkeypatch.setattr(ui, "run_server", lambda *_: nullcontext(("http://127.0.0.1:5000", ended)))
     said = []
     with pytest.raises(ui.UiServerError):
         serve(tmp_path, say=said.append)
     lines = "\n".join(said).splitlines()
-    assert [line for line in lines if " / " in line] == ["set_complement / c"]
-    assert lines[-1] == "and 2 older sweeps, among the experiments of MLflow"
+    assert [line for line in lines if " / " in line] == ["set_complement / b", "set_complement / c"]
+    assert [line.partition(":")[0] for line in lines if "#/" in line].count("  report") == 2
+    assert [line.partition(": ")[2].startswith("http") for line in lines[-3:]] == [True] * 3  # pages of the newest
+    assert any(line.startswith("1 older sweep") for line in lines)
