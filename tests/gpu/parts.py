@@ -22,7 +22,7 @@ from trainers.packs.batches import StepBatches
 from trainers.packs.pack import Pack, State, collect_weights
 from trainers.random import STREAMS, Stream, fused, reference
 from trainers.training.cuda_graph import MAX_GRAPHS, CudaGraphStep
-from trainers.training.step import learn, make_learner
+from trainers.training.step import make_train_step, train_step
 
 Row = dict[str, Any]
 Case = tuple[Row, Callable[[], Row]]  # what it is, and what finds the rest of its row
@@ -67,7 +67,7 @@ def stepped(pack: Pack, state: State, steps: int, plain: bool = False) -> State:
         raise AssertionError(text)
 
     step_batches, first = StepBatches(pack), int(state.step)
-    learning = partial(learn, pack) if plain else make_learner(pack, notice=refused)
+    learning = partial(train_step, pack) if plain else make_train_step(pack, notice=refused)
     for done in range(first, first + steps):
         learning(state, step_batches.batches(done, first + steps, state.stage))
     if isinstance(learning, CudaGraphStep) and steps > 2 * MAX_GRAPHS:
@@ -274,7 +274,7 @@ def _speed(members: list[Member], device: str, form: str, size: Size) -> Row:
         torch.cuda.reset_peak_memory_stats()
     pack = packed(members, device, 10**6, form == "compiled")
     state, step_batches, done = State.initial(pack), StepBatches(pack), 0
-    learning = partial(learn, pack) if form == "plain" else make_learner(pack)
+    learning = partial(train_step, pack) if form == "plain" else make_train_step(pack)
 
     def step() -> None:
         nonlocal done

@@ -17,7 +17,7 @@ from trainers.evaluation.results import Evaluation, MemberResult, Progress
 from trainers.optimization.optimizer import Update
 from trainers.packs.pack import Pack, State
 from trainers.tensors.parameters import Parameter, ParameterLayout
-from trainers.training.step import learn, make_learner, sample_batches
+from trainers.training.step import make_train_step, sample_batches, train_step
 
 
 class Recorder:
@@ -40,8 +40,8 @@ class Recorder:
 
 def make_stepper(pack: Pack) -> Callable[[State], None]:
     """A function that draws a batch and trains one step."""
-    learn = make_learner(pack)
-    return lambda state: learn(state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
+    run_step = make_train_step(pack)
+    return lambda state: run_step(state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
 
 
 def stepped(pack: Pack, steps: int = 8) -> State:
@@ -145,7 +145,7 @@ def check_one_program(pack: Pack) -> None:
     states = [State.initial(pack), State.initial(pack)]
     batches = sample_batches(pack, torch.tensor(1), 4)
     torch.compiler.reset()  # so many programs of one function in a process are refused
-    torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
-    learn(pack, states[1], batches)
+    torch.compile(train_step, fullgraph=True, backend="eager")(pack, states[0], batches)
+    train_step(pack, states[1], batches)
     one, other = ([state.theta, *state.optimizer.values(), state.loss_sum] for state in states)
     torch.testing.assert_close(one, other)

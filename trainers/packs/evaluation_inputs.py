@@ -26,7 +26,7 @@ def draw_validation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
 
 
 def make_evaluation_stream(pack: Pack, name: str) -> Stream:
-    """Return a named stream of the pack's seeds at step 0: eval or validation for inputs, dropout for other numbers."""
+    """Return a stream of the pack's seeds at step 0: eval or validation for inputs, dropout for forward passes."""
     return Stream(pack.seeds_S, name, torch.zeros((), dtype=torch.int64, device=pack.device))
 
 

@@ -2,8 +2,8 @@
 
 Streams have no state, so neither the pack, nor the order of draws, nor a restart changes a number.
 
-Key = seed (64 bits). Counter = (block, site, step, stream). Element i of a draw is word i // blocks of block
-i % blocks. Shapes: S seeds, then the requested shape.
+Key = seed (64 bits). Counter = (block, site, step, stream). A draw of n words uses ceil(n / 4) Philox blocks: first
+word 0 of every block, then word 1, and so on. Shapes: S seeds, then the requested shape.
 """
 
 import math
@@ -14,7 +14,16 @@ from torch import Tensor
 
 from trainers.random import draws
 
-STREAMS = {"init": 0, "data": 1, "dropout": 2, "eval": 3, "validation": 4, "optimizer": 5, "length": 6}
+# Random numbers that use no stream: modules of users draw initial weights after `torch.manual_seed(seed)`.
+STREAMS = {
+    "init": 0,  # initial weights (`ParameterLayout.initial`)
+    "data": 1,  # training rows (`StepBatches`)
+    "dropout": 2,  # forward passes (`Noise`): dropout, random positions, sampled tokens; at step 0 those of evaluations
+    "eval": 3,  # test inputs (`draw_evaluation_inputs`)
+    "validation": 4,  # at step 0 validation inputs (`draw_validation_inputs`), at step 1 their forward passes
+    "optimizer": 5,  # optimizers that draw (`Update.stream`)
+    "length": 6,  # the length of a step with `one_length_per_batch` (`Task.draw_step_length`), always with seed 0
+}
 _SEQUENTIAL_DRAWS = 12  # permutations with at most this many entries are drawn one entry at a time
 
 

@@ -50,29 +50,16 @@ def should_compile(member: MemberConfig, device: str = "cpu") -> bool:
     if isinstance(setting, bool):
         return setting
 
-    # On a GPU captured CUDA graphs are about as fast without the time to compile.
-    if member.training.one_length_per_batch:  # every length would need a program
+    # Batches of several lengths would need a program for each length.
+    if member.training.one_length_per_batch:
         return False
+    # On a GPU captured CUDA graphs are about as fast without the time to compile.
     return device == "cpu" and member.model.compiling == "auto" and estimate_seconds(member) >= COMPILE_FROM_SECONDS
 
 
 def should_fuse_draws(member: MemberConfig, device: str) -> bool:
     """Return whether training is long enough to compile fused kernels for random numbers."""
     return device == "cuda" and estimate_seconds(member) >= FUSE_FROM_SECONDS
-
-
-def explain_compilation(member: MemberConfig, device: str = "cpu") -> str:
-    """Return whether the step is compiled and why, as text."""
-    if isinstance(member.training.compile, bool):
-        return f"{'yes' if member.training.compile else 'no'}: set by training.compile"
-    if member.model.compiling != "auto":
-        return f"no: a step of {member.model.name} is not compiled automatically"
-    if member.training.one_length_per_batch:
-        return "no: with training.one_length_per_batch every length would need a program"
-    if device != "cpu":
-        return "no: on a GPU a step is captured and replayed as one CUDA graph"
-    estimate = f"one member alone would train about {estimate_seconds(member):.1f} s uncompiled"
-    return f"{'yes' if should_compile(member) else 'no'}: {estimate}; compiled from {COMPILE_FROM_SECONDS:.1f} s"
 
 
 def estimate_seconds(member: MemberConfig) -> float:
@@ -155,7 +142,7 @@ def compile_once(key: str, on_wait: Callable[[], None]) -> Iterator[None]:
             except BlockingIOError:
                 on_wait()
                 time.sleep(_POLL_SECONDS)
-            except OSError:
+            except OSError:  # the file system has no locks: compile without waiting
                 break
 
         # After another process has compiled, the others load the program at the same time.

@@ -15,7 +15,7 @@ from trainers.packs.batches import StepBatches
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, draw_validation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.tensors.parameters import ParameterLayout
-from trainers.training.step import compute_losses, learn, make_training_noise, sample_batches
+from trainers.training.step import compute_losses, make_training_noise, sample_batches, train_step
 
 _MAX_MEASURED_OPERATIONS = 3e10  # of an evaluation: some seconds; larger evaluations are measured on fewer rows
 _PEAK_FACTOR = 3  # peak bytes of a step / bytes saved for the gradient: 2.7 to 3.3 measured, uncompiled encoders
@@ -164,7 +164,7 @@ def _time_steps(pack: Pack, seconds: float) -> float:
     """Return the CPU seconds per training step, drawing included, measured for about `seconds`."""
     # The first step allocates memory and loads kernels, so it is not measured.
     state, step_batches = State.initial(pack), StepBatches(pack)
-    learn(pack, state, step_batches.batches(0, 1))
+    train_step(pack, state, step_batches.batches(0, 1))
     start = time.process_time()
     batches = step_batches.batches(1, 1 + step_batches.steps_at_once)
     draw_seconds = (time.process_time() - start) / step_batches.steps_at_once
@@ -174,6 +174,6 @@ def _time_steps(pack: Pack, seconds: float) -> float:
     while count == 0 or time.process_time() - start < seconds:
         if pack.training.one_length_per_batch:  # lengths of steps differ, so each draws a separate batch
             batches, draw_seconds = step_batches.batches(1 + count, 2 + count), 0.0
-        learn(pack, state, batches)
+        train_step(pack, state, batches)
         count += 1
     return draw_seconds + (time.process_time() - start) / count

@@ -14,7 +14,7 @@ from torch import Tensor
 from trainers.packs.pack import State
 from trainers.tensors.batch import Batch
 
-Learn = Callable[[State, Sequence[Batch]], None]
+TrainStep = Callable[[State, Sequence[Batch]], None]
 
 # Steps that use more than this share of the process's GPU memory stay eager: they keep the GPU busy anyway, and a
 # captured graph needs memory of its own in addition to that of the eager steps.
@@ -23,15 +23,15 @@ MAX_GRAPHS = 8  # each for batches of other shapes
 
 
 class CudaGraphStep:
-    """`learn` of a state, replayed as a CUDA graph; the first step with batches of new shapes runs eagerly.
+    """`train_step` of a state, replayed as a CUDA graph; the first step with batches of new shapes runs eagerly.
 
     A step that cannot be captured, because it reads a number on the host, stays eager; `notice` gets the reason.
     """
 
     has_failed: ClassVar[bool] = False  # in this process: the GPU memory of a failed capture may never be freed
 
-    def __init__(self, learn: Learn, notice: Callable[[str], None]) -> None:
-        self._learn, self._notice, self._has_noticed = learn, notice, False
+    def __init__(self, train_step: TrainStep, notice: Callable[[str], None]) -> None:
+        self._train_step, self._notice, self._has_noticed = train_step, notice, False
         self._peaks: dict[Hashable, float] = {}  # peak memory of the eager step, by the shapes of its batches
         self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
         self._state: State | None = None
@@ -48,11 +48,11 @@ class CudaGraphStep:
         key = tuple(map(_shape_key, batches))
         if key not in self._peaks:  # the eager step allocates cached tables and workspaces
             torch.cuda.reset_peak_memory_stats()
-            self._learn(state, batches)
+            self._train_step(state, batches)
             self._peaks[key] = torch.cuda.max_memory_allocated()
             return
         if key not in self.graphs and not self._capture(key, state, batches):
-            self._learn(state, batches)
+            self._train_step(state, batches)
             return
 
         # A graph reads fixed addresses, so the batches are copied there.
@@ -76,7 +76,7 @@ class CudaGraphStep:
         graph, first_entry = torch.cuda.CUDAGraph(), next(iter(self.graphs.values()), None)
         try:
             with torch.cuda.graph(graph, pool=first_entry and first_entry[0].pool()):
-                self._learn(state, copies)
+                self._train_step(state, copies)
         except RuntimeError as error:
             CudaGraphStep.has_failed = True
             self._notice_once(str(error).splitlines()[0])

@@ -32,7 +32,7 @@ from trainers.tensors.precision import find_mkl_order_problem
 from trainers.training.compiling import should_compile, should_fuse_draws
 from trainers.training.earlier import Earlier, join_earlier
 from trainers.training.final_weights import write_pack_weights
-from trainers.training.step import make_learner
+from trainers.training.step import make_train_step
 from trainers.training.stopping import (
     choose_next_stages,
     find_ended_members,
@@ -154,7 +154,7 @@ class _TrainingRun:
             return
         self.beat("compile" if self.compiled else "train")
         self.step_batches = StepBatches(self.active.pack)
-        self.learn = make_learner(
+        self.train_step = make_train_step(
             self.active.pack, self.compiled, lambda: self.beat_if_due("compile"), self.reporter.notice
         )
 
@@ -198,7 +198,7 @@ class _TrainingRun:
             began = time.monotonic()
             count = min(burst, stop - self.steps_done)
             for done in range(self.steps_done, self.steps_done + count):
-                self.learn(self.active.state, self.step_batches.batches(done, stop, self.active.state.stage))
+                self.train_step(self.active.state, self.step_batches.batches(done, stop, self.active.state.stage))
             if self.pack.device.type != "cpu":
                 torch.accelerator.synchronize()
 

@@ -18,7 +18,7 @@ from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.precision import autocast
 from trainers.training.compiling import call_first, compile_once, compile_program, mark_dynamic, should_compile
-from trainers.training.cuda_graph import CudaGraphStep, Learn
+from trainers.training.cuda_graph import CudaGraphStep, TrainStep
 
 
 def sample_batches(
@@ -26,7 +26,8 @@ def sample_batches(
 ) -> tuple[Batch, ...]:
     """Draw `rows` training rows for every member at step `step` (counted from 1), once for each seed.
 
-    With a curriculum they are drawn for each member at its stage; `stage_M` None means the first stage. longest: with
+    For checks, cost estimates and the trial step of the compiler; training draws with `StepBatches`. With a curriculum
+    rows are drawn for each member at its stage; `stage_M` None means the first stage. longest: with
     `one_length_per_batch`, draw the longest length instead of the length of the step.
     """
     # Members of one seed may be at different stages; without a curriculum they train on the same rows.
@@ -115,7 +116,7 @@ def make_training_noise(pack: Pack, step: Tensor) -> Noise | None:
 
 def step_once(pack: Pack, state: State) -> None:
     """Draw the batches of the next step and train on them, changing `state` in place."""
-    learn(pack, state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
+    train_step(pack, state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
 
 
 def compute_gradients(
@@ -198,7 +199,7 @@ def _split_rows(batch: Batch, count: int) -> list[tuple[int, Batch]]:
     return [(first, batch.slice_rows(first, last)) for first, last in pairwise(edges)]
 
 
-def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
+def train_step(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     """Train a pack for a step, changing `state` in place.
 
     A member is frozen if it has stopped, or if its loss, weights or optimizer state are not finite.
@@ -279,30 +280,30 @@ def _write_active(mask: Tensor | None, buffer: Tensor, new: Tensor) -> None:
         torch.where(mask.reshape(-1, *[1] * (buffer.dim() - 1)), new, buffer, out=buffer)
 
 
-def make_learner(
+def make_train_step(
     pack: Pack,
     compiled: bool | None = None,
     on_wait: Callable[[], None] = lambda: None,
     notice: Callable[[str], None] = lambda text: None,
-) -> Learn:
-    """Return `learn` for a pack, compiled if `compiled` (None: as configured), captured as a CUDA graph on a GPU.
+) -> TrainStep:
+    """Return `train_step` for a pack, captured as a CUDA graph on a GPU.
 
-    The program is compiled here for packs of any size, or loaded from the cache. on_wait: called while another process
-    compiles it. notice: gets reasons why steps are slow.
+    compiled: whether the step is compiled; None: as configured. The program is compiled here for packs of any size, or
+    loaded from the cache. on_wait: called while another process compiles it. notice: gets reasons why steps are slow.
     """
     if compiled is None:
         compiled = should_compile(pack.members[0], pack.device.type)
-    learner = _compile_learner(pack, on_wait) if compiled else partial(learn, pack)
+    run_step = _compile_train_step(pack, on_wait) if compiled else partial(train_step, pack)
 
     # Launching the kernels of a step one by one takes longer than running them.
     if pack.device.type != "cuda" or pack.model.compiling == "never":  # a user's module may compute on the host
-        return learner
-    return CudaGraphStep(learner, notice)
+        return run_step
+    return CudaGraphStep(run_step, notice)
 
 
-def _compile_learner(pack: Pack, on_wait: Callable[[], None]) -> Learn:
-    """Compile `learn` by a step of a pack of three members; the program serves packs of any size."""
-    program = compile_program(learn, pack.device.type)
+def _compile_train_step(pack: Pack, on_wait: Callable[[], None]) -> TrainStep:
+    """Compile `train_step` by a step of a pack of three members; the program serves packs of any size."""
+    program = compile_program(train_step, pack.device.type)
 
     # Inputs of three members, because compilers treat sizes 0 and 1 as constants; their first dimension is dynamic.
     trial = pack.select([0, 0, 0])

@@ -14,7 +14,7 @@ from trainers.models.model import Model
 from trainers.packs.pack import Pack
 from trainers.tensors.batch import Batch
 from trainers.training.cuda_graph import MAX_GRAPHS, MAX_MEMORY_SHARE, CudaGraphStep
-from trainers.training.step import make_learner
+from trainers.training.step import make_train_step
 
 
 def batch(value, rows=2):
@@ -72,7 +72,7 @@ def state():
     return State(theta=torch.zeros(1), plain=0)
 
 
-def learn(state, batches):
+def train_step(state, batches):
     """Adds up tokens; while a graph records, it keeps that for later."""
 
     def step():
@@ -86,14 +86,14 @@ def learn(state, batches):
 
 
 def test_the_first_step_runs_as_it_is_and_later_ones_are_replayed_on_their_own_batches(cuda, state):
-    run = CudaGraphStep(learn, pytest.fail)
+    run = CudaGraphStep(train_step, pytest.fail)
     for value in (1, 10, 100, 1000):
         run(state, [batch(value)])
     assert state.theta.item() == 6 * 1111 and state.plain == 1
 
 
 def test_batches_of_other_shapes_are_recorded_apart_in_one_pool(cuda, state):
-    run = CudaGraphStep(learn, pytest.fail)
+    run = CudaGraphStep(train_step, pytest.fail)
     for value, rows in ((1, 2), (1, 4), (10, 2), (10, 4), (100, 4), (100, 2)):
         run(state, [batch(value, rows)])
     assert state.theta.item() == (6 + 12) * 111 and state.plain == 2
@@ -102,7 +102,7 @@ def test_batches_of_other_shapes_are_recorded_apart_in_one_pool(cuda, state):
 
 def test_a_record_has_batches_of_its_own(cuda, state):
     """The one that was recorded is not written over, and what the caller does with it changes nothing."""
-    run, second = CudaGraphStep(learn, pytest.fail), batch(10)
+    run, second = CudaGraphStep(train_step, pytest.fail), batch(10)
     for one in (batch(1), second, batch(100)):
         run(state, [one])
     assert state.theta.item() == 6 * 111 and (second.tokens == 10).all()
@@ -132,7 +132,7 @@ class Same(Batch):
     ids=["class alone", "type of numbers", "more tensors", "class", "no tensor"],
 )
 def test_batches_that_differ_in_more_than_numbers_are_recorded_apart(cuda, state, other):
-    run = CudaGraphStep(learn, pytest.fail)
+    run = CudaGraphStep(train_step, pytest.fail)
     like = Kinds(other.tokens, other.targets) if isinstance(other, Kinds) and other.kind == "b" else batch(1)
     for one in (like, other, like, other):
         run(state, [one])
@@ -141,7 +141,7 @@ def test_batches_that_differ_in_more_than_numbers_are_recorded_apart(cuda, state
 
 def test_many_shapes_are_not_all_recorded_which_is_said_once(cuda, state):
     said = []
-    run = CudaGraphStep(learn, said.append)
+    run = CudaGraphStep(train_step, said.append)
     for rows in (*range(1, 11), *range(1, 11)):
         run(state, [batch(1, rows)])
     shapes = f"batches have more than {MAX_GRAPHS} different shapes"
@@ -150,7 +150,7 @@ def test_many_shapes_are_not_all_recorded_which_is_said_once(cuda, state):
 
 
 def test_another_state_is_recorded_anew(cuda, state):
-    run, other = CudaGraphStep(learn, pytest.fail), State(theta=torch.zeros(1), plain=0)
+    run, other = CudaGraphStep(train_step, pytest.fail), State(theta=torch.zeros(1), plain=0)
     for to in (state, state, other, other):
         run(to, [batch(1)])
     assert state.theta.item() == other.theta.item() == 12 and state.plain == other.plain == 1
@@ -159,14 +159,14 @@ def test_another_state_is_recorded_anew(cuda, state):
 def test_what_cannot_be_recorded_goes_on_as_it_is_and_is_said_once(cuda, state):
     cuda.failing = True
     said = []
-    run = CudaGraphStep(learn, said.append)
+    run = CudaGraphStep(train_step, said.append)
     for value in (1, 10, 100):
         run(state, [batch(value)])
     assert state.theta.item() == 6 * 111 and state.plain == 3
     why = "operation not permitted when stream is capturing"
     assert len(said) == 1 and said[0].endswith(why)
     cuda.failing, recorded = False, len(cuda.pools)
-    again = CudaGraphStep(learn, pytest.fail)
+    again = CudaGraphStep(train_step, pytest.fail)
     for value in (1, 10, 100):
         again(state, [batch(value)])
     assert not again.graphs and len(cuda.pools) == recorded, "this process has failed, and does not try again"
@@ -175,7 +175,7 @@ def test_what_cannot_be_recorded_goes_on_as_it_is_and_is_said_once(cuda, state):
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 def test_a_step_that_takes_much_of_the_memory_it_may_use_is_not_recorded(cuda, state, fraction):
     cuda.fraction, cuda.peak = fraction, 100.0 * fraction * MAX_MEMORY_SHARE + 1
-    run = CudaGraphStep(learn, pytest.fail)
+    run = CudaGraphStep(train_step, pytest.fail)
     for value in (1, 10, 100):
         run(state, [batch(value)])
     assert state.theta.item() == 6 * 111 and state.plain == 3 and not cuda.pools
@@ -184,7 +184,7 @@ def test_a_step_that_takes_much_of_the_memory_it_may_use_is_not_recorded(cuda, s
 @pytest.mark.parametrize("compiling", ["auto", "asked", "never"])
 def test_steps_on_a_gpu_are_recorded_unless_a_model_may_be_any_code(member, monkeypatch, compiling):
     pack = Pack([member(0, training__compile=False)], torch.device("cpu"))
-    assert not isinstance(make_learner(pack), CudaGraphStep)
+    assert not isinstance(make_train_step(pack), CudaGraphStep)
     pack.device = torch.device("cuda")
     monkeypatch.setattr(Model, "compiling", compiling)
-    assert isinstance(make_learner(pack), CudaGraphStep) == (compiling != "never")
+    assert isinstance(make_train_step(pack), CudaGraphStep) == (compiling != "never")

@@ -17,7 +17,7 @@ from trainers.files import checkpoint
 from trainers.files.container import decode, encode
 from trainers.packs.pack import Pack, State
 from trainers.training.cost import count_saved_bytes, estimate_member_cost, measure_seconds_per_step
-from trainers.training.step import make_learner
+from trainers.training.step import make_train_step
 
 
 def test_evaluations_come_when_asked_for(member, recorder) -> None:
@@ -162,7 +162,7 @@ def test_a_lone_compiled_member_is_resumed_to_the_same_bits(member, recorder, tm
     train_module, sizes = sys.modules["trainers.training.loop"], []
     monkeypatch.setattr(train_module, "should_compile", lambda member, device: True)
     monkeypatch.setattr(  # the step itself stays eager
-        train_module, "make_learner", lambda pack, *_: sizes.append(len(pack)) or make_learner(pack, False)
+        train_module, "make_train_step", lambda pack, *_: sizes.append(len(pack)) or make_train_step(pack, False)
     )
     folder, kept = tmp_path / "checkpoints", tmp_path / "weights"
     names, stored = [("lone", 5)], Checkpoints(folder=folder, every_steps=40)
@@ -187,7 +187,7 @@ def test_a_lone_compiled_member_is_resumed_to_the_same_bits(member, recorder, tm
 def test_a_resumed_pack_keeps_the_form_of_its_checkpoint(member, recorder, tmp_path, monkeypatch, compiled) -> None:
     """Whatever `compile: auto` would choose when it is resumed."""
     train_module = sys.modules["trainers.training.loop"]
-    monkeypatch.setattr(train_module, "make_learner", lambda pack, *_: make_learner(pack, False))
+    monkeypatch.setattr(train_module, "make_train_step", lambda pack, *_: make_train_step(pack, False))
     folder = Checkpoints(folder=tmp_path, every_steps=40)
     members = [member(seed, training__compile="auto", evaluation__every=20) for seed in (1, 2)]
     monkeypatch.setattr(train_module, "should_compile", lambda member, *_, **__: compiled)

@@ -19,7 +19,7 @@ from trainers.packs.pack import Pack, State, read_averages
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training import step
 from trainers.training.cost import estimate_member_cost
-from trainers.training.step import learn, sample_batches, step_once
+from trainers.training.step import sample_batches, step_once, train_step
 
 CPU = torch.device("cpu")
 EVERY: dict[str, dict[str, Any]] = {
@@ -123,7 +123,7 @@ def test_an_update_takes_so_many_passes(member, monkeypatch, label: str, most: i
     found = step.compute_gradients(pack, state.theta, batches, torch.tensor(1))
     monkeypatch.setattr(step, "compute_gradients", lambda *_: found)
     with Passes(state.theta.numel()) as passes:
-        learn(pack, state, batches)
+        train_step(pack, state, batches)
     assert "where" not in passes.names and len(passes.names) <= most, passes.names
 
 

@@ -90,13 +90,13 @@ def test_a_member_stops_in_any_pack_as_it_does_in_this_one(member, eight, chosen
 
 def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
     module, seen = sys.modules["trainers.training.loop"], []
-    whole = module.make_learner
+    whole = module.make_train_step
 
     def watched(pack, *more):
-        learn = whole(pack, *more)
-        return lambda state, batches: seen.append(len(state.theta)) or learn(state, batches)
+        run_step = whole(pack, *more)
+        return lambda state, batches: seen.append(len(state.theta)) or run_step(state, batches)
 
-    monkeypatch.setattr(module, "make_learner", watched)
+    monkeypatch.setattr(module, "make_train_step", watched)
     evaluations, _ = train_recorded([quick(member, seed) for seed in SEEDS])
     stopped_at = evaluations[-1].stopped_at_M
     wanted = [int((stopped_at >= step).sum()) for step in range(1, int(stopped_at.max()) + 1)]
@@ -105,13 +105,13 @@ def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
 
 def test_a_last_member_of_a_compiled_pack_goes_on_with_a_twin(member, eight, monkeypatch) -> None:
     module, seen = sys.modules["trainers.training.loop"], set()
-    whole = module.make_learner
+    whole = module.make_train_step
 
     def eager(pack, *_):
-        learn = whole(pack, False)
-        return lambda state, batches: seen.add(len(state.theta)) or learn(state, batches)
+        run_step = whole(pack, False)
+        return lambda state, batches: seen.add(len(state.theta)) or run_step(state, batches)
 
-    monkeypatch.setattr(module, "make_learner", eager)
+    monkeypatch.setattr(module, "make_train_step", eager)
     monkeypatch.setattr(module, "should_compile", lambda member, device: True)
     for chosen in ((0, 1, 2), (3,)):
         seen.clear()
