@@ -24,7 +24,7 @@ class Adafactor(Optimizer):
         state = dict[str, Tensor]()
         for name, value in layout.views(theta).items():
             parts = {"rows": value[..., :1], "columns": value[..., :1, :]} if value.dim() > 2 else {"entries": value}
-            state |= {f"{part}.{name}": torch.zeros_like(shape) for part, shape in parts.items()}
+            state |= {f"{part}.{name}": view.new_zeros(view.shape) for part, view in parts.items()}
         return state
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:

@@ -19,7 +19,7 @@ class AdamW(Optimizer):
 
     def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return the first and second moments, (M, P) each."""
-        return {"m": torch.zeros_like(theta), "v": torch.zeros_like(theta)}
+        return {name: theta.new_zeros(theta.shape) for name in ("m", "v")}
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta (1 - rate weight_decay) - rate m' / (sqrt(v') + epsilon), with bias-corrected moments."""

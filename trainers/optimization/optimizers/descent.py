@@ -1,6 +1,5 @@
 """Gradient descent, plain and with momentum."""
 
-import torch
 from torch import Tensor
 
 from trainers.optimization.optimizer import Optimizer, Update
@@ -31,7 +30,7 @@ class Sgd(Optimizer):
 
     def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return the sum of gradients, (M, P)."""
-        return {"momentum": torch.zeros_like(theta)}
+        return {"momentum": theta.new_zeros(theta.shape)}
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta - rate b with b <- momentum b + gradient; for Nesterov theta - rate (gradient + momentum b)."""

@@ -18,7 +18,7 @@ class Lion(Optimizer):
 
     def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return the momentum, (M, P)."""
-        return {"momentum": torch.zeros_like(theta)}
+        return {"momentum": theta.new_zeros(theta.shape)}
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta (1 - rate weight_decay) - rate sign(beta1 m + (1 - beta1) gradient); m decays with beta2."""
