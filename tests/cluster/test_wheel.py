@@ -37,6 +37,23 @@ objective: {metric: total_variation, average: raw, lengths: [4], direction: mini
 resources: {scheduler: local}
 tracking: {enabled: false}
 """
+# What needs files of the package that are no modules, in one process.
+VERBS = """
+import sys
+from typer.main import get_command
+from orchestrator.cli.main import app
+
+command = get_command(app)
+for words in (
+    ["list", "sweeps", "--storage", sys.argv[1]],
+    ["init", "own"],
+    ["validate", "own/sweep.yaml"],
+    ["init", "script", "--program"],
+    ["validate", "script/sweep.yaml"],
+    ["validate", "quickstart"],
+):
+    command(words, standalone_mode=False)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +90,5 @@ def test_a_study_runs_from_a_wheel(unpacked: Path, tmp_path: Path) -> None:
     assert run("-c", "import orchestrator; print(orchestrator.__file__)").startswith(str(unpacked))
     assert "1 of 1 configurations" in run("-m", "orchestrator", "run", "mine.yaml", "--storage", str(storage))
     assert (storage / "mine" / "report.html").is_file()
-    assert "mine" in run("-m", "orchestrator", "list", "sweeps", "--storage", str(storage))
-    for folder, *option in (["own"], ["script", "--program"]):
-        run("-m", "orchestrator", "init", folder, *option)
-        run("-m", "orchestrator", "validate", f"{folder}/sweep.yaml")
+    assert "mine" in run("-c", VERBS, str(storage))
     assert (study / "own" / "my_task.py").is_file() and (study / "script" / "train.py").is_file()
-    run("-m", "orchestrator", "validate", "quickstart")
