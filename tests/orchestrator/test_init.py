@@ -15,7 +15,7 @@ from tests.orchestrator.running.ledgers import sets
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "short", "members"), [
-    ((), (), 80),
+    ((), ("seeds=2", "tracking.enabled=false"), 16),
     (("--program",), ("seeds=1", "tracking.enabled=false"), 2),  # every member imports torch
 ], ids=["own", "program"])  # fmt: skip
 def test_a_new_study_runs_as_it_is(
