@@ -36,15 +36,17 @@ _EXPORTS = {"run": "orchestrator", "open_sweep": "orchestrator", "import_table":
 class Member:
     """One configuration with one seed, to be trained by this program.
 
-    config, seed, steps: what to train. every: steps between reports, None if only the last step is due. reported: the
-    last recorded step, or 0. stop_at: the step at which `report` asks to stop, or None.
+    config, seed, steps: what to train; config has the defaults of the program with the values of the sweep in their
+    place. every: steps between reports, None if only the last step is due. reported: the last recorded step, or 0.
+    stop_at: the step at which `report` asks to stop, or None.
     """
 
     def __init__(self, config: Mapping[str, Any], seed: int, steps: int, every: int | None) -> None:
         self._reports = os.environ.get("LENGTHWISE_REPORTS")
         self._has_warned = False  # of checkpoints of an earlier run
         path = self._read_variable("CONFIG")
-        self.config: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8")) if path else dict(config)
+        given = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+        self.config: dict[str, Any] = _replace_values(config, given)
         self.seed = int(self._read_variable("SEED") or seed)
         self.steps = int(self._read_variable("STEPS") or steps)
         self.every = (int(self._read_variable("EVERY") or 0) or None) if self._reports else every  # empty: at the end
@@ -116,8 +118,21 @@ class Member:
 
 
 def member(config: Mapping[str, Any] = {}, seed: int = 0, *, steps: int = 0, every: int | None = None) -> Member:
-    """Return the member that this program trains; the arguments are used only outside of a sweep."""
+    """Return the member that this program trains.
+
+    In a sweep `seed`, `steps` and `every` are those of the sweep, and its values replace those of `config`; keys that
+    it does not set keep the values given here.
+    """
     return Member(config, seed, steps, every)
+
+
+def _replace_values(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested defaults with the given values in their place."""
+    values = dict(defaults)
+    for key, value in given.items():
+        nested = isinstance(value, Mapping) and isinstance(values.get(key), Mapping)
+        values[key] = _replace_values(values[key], value) if nested else value
+    return values
 
 
 def make_report_fields(step: int, curves: Mapping[str, Any], loss: float | None, average: str) -> dict[str, Any]:

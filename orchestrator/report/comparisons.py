@@ -380,6 +380,7 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     sign = -1 if tested[0].question.direction == "maximize" else 1
     better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
     verdict = "lower" if tested[0].question.direction == "none" else "better"
-    examples = f": {join_first_few(differ, 8)} of the first sweep, which is {verdict} in {better}" if differ else ""
+    first_better = f"the first sweep is {verdict} in {better or 'none'} of them"
+    examples = f": {join_first_few(differ, 8)}; {first_better}" if differ else ""
     needed = pairs_needed(tested)
     yield f"{sentence}{examples}{f' (that takes {needed} pairs of seeds)' if needed else ''}."

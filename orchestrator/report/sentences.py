@@ -81,11 +81,12 @@ def describe_runs(result: Summary) -> str:
     count = counted(planned, "configuration") if done == planned else f"{done} of {counted(planned, 'configuration')}"
     pruned = sum(row.pruned_at is not None for row in result.rows)
     early = f", {len(result.stopped_at)} stopped early because they were good enough" if result.may_stop else ""
-    ran = "have ended" if result.status == "running" else "ran"
+    ended = "has ended" if result.seeds_run == 1 else "have ended"
+    ran = ended if result.status == "running" else "ran"
     return (
         f"{STATES.get(result.status, result.status).capitalize()}: {count} with {result.seeds_in_words}"
         + (f", {pruned} pruned" if pruned else "")
-        + f"; {result.seeds_run} seeds {ran}, {failed}{early}."
+        + f"; {counted(result.seeds_run, 'seed')} {ran}, {failed}{early}."
         + (
             f" {result.state.message[:1].upper()}{result.state.message[1:]}."
             if result.status == "interrupted" and result.state.message
@@ -126,6 +127,8 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     if row.test is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
     test_lengths = lengths_in_words(row.groups.test, "test ")
+    if math.isnan(row.test.median):
+        return f"{chosen}. On the {test_lengths} it has no value."
     sentence = f"{chosen}. On the {test_lengths} it reaches {_describe_test_value(result, row)}."
     if not values or result.objective.threshold is None or row.generalization_length is None:
         return sentence  # the screen has a column of the reach
@@ -170,9 +173,9 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
     on_score = [line for line in effect_lines(result) if line.outcome.effects == compute_score_effects(result)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
     if not lines:
-        reasons = {effect.reason if effect.matched else CONFOUNDED for effect in compute_score_effects(result)}
-        why = f": {reasons.pop()}" if len(reasons) == 1 else ""
-        return f"It is unknown which hyperparameters mattered{why or ': no effect has an interval'}."
+        reasons = [effect.reason if effect.matched else CONFOUNDED for effect in compute_score_effects(result)]
+        why = "; ".join(dict.fromkeys(filter(None, reasons))) or "no effect has an interval"
+        return f"It is unknown which hyperparameters mattered: {why}."
 
     # Name the best of several values that differ clearly from the first.
     sign, clear = -1.0 if result.objective.direction == "minimize" else 1.0, dict[str, tuple[str, str]]()

@@ -93,16 +93,16 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *_describe_repeated(state),
             *PackEnvironments.from_state(state).sentences,
         ),
-        warnings=tuple(_describe_identical_curves(curves[is_judged(curves, objective)])),
+        warnings=tuple(_describe_identical_curves(curves[is_judged(curves, objective)], state)),
     )
 
 
-def _describe_identical_curves(judged_curves: pd.DataFrame) -> list[str]:
-    """Return a warning if curves do not depend on the seed or on the configuration; curves of zeros and ones may.
+def _describe_identical_curves(judged_curves: pd.DataFrame, state: SweepState) -> list[str]:
+    """Return a warning if neither curves nor losses depend on the seed or on the configuration.
 
-    Seeds are compared within a configuration, configurations within a seed; each needs at least two of them.
+    Seeds are compared within a configuration, configurations within a seed; each needs at least two of them. Curves of
+    zeros and ones may well be equal.
     """
-    # Accuracies of 0 and 1 may well be equal.
     if judged_curves["value"].isin([0.0, 1.0]).all():
         return []
 
@@ -114,9 +114,22 @@ def _describe_identical_curves(judged_curves: pd.DataFrame) -> list[str]:
     ):
         others = [key for key in ("config_id", "seed", "step", "length") if key != column]
         values = judged_curves.groupby(others, observed=True)["value"]
-        if values.count().min() > 1 and values.nunique().max() == 1:
+        is_identical = values.count().min() > 1 and values.nunique().max() == 1
+        if is_identical and not _differ_in_loss(state, "config_id" if column == "seed" else "seed"):
             warnings.append(f"Curves are identical {scope}; check that training uses {source}")
     return warnings
+
+
+def _differ_in_loss(state: SweepState, shared: str) -> bool:
+    """Return whether members that share their config_id, or their seed, have different training losses at a step."""
+    rows = [
+        (config_id, seed, step, loss)
+        for pack in state.packs.values()
+        for step, fields in pack.evaluations.items()
+        for (config_id, seed), loss in zip(pack.members, fields["loss"], strict=True)
+    ]
+    losses = pd.DataFrame(rows, columns=["config_id", "seed", "step", "loss"])
+    return bool((losses.groupby([shared, "step"])["loss"].nunique() > 1).any())
 
 
 def _describe_import(state: SweepState) -> list[str]:

@@ -204,8 +204,10 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     if not matched_values:
         nearest_numbers = [line for key in all_keys if (line := _find_nearest_numbers(first, second, key))]
         hint = f"; nearest: {', '.join(nearest_numbers)}" if nearest_numbers else ""
+        tasks = [_get_task_name(result) for result in sweeps]
+        other_tasks = f"their tasks are {' and '.join(tasks)}; " if all(tasks) and tasks[0] != tasks[1] else ""
         raise UserError(
-            f"{first.folder} and {second.folder}: no configurations match in the searched keys "
+            f"{first.folder} and {second.folder}: {other_tasks}no configurations match in the searched keys "
             f"({', '.join(all_keys) or 'none'}){hint}"
         )
     pruned_count = sum(
@@ -227,6 +229,12 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
         only_first=len(first.rows) - len(matched_values),
         only_second=len(second.rows) - len(matched_values),
     )
+
+
+def _get_task_name(result: Summary) -> str:
+    """Return the name of the task of a sweep; "" for a program, or if the task is searched."""
+    names = {lookup(dict(recorded.resolved), "task.name") for recorded in result.recorded.values()}
+    return str(names.pop()) if len(names) == 1 and ABSENT not in names else ""
 
 
 def _index_rows(result: Summary, keys: tuple[str, ...], shared_keys: frozenset[str]) -> dict[Hashable, Row]:

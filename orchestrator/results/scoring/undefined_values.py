@@ -47,7 +47,8 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
         for count, lengths in lengths_by_count.items()
     ]
     return [
-        f"{objective.metric} ({objective.average}) is NaN {', '.join(parts)} that ended without an error; "
+        f"{objective.metric} ({objective.average}) has no value {', '.join(parts)} that ended without an error: it was "
+        f"NaN, or not reported; "
         "at these lengths they count as failed seeds"
     ]
 

@@ -3,11 +3,13 @@
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.sentences import describe_best, describe_effects, describe_runs
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.summarise import _describe_identical_curves, summarise
@@ -60,6 +62,15 @@ def test_the_best_configuration_names_its_failed_seeds(tmp_path, synthetic_sweep
     assert "seeds failed" not in describe_best(whole) and "though 1 of its 3 seeds failed" in describe_best(lost)
 
 
+def test_test_lengths_without_a_value_are_said(tmp_path, synthetic_sweep):
+    def only_shorter(number, seed, average, metric, lengths, step):
+        return np.where(lengths > 7, np.nan, 0.1 * number)
+
+    result = summarise(synthetic_sweep(tmp_path / "one", draws(2), 2, only_shorter))
+    assert max(result.rows[0].groups.selection) <= 7 < min(result.rows[0].groups.test)
+    assert "has no value" in describe_best(result) and "nan" not in describe_best(result).lower()
+
+
 @pytest.mark.parametrize("same", ["", "seed", "configuration", "both"])
 def test_identical_curves_are_noted(same, tmp_path, synthetic_sweep):
     def curve(number, seed, average, metric, lengths, step):
@@ -89,7 +100,16 @@ def test_curves_with_nothing_to_compare_are_not_called_identical(members, steps)
         for step in range(10, last + 1, 10)
     ]
     judged = pd.DataFrame(rows, columns=["config_id", "seed", "step", "length", "value"])
-    assert _describe_identical_curves(judged) == []
+    assert _describe_identical_curves(judged, SweepState(Path())) == []
+
+
+def test_curves_of_members_with_other_losses_are_not_called_identical(tmp_path, synthetic_sweep):
+    state = synthetic_sweep(tmp_path / "one", draws(2), 2, lambda *_: 0.5)
+    assert describe_runs(summarise(state)).count("identical") == 2
+    for pack in state.packs.values():  # all members have equal curves, but each its loss
+        for fields in pack.evaluations.values():
+            fields["loss"] = [int(config_id, 16) + seed for config_id, seed in pack.members]
+    assert "identical" not in describe_runs(summarise(state))
 
 
 def test_perfect_curves_may_be_identical(tmp_path, synthetic_sweep):

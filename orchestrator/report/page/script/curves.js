@@ -155,6 +155,6 @@ function drawReadout() {
   const missing = state.e ? " Seeds are stored for the judged evaluation alone." : "";
   let hint = pointed === null ? " Click another line or row to compare it with this one." : "";
   if (hint && state.first === c && state.second !== null)
-    hint = ` Compared below with ${labelWithMark(state.second)}; click another line or row to choose another B.`;
+    hint = ` Compared below with ${labelWithMark(state.second)}; click or tap another line or row to choose another B.`;
   box.replaceChildren(make("b", labelWithMark(c)), `${value} ${describe(c)}.${missing}${hint}`);
 }
