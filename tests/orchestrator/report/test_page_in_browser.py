@@ -110,6 +110,17 @@ def test_pointing_at_a_curve_tells_its_values_at_the_length(page, built):
     assert [float(one) for one in (median, low, high)] == pytest.approx(
         [band.median[at], band.q25[at], band.q75[at]], rel=0.005
     )
+    beside = page.read("document.querySelector('#curves .value').textContent")
+    assert beside.startswith(f"#{row.number}") and beside.endswith(f"at {length}: {median}")
+
+    # Along the curve the value follows the pointer.
+    page.point("#curves .catch", (0.5 + 1 / len(band.lengths), 0.5))
+    told = page.read("document.querySelector('#readout').textContent")
+    beside = page.read("document.querySelector('#curves .value').textContent")
+    assert re.search(r"at length (\d+: \S+) \[", told)[1] == beside.partition(" at ")[2]
+    assert not beside.endswith(f"at {length}: {median}")
+    page.point("h1")
+    assert page.read("document.querySelector('#curves .value')") is None
 
 
 def test_a_table_beyond_the_edge_says_so_on_a_phone(page):

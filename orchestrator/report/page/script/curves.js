@@ -125,6 +125,15 @@ function drawFocus() {
   for (const label of labels)
     focus.append("text").attr("class", "name").attr("x", width - right + 6).attr("y", label.y + 4)
       .style("fill", label.tint).text(labelWithMark(label.c));
+
+  // The value under the pointer, on the side that has more room.
+  if (pointed === null || pointedLength === null) return;
+  const value = quartileCurves(state.m, state.a, state.e, pointed)[1][pointedLength], at = x(lengths[pointedLength]);
+  const isLeft = at < width / 2;
+  focus.append("circle").attr("cx", at).attr("cy", y(value)).attr("r", 4);
+  focus.append("text").attr("class", "value").attr("text-anchor", isLeft ? "start" : "end")
+    .attr("x", at + (isLeft ? 8 : -8)).attr("y", Math.max(top + 12, y(value) - 8))
+    .text(`${labelWithMark(pointed)} at ${lengths[pointedLength]}: ${formatNumber(value)}`);
 }
 
 function drawLegend(groups) {

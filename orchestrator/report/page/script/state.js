@@ -158,12 +158,13 @@ function choose(c) {
 }
 function point(c, length = null) {
   if (c === pointed && length === pointedLength) return;
-  pointedLength = length;
-  if (c === pointed) return drawReadout();
-  pointed = c;
-  document.querySelectorAll(".hot").forEach(element => element.classList.remove("hot"));
-  document.body.classList.toggle("pointed", c !== null);
-  if (c !== null) document.querySelectorAll(`[data-c="${c}"]`).forEach(element => element.classList.add("hot"));
+  const isOther = c !== pointed;
+  [pointed, pointedLength] = [c, length];
+  if (isOther) {
+    document.querySelectorAll(".hot").forEach(element => element.classList.remove("hot"));
+    document.body.classList.toggle("pointed", c !== null);
+    if (c !== null) document.querySelectorAll(`[data-c="${c}"]`).forEach(element => element.classList.add("hot"));
+  }
   drawFocus();
   drawReadout();
 }
