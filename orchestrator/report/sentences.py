@@ -211,8 +211,12 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
         + f" ({format_number(row.search.median, result.infinity_text)} in the search)"
         for row in confirmed.rows
     ]
-    seeds = "other seeds" if confirmed.reused_seeds else "fresh seeds"
-    return f"Confirmation: on {seeds} {join_first_few(scores, MAX_SHOWN)}. {confirmed.sentence}."
+    seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {spans(confirmed.seeds)}"
+    sentence = f"Confirmation by {confirmed.name}: on {seeds} {join_first_few(scores, MAX_SHOWN)}."
+
+    # What ends the independence of the seeds stands beside the scores; without it the section below is enough.
+    has_caveat = confirmed.unfinished or confirmed.reused_seeds or confirmed.changed_code
+    return f"{sentence} {confirmed.sentence}." if has_caveat else sentence
 
 
 def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
