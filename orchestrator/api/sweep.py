@@ -255,7 +255,7 @@ class Sweep:
         """Return the status of the sweep and its numbers of configurations and seeds as text."""
         result = self.summary
         return (
-            f"{result.status}, {result.configurations_finished} of {result.planned} configurations done, "
+            f"{result.status}, {result.complete_configurations} of {result.planned} configurations done, "
             f"{result.seeds_run} seeds ran, {result.seeds_failed} failed"
         )
 

@@ -173,10 +173,12 @@ def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stoppe
         status, message = _describe_end(state)
         if stopped_by:
             limits = " and ".join(limit.text for limit in stopped_by)
-            options = "".join(limit.option for limit in stopped_by)
+            resume = " ".join(
+                [command("resume", state.folder), *(limit.option for limit in stopped_by if limit.option)]
+            )
             status = STOPPED
             message = f"{limits} used, {state.configurations_done} of {count_planned(state)} configurations done"
-            message += f"; continue with: {command('resume', state.folder)}{options}"
+            message += f"; continue with: {resume}"
         with interrupts.held():
             state.apply(ledger.append("end", status=status, message=message))
 
@@ -200,7 +202,7 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
     crashed = f"{state.seeds_crashed} of {counted(len(state.members), 'seed')}"
-    deaths = describe_deaths(state.deaths, crashed, session.folder)
+    deaths = describe_deaths(state.failed_packs, crashed, session.folder)
     from orchestrator.report.files import present_report  # imports pandas and scipy
 
     present_report(session.folder, session.console)

@@ -33,7 +33,7 @@ def make_best_file(state: SweepState, result: Summary) -> str:
 
     # Parsing the text at the end proves that the exported file can be run.
     score = f"score {format_number(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
-    ranked = f"ranked 1 of {result.configurations_finished} by {result.score_label}"
+    ranked = f"ranked 1 of {result.complete_configurations} by {result.score_label}"
     spec = {
         "name": _shorten_name(state.name, "-best"),
         "study": state.study,

@@ -53,7 +53,7 @@ def make_latex_table(result: Summary, labels: Mapping[str, str]) -> str:
         f"% Sweep {result.name}: {' '.join(result.score_label.split())}; ranked by the selection lengths.",
         f"% Median over seeds [quartiles]; selection lengths {spans(result.objective.lengths)}, "
         f"test lengths {spans(result.test_lengths)}.",
-        f"% {result.configurations_finished} of {result.planned} configurations have all their seeds; "
+        f"% {result.complete_configurations} of {result.planned} configurations have all their seeds; "
         f"{result.seeds_run} seeds ran, {result.seeds_failed} failed ({result.objective.failed_seeds}).",
     ]
     body = [rf"\begin{{tabular}}{{l{'l' * len(keys)}{'r' * len(groups)}r}}", r"\toprule"]

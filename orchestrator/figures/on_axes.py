@@ -43,7 +43,7 @@ def plot_curves(
     drawn = {config_id: band for config_id, band in bands.items() if band is not None}
     drawn_rows = [row for row in rows or summary.rows if row.config_id in drawn]
     if not drawn_rows:
-        why = "no seed has a curve" if summary.configurations_finished else "no configuration has all its seeds yet"
+        why = "no seed has a curve" if summary.complete_configurations else "no configuration has all its seeds yet"
         why += f"; see {command('status', summary.folder)}" if summary.status == "running" else ""
         raise UserError(f"{summary.folder}: no median curves to draw: {why}")
 

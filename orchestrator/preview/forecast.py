@@ -105,7 +105,9 @@ def _forecast_engine(
     cluster = find_cluster(spec, workers)
     packer = Packer(spec, cluster)
     packs_by_round = [
-        packer([(configuration, planned.seeds) for configuration in unique_configurations[: planned.configurations]])
+        packer.pack_members(
+            [(configuration, planned.seeds) for configuration in unique_configurations[: planned.configurations]]
+        )
         for planned in rounds
     ]
     packs = [pack for round_packs in packs_by_round for pack in round_packs]

@@ -153,7 +153,7 @@ def _advise_more_seeds(line: SeedComparison, results: Sequence[Summary], console
 def _describe_configuration(side: Side) -> str:
     """Return label, sweep, config_id, rank and seeds of a configuration as text."""
     row = side.row
-    rank = f"ranked {row.rank} of {side.result.configurations_finished}" if row.rank else "failed"
+    rank = f"ranked {row.rank} of {side.result.complete_configurations}" if row.rank else "failed"
     ended = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
     return f"{label(row.number)} of {side.result.name} ({row.config_id}, {rank}; {ended})"
 
@@ -282,7 +282,7 @@ def _make_name_columns(compared: SweepComparison) -> Columns:
 
 def _describe_sweep(result: Summary) -> str:
     """Return name, folder, and numbers of configurations and seeds of a sweep as text."""
-    done = f"{result.configurations_finished} of {counted(result.planned, 'configuration')} done"
+    done = f"{result.complete_configurations} of {counted(result.planned, 'configuration')} done"
     return f"{result.name} in {result.folder} ({done}; {result.seeds_run} seeds ran, {result.seeds_failed} failed)"
 
 

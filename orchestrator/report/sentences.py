@@ -77,7 +77,7 @@ def describe_runs(result: Summary) -> str:
         failed = f"{result.seeds_failed} failed ({result.seeds_failed - crashed} diverged, {crashed} crashed; {policy})"
 
     # Count configurations, pruned ones, and members that stopped early.
-    done, planned = result.configurations_finished, result.planned
+    done, planned = result.complete_configurations, result.planned
     count = counted(planned, "configuration") if done == planned else f"{done} of {counted(planned, 'configuration')}"
     pruned = sum(row.pruned_at is not None for row in result.rows)
     early = f", {len(result.stopped_at)} stopped early because they were good enough" if result.may_stop else ""
@@ -103,7 +103,7 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     if row is None or row.score is None or not math.isfinite(row.score):
         return (
             "No configuration has a finite score yet."
-            if not result.finished
+            if not result.has_ended
             else "No configuration has a finite score."
         )
 
@@ -115,7 +115,7 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
         return _describe_tie(result, row.score, len(result.rows))
 
     # Add the score, and the value at the test lengths.
-    so_far = "" if result.finished else " so far"
+    so_far = "" if result.has_ended else " so far"
     chosen = (
         f"Best{so_far} by the {lengths_in_words(result.objective.lengths, 'selection ')}: {label(row.number)}"
         + (f" ({in_search} in the search)" if in_search else "")
@@ -144,7 +144,7 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
 
 def _describe_tie(result: Summary, score: float, count: int) -> str:
     """Return a sentence that all configurations have the same score."""
-    tied = f"all {count}" + ("" if result.finished else " so far")
+    tied = f"all {count}" + ("" if result.has_ended else " so far")
     lengths = lengths_in_words(result.objective.lengths, "selection ")
     return f"No configuration is ahead: {tied} have {_describe_score(result, score)} at the {lengths}."
 
@@ -325,7 +325,7 @@ def describe_threshold(result: Summary) -> str:
 
 def _describe_continuation(result: Summary) -> list[str]:
     """Return a sentence with the command that continues a sweep; empty if it has ended or is running."""
-    if result.finished or result.status == "running":
+    if result.has_ended or result.status == "running":
         return []
     verb = "status" if result.status == STOPPED else "resume"
     return [f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {command(verb, result.folder)}"]

@@ -72,7 +72,7 @@ def explain_missing_effects(summary: Summary) -> str | None:
 
 def _has_search(summary: Summary) -> bool:
     """Return whether a sweep is a search with several finished configurations; a confirmation is no search."""
-    return bool(summary.searched) and summary.configurations_finished > 1 and CONFIRMS not in summary.state.provenance
+    return bool(summary.searched) and summary.complete_configurations > 1 and CONFIRMS not in summary.state.provenance
 
 
 @lru_cache(CACHED_SUMMARIES)

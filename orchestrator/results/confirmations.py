@@ -47,7 +47,7 @@ def _make_confirmation(result: Summary, search: SweepState | None) -> Confirmati
         seeds=seeds,
         reused_seeds=tuple(sorted(set(seeds) & list_planned_seeds(search))) if search else (),
         changed_code=_list_changed_code(result, search) if search else (),
-        unfinished="" if result.finished else result.status,
+        unfinished="" if result.has_ended else result.status,
         search_size=confirms["of"],
         rows=tuple(
             _make_row(rows.get(config_id or ""), recorded) for recorded, config_id in match_search(result.state)

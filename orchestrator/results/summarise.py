@@ -57,7 +57,9 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     # Medians over the seeds that happen to have finished would change later, so bands need all seeds.
     race = state.race
     complete_ids = {
-        config_id for config_id, configuration in state.configurations.items() if state.has_all_seeds(configuration)
+        config_id
+        for config_id, configuration in state.configurations.items()
+        if state.have_all_seeds_ended(configuration)
     }
     select_rows = partial(_select_needed_rows, objective)
     curves = read_curves(state, keep=select_rows) if curves is None else curves[select_rows(curves)]
@@ -269,7 +271,7 @@ def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, obj
     """
     # Python's sort is stable, so equal rounds of a race stay in the order of their scores.
     complete_rows = {row.config_id: row for row in rows if row.complete}
-    seeds = {config_id: seeds for config_id, seeds in state.seeds().items() if config_id in complete_rows}
+    seeds = {config_id: seeds for config_id, seeds in state.list_packed_seeds().items() if config_id in complete_rows}
     scores = score_configurations(score_members(curves, objective, seeds), objective)
     best_first = rank_configurations(scores, objective.direction)
     best_first.sort(key=lambda config_id: (scores[config_id].is_failed, -complete_rows[config_id].rounds))

@@ -120,7 +120,7 @@ class Summary:
         return self.state.folder
 
     @property
-    def finished(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether every planned configuration has ended."""
         return self.status in ("complete", "failed")
 
@@ -128,7 +128,7 @@ class Summary:
     def planned(self) -> int:
         """The number of configurations when all are drawn."""
         drawn_count = len(self.state.configurations)
-        return drawn_count if self.finished else max(count_planned(self.state), drawn_count)
+        return drawn_count if self.has_ended else max(count_planned(self.state), drawn_count)
 
     @cached_property
     def race(self) -> Race | None:
@@ -234,7 +234,7 @@ class Summary:
         return tuple(sorted(set.intersection(*(set(row.groups.test) for row in self.rows)))) if self.rows else ()
 
     @property
-    def configurations_finished(self) -> int:
+    def complete_configurations(self) -> int:
         """The number of configurations with all their seeds."""
         return sum(row.complete for row in self.rows)
 

@@ -76,7 +76,7 @@ def plan_confirmation(
     selection = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
     header = {
         "name": name or f"{state.name}-confirm",
-        "description": f"Confirmation of {state.name}: {selection} of {result.configurations_finished} by "
+        "description": f"Confirmation of {state.name}: {selection} of {result.complete_configurations} by "
         f"{result.score_label}, on fresh seeds.",
         "seeds": list(choose_fresh_seeds(seeds, sweep_by_seed)),
     }
@@ -90,8 +90,8 @@ def plan_confirmation(
         "sweep": state.name,
         "spec_hash": state.spec_hash,
         "root": {"sweep": lineage.root.sweep, "spec_hash": lineage.root.spec_hash},
-        "finished": result.finished,
-        "of": result.configurations_finished,
+        "finished": result.has_ended,
+        "of": result.complete_configurations,
         "used_seeds": sorted(sweep_by_seed),
         "configurations": [_make_search_result(row) for row in chosen],
     }

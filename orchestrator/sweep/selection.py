@@ -18,9 +18,9 @@ def refuse_top_with_names(top: int | None, names: Sequence[str], purpose: str) -
 
 def refuse_unfinished(result: Summary, subject: str, alternative: str = "") -> None:
     """Raise UserError if a sweep is not finished, because its ranking may change."""
-    if not result.finished:
+    if not result.has_ended:
         raise UserError(
-            f"{subject}: not finished ({result.configurations_finished} of {result.planned} configurations), so its "
+            f"{subject}: not finished ({result.complete_configurations} of {result.planned} configurations), so its "
             f"ranking may change; to finish it: {command('resume', result.folder)}"
             + (f"\n{alternative}" if alternative else "")
         )
@@ -58,7 +58,7 @@ def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None
             "failed": sum(row.failed for row in ended),
             "have no finite score": sum(not row.failed for row in ended),
             "were pruned": (pruned := sum(row.pruned_at is not None for row in result.rows)),
-            "have not ended": result.planned - result.configurations_finished - pruned,
+            "have not ended": result.planned - result.complete_configurations - pruned,
         }
         reasons = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count) or "there are no more"
         raise UserError(

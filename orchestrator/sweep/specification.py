@@ -49,7 +49,7 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
         refuse_changed_file(spec, state)
         history = ", which was extended later" if is_earlier(spec, state) else " already"
         advice = f"resume it with: {command('resume', folder)}"
-        if state.deaths:
+        if state.failed_packs:
             advice += " --retry-failed"
         elif state.ended == "complete":
             advice = f"it is complete; show it with: {command('report', folder)}"

@@ -172,7 +172,7 @@ def resume_sweep(
         find_missing_resources(settings or spec).raise_any()
 
         # Only unfinished sweeps need their code and a `resume` record.
-        is_unfinished = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
+        is_unfinished = not is_finished(spec, state) or (retry_failed and bool(state.failed_packs))
         if is_unfinished:
             code = import_code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
@@ -233,7 +233,7 @@ def resume_with_spec(spec: SweepSpec, storage: Path, console: Console, *, max_se
 
 def _reopen_packs(session: Session, state: SweepState) -> None:
     """Record that failed packs are retried."""
-    pack_ids = [pack_id for pack_id, _ in state.deaths]
+    pack_ids = [pack_id for pack_id, _ in state.failed_packs]
     if pack_ids:
         state.apply(session.ledger.append("retry", pack_ids=pack_ids))
         session.say(f"retrying {counted(len(pack_ids), 'failed pack')}")

@@ -112,7 +112,7 @@ class SweepRuns:
         # Counts and the best score can still change until the sweep has finished.
         ends = [_to_milliseconds(record.time) for record in self.records if record.kind == "end"]
         end_ms, points = ends[-1] if state.ended else None, []
-        if summary.finished and end_ms is not None:
+        if summary.has_ended and end_ms is not None:
             first = next((row for row in summary.rows if row.rank == 1), None)
             values = {
                 "configurations": len(summary.rows),
@@ -184,7 +184,7 @@ class SweepRuns:
         }
         if row.pruned_at is not None:
             tags["lengthwise.pruned_at"] = str(row.pruned_at)
-        if self.summary.finished and row.rank is not None and row.rank <= len(COLORS):
+        if self.summary.has_ended and row.rank is not None and row.rank <= len(COLORS):
             tags[COLOR_TAG] = COLORS[row.rank - 1]
         return tags
 
@@ -219,7 +219,7 @@ class SweepRuns:
             "seeds_run": row.seeds_run,
             "seeds_failed": row.seeds_failed,
             "rounds": row.rounds or None,
-            "rank": row.rank if self.summary.finished else None,
+            "rank": row.rank if self.summary.has_ended else None,
             "seeds_stopped": len(row.stopped_at) if self.summary.may_stop else None,
             "stopped_at_median": statistics.median(row.stopped_at) if row.stopped_at else None,
         }

@@ -40,11 +40,11 @@ def make_sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[t
 def write_note(summary: Summary) -> str:
     """Return the Markdown note of the sweep's run: results in sentences, and how to read the pages of MLflow."""
     # The note is all that many readers see, so it also says how the pages of MLflow are to be read.
-    state = "finished" if summary.finished else f"**{summary.status}**"
+    state = "finished" if summary.has_ended else f"**{summary.status}**"
     race = [f"{describe_race(summary.race)}."] if summary.race else []
-    confirmed = read_confirmations(summary) if summary.finished else ()
+    confirmed = read_confirmations(summary) if summary.has_ended else ()
     lines = [
-        f"Sweep `{summary.name}`, {state}: {summary.configurations_finished} of {summary.planned} configurations, "
+        f"Sweep `{summary.name}`, {state}: {summary.complete_configurations} of {summary.planned} configurations, "
         f"{summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
         *answers(summary),
         *order_sentence(summary),

@@ -91,7 +91,7 @@ def publish(
 
         if sweep_files:
             store.upload(parent, make_files, {"sweep.yaml": state.spec}, sweep_run.compute_digest(*digests))
-        links, completed = store.make_links(parent_id), result.configurations_finished
+        links, completed = store.make_links(parent_id), result.complete_configurations
         return Published(store.uri, parent_id, links, store.created, completed, store.points)
 
 

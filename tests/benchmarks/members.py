@@ -82,9 +82,9 @@ def _run(storage: Path, sizes: tuple[int, int, int], budget: bool) -> None:
         state = SweepState.load(ledger.folder)
         driver = SweepDriver(spec, ledger, state, packer=Packer(spec, cluster), workers=WORKERS)
         running: deque[tuple[str, int]] = deque()
-        while not driver.all_handed_out() or running:
+        while not driver.is_done() or running:
             while len(running) < WORKERS and (pack := driver.next_pack()) is not None:
-                driver.handed_out(pack[0])
+                driver.on_hand_out(pack[0])
                 running.append((pack[0], 0))
             pack_id, step = running.popleft()
             step += 100
@@ -101,9 +101,9 @@ def _run(storage: Path, sizes: tuple[int, int, int], budget: bool) -> None:
                 form="program",
                 compiled=False,
             )
-            driver.evaluated(pack_id, evaluation.to_bytes())
+            driver.on_evaluation(pack_id, evaluation.to_bytes())
             if step == steps:
-                driver.completed(pack_id)
+                driver.on_complete(pack_id)
             else:
                 running.append((pack_id, step))
         ledger.append("end", status="complete", message="")

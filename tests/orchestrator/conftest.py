@@ -142,7 +142,7 @@ def build_sweep(
         if ended:
             state = SweepState.load(folder)
             objective = read_objective(state.spec)
-            rows = score_members(read_curves(state), objective, state.seeds())
+            rows = score_members(read_curves(state), objective, state.list_packed_seeds())
             scores = score_configurations(rows, objective)
             for config_id, one in scores.items():
                 number = state.configurations[config_id].number

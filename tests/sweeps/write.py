@@ -85,14 +85,14 @@ def unnamed_weights(state: SweepState) -> list[Path]:
 
 def within_generation(state: SweepState) -> bool:
     """At least a dozen configurations have scores, and one generation is drawn, packed and not done."""
-    scored, drawn = sum(one.finished for one in state.configurations.values()), len(state.draws)
+    scored, drawn = sum(one.is_scored for one in state.configurations.values()), len(state.draws)
     packed = all(len(found.members) == 2 for found in state.configurations.values())
     return 12 <= scored < drawn < 22 and drawn % 4 == 0 and packed
 
 
 def drawing_generation(state: SweepState) -> bool:
     """At least a dozen configurations have scores, and one generation is drawn in part."""
-    scored, drawn = sum(one.finished for one in state.configurations.values()), len(state.draws)
+    scored, drawn = sum(one.is_scored for one in state.configurations.values()), len(state.draws)
     return 12 <= scored < drawn < 22 and drawn % 4 != 0
 
 

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 MIN_GAIN = 0.1  # share of time that more packs must save, because each pack starts and compiles separately
+BISECTIONS = 20  # precision 1e-6 of the current end
 MAX_SHIFT = 0.1  # share of a pack that may move to its neighbour to keep the seeds of a configuration together
 
 Sizes = dict[str, list[int]]
@@ -47,7 +48,7 @@ def balance_sizes(
 
     # Search the earliest common end by bisection.
     low, high, best_sizes = 0.0, current_end, sizes
-    for _ in range(20):
+    for _ in range(BISECTIONS):
         middle = (low + high) / 2
         packs = _fill_room(
             members, largest, estimate_work, [middle - load for load in _list_worker_loads(running_work, workers)]

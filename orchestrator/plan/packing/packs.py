@@ -22,10 +22,10 @@ from search_spaces import SweepSpec
 # and is only captured up to a quarter of the GPU (`cuda_graph.MAX_MEMORY_SHARE`).
 MEMORY_SHARE = 0.5
 
-Waiting = tuple[Configuration, Sequence[int]]
+SeedsToPack = tuple[Configuration, Sequence[int]]
 """A configuration and its seeds to be packed."""
 
-Capacity = Callable[[Member], int]
+MaxMembers = Callable[[Member], int]
 Work = Callable[[Member, float], float]
 Groups = dict[str, list[tuple[str, int]]]
 """Members by structural key."""
@@ -43,10 +43,10 @@ class Cluster:
     description: str
 
 
-class WorkerCapacity(NamedTuple):
+class WorkerCount(NamedTuple):
     """The number of workers and their memory in bytes each; None while it is that of the first plan."""
 
-    workers: int
+    number: int
     memory: float | None = None
 
 
@@ -73,26 +73,34 @@ class Packer:
     def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
         self._resources, self._cluster, self._shortages = spec.resources, cluster, list(shortages)
         self._trainer, self._costs = get_trainer(spec.sections), dict[str, PackCost]()
-        self._even = spec.resources.pack == "auto"
+        self._balances = spec.resources.pack == "auto"
 
-    def __call__(self, waiting: Sequence[Waiting]) -> list[PlannedPack]:
+    def pack_members(self, waiting: Sequence[SeedsToPack]) -> list[PlannedPack]:
         """Return the packs of new members, the longest first."""
-        return make_packs(waiting, self._cluster.workers, self._find_capacity, self._estimate_work, even=self._even)
+        return make_packs(
+            waiting, self._cluster.workers, self._find_max_members, self._estimate_work, balances=self._balances
+        )
 
     def recut(
         self,
         packs: Sequence[PlannedPack],
         kept_packs: Sequence[tuple[PlannedPack, float]],
         configurations: Mapping[str, Configuration],
-        capacity: WorkerCapacity,
+        workers: WorkerCount,
     ) -> list[PlannedPack]:
         """Return packs cut again for changed workers, as `recut_packs`; later packs are cut for these workers, too."""
-        workers, memory = capacity
+        number, memory = workers
         self._cluster = replace(
-            self._cluster, workers=workers, bytes_per_worker=memory or self._cluster.bytes_per_worker
+            self._cluster, workers=number, bytes_per_worker=memory or self._cluster.bytes_per_worker
         )
         return recut_packs(
-            packs, kept_packs, configurations, workers, self._find_capacity, self._estimate_work, even=self._even
+            packs,
+            kept_packs,
+            configurations,
+            number,
+            self._find_max_members,
+            self._estimate_work,
+            balances=self._balances,
         )
 
     def record_shortage(self, pack: PlannedPack) -> Shortage:
@@ -107,7 +115,7 @@ class Packer:
             self._costs[member.structural_key] = self._trainer.estimate_pack_cost(member, self._resources.gpus)
         return self._costs[member.structural_key]
 
-    def _find_capacity(self, member: Member) -> int:
+    def _find_max_members(self, member: Member) -> int:
         """Return the most members of a pack with this structure: by `resources.pack`, memory and earlier shortages."""
         memory = self._cluster.bytes_per_worker
         shortage_limits = [
@@ -115,7 +123,7 @@ class Packer:
             for shortage in self._shortages
             if shortage.structural_key == member.structural_key
         ]
-        if not self._even:
+        if not self._balances:
             return min([int(self._resources.pack), *shortage_limits])
         cost = self._get_cost(member)
         return max(1, min([cost.largest, int(MEMORY_SHARE * memory / cost.bytes_per_member), *shortage_limits]))
@@ -127,12 +135,17 @@ class Packer:
 
 
 def make_packs(
-    waiting: Iterable[Waiting], workers: int, find_capacity: Capacity, estimate_work: Work, *, even: bool = True
+    waiting: Iterable[SeedsToPack],
+    workers: int,
+    find_max_members: MaxMembers,
+    estimate_work: Work,
+    *,
+    balances: bool = True,
 ) -> list[PlannedPack]:
     """Return packs of all members by structural key, the longest pack first.
 
-    `find_capacity` returns the most members of a pack of a structure, `estimate_work` the cost of a pack by its size.
-    With `even`, a structure is cut into more packs than its capacity requires if the workers then finish sooner.
+    `find_max_members` returns the most members of a pack of a structure, `estimate_work` the cost of a pack by size.
+    With `balances`, a structure is cut into more packs than needed if the workers then finish sooner.
     """
     # The cost of a pack depends on its structure alone, so an example of each is enough.
     groups: Groups = {}
@@ -145,9 +158,9 @@ def make_packs(
             groups.setdefault(example.structural_key, []).extend(members)
 
     # Fewer, larger packs compile less often; they are cut further only if that saves time.
-    largest = {key: max(1, find_capacity(examples[key])) for key in groups}
+    largest = {key: max(1, find_max_members(examples[key])) for key in groups}
     sizes = {key: split_evenly(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()}
-    if even:
+    if balances:
         sizes = balance_sizes(
             sizes, largest, lambda key, members: estimate_work(examples[key], members), max(1, workers)
         )
@@ -165,14 +178,14 @@ def recut_packs(
     kept_packs: Sequence[tuple[PlannedPack, float]],
     configurations: Mapping[str, Configuration],
     workers: int,
-    find_capacity: Capacity,
+    find_max_members: MaxMembers,
     estimate_work: Work,
     *,
-    even: bool = True,
+    balances: bool = True,
 ) -> list[PlannedPack]:
     """Return the packs cut again for this many workers, the longest first.
 
-    A pack is cut if it has more members than its capacity, and with `even` also if all packs then finish sooner
+    A pack is cut if it has too many members, and with `balances` also if all packs then finish sooner
     (`cutting.MIN_GAIN`); the result is empty if no pack is cut. `kept_packs` are the unchanged packs, each with the
     remaining share of its steps; `configurations` has the configurations of all members by config_id.
     """
@@ -191,14 +204,14 @@ def recut_packs(
         groups.setdefault(pack.structural_key, []).extend(pack.members)
         sizes.setdefault(pack.structural_key, []).append(len(pack.members))
 
-    # Packs above their capacity must be cut; with `even`, others are cut if all then finish sooner.
-    largest = {key: max(1, find_capacity(examples[key])) for key in groups}
+    # Packs with too many members must be cut; with `balances`, others are cut if all then finish sooner.
+    largest = {key: max(1, find_max_members(examples[key])) for key in groups}
     new_sizes = {
         key: run if max(run) <= largest[key] else split_evenly(sum(run), math.ceil(sum(run) / largest[key]))
         for key, run in sizes.items()
     }
     work_left = [share * estimate_work(examples[pack.structural_key], len(pack.members)) for pack, share in kept_packs]
-    if even:
+    if balances:
         new_sizes = balance_sizes(
             new_sizes, largest, lambda key, count: estimate_work(examples[key], count), max(1, workers), work_left
         )

@@ -71,7 +71,7 @@ class MissingCurves:
 
     def make_fields(self, pack: PackState) -> list[dict[str, Any]]:
         """Return the fields of a pack's missing last evaluation; empty if it is recorded or may still be reached."""
-        source = self._find_source(pack) if pack.status == "failed" and not pack.is_final else None
+        source = self._find_source(pack) if pack.status == "failed" and not pack.has_last_evaluation else None
         if source is None:
             return []
         shape = self._get_shape(source)

@@ -22,11 +22,14 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
     if number.isascii() and number.isdigit() and int(number) in state.draws:
         return state.configurations[state.draws[int(number)].config_id]
 
-    matches = [name for name in state.configurations if len(text) >= MIN_PREFIX and name.startswith(text)]
+    is_long_enough = len(text) >= MIN_PREFIX
+    matches = [config_id for config_id in state.configurations if is_long_enough and config_id.startswith(text)]
     if len(matches) == 1:
         return state.configurations[matches[0]]
     if matches:
-        candidates = ", ".join(f"{label(state.configurations[name].number)} ({name})" for name in matches)
+        candidates = ", ".join(
+            f"{label(state.configurations[config_id].number)} ({config_id})" for config_id in matches
+        )
         raise UserError(f"{state.folder}: {text} is the start of several config_ids: {candidates}")
 
     hint = find_nearest(text, state.configurations)

@@ -39,7 +39,7 @@ class MemberState:
 
 @dataclass
 class ConfigurationState:
-    """State of a configuration with its members by seed; `score` is None until `finished`, and also if it failed.
+    """State of a configuration with its members by seed; `score` is None until `is_scored`, and also if it failed.
 
     `measured` names its metrics and lengths in `SweepState.measured`.
     `seeds_failed` is the number of seeds that the score counted as failed. `pruned_at` is the step of the rung at which
@@ -54,13 +54,13 @@ class ConfigurationState:
     members: dict[int, MemberState] = field(default_factory=dict)
     score: float | None = None
     seeds_failed: int = 0
-    finished: bool = False
+    is_scored: bool = False
     pruned_at: int | None = None
 
     @property
     def is_done(self) -> bool:
         """Whether no member will be trained again: scored or pruned."""
-        return self.finished or self.pruned_at is not None
+        return self.is_scored or self.pruned_at is not None
 
     @property
     def succeeded(self) -> bool:
@@ -74,12 +74,12 @@ class ConfigurationState:
 
     def set_score(self, score: float | None, seeds_failed: int) -> None:
         """Set the score if there is none yet."""
-        if not self.finished:
-            self.finished, self.score, self.seeds_failed = True, score, seeds_failed
+        if not self.is_scored:
+            self.is_scored, self.score, self.seeds_failed = True, score, seeds_failed
 
     def drop_score(self) -> None:
         """Remove the score, so that the configuration is scored again."""
-        self.finished, self.score = False, None
+        self.is_scored, self.score = False, None
 
 
 @dataclass
@@ -123,7 +123,7 @@ class PackState:
     earlier: list[str] = field(default_factory=list)
 
     @property
-    def is_final(self) -> bool:
+    def has_last_evaluation(self) -> bool:
         """Whether its last evaluation is recorded."""
         return any(fields["final"] for fields in self.evaluations.values())
 

@@ -173,7 +173,7 @@ def retract_empty_decision(
             configurations[config_id].pruned_at = None
         for pack in packs:
             pack.pruned_at = {config_id: step for config_id, step in pack.pruned_at.items() if config_id not in pruned}
-            if pack.status == "complete" and not pack.is_final and not pack.is_pruned:
+            if pack.status == "complete" and not pack.has_last_evaluation and not pack.is_pruned:
                 pack.reopen()
 
 

@@ -110,7 +110,7 @@ class SweepState:
         return self.specs[-1] if self.specs else {}
 
     @property
-    def deaths(self) -> list[tuple[str, str]]:
+    def failed_packs(self) -> list[tuple[str, str]]:
         """(pack_id, error) of every failed pack, in the order of planning."""
         return [(pack.pack_id, pack.error or "") for pack in self.packs.values() if pack.status == "failed"]
 
@@ -134,7 +134,7 @@ class SweepState:
         """The number of configurations that are scored or pruned."""
         return sum(configuration.is_done for configuration in self.configurations.values())
 
-    def seeds(self) -> dict[str, tuple[int, ...]]:
+    def list_packed_seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds of each configuration that are in a pack, sorted."""
         return {
             config_id: tuple(sorted(configuration.members)) for config_id, configuration in self.configurations.items()
@@ -150,7 +150,7 @@ class SweepState:
 
     @property
     def race(self) -> races.Race | None:
-        """Return the race over seeds; None for other sweeps."""
+        """The race over seeds; None for other sweeps."""
         is_race = races.is_race(self.specs)
         return races.Race(self.specs, self.configurations, self.decisions, self.rungs) if is_race else None
 
@@ -159,8 +159,8 @@ class SweepState:
         shared = races.read_common_seeds(self.specs)
         return (*shared, *sorted(self.more_seeds.get(config_id, frozenset()).difference(shared)))
 
-    def has_all_seeds(self, configuration: ConfigurationState) -> bool:
-        """Return whether the packs of all planned seeds of a configuration have ended, and it was not pruned.
+    def have_all_seeds_ended(self, configuration: ConfigurationState) -> bool:
+        """Return whether the packs of all planned seeds have ended; False for a pruned configuration.
 
         A seed may fail long before its pack ends.
         """

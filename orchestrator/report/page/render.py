@@ -140,7 +140,7 @@ def _make_failure_section(result: Summary) -> Iterator[str]:
     """Yield the section on failed seeds and dead packs, with a line for similar reasons; nothing without failures."""
     # Group the failed seeds by similar reasons.
     groups = group_errors((why, (row, seed)) for row in result.rows for seed, why in row.failures)
-    if not groups and not result.state.deaths:
+    if not groups and not result.state.failed_packs:
         return
     lines = [
         {
@@ -157,7 +157,9 @@ def _make_failure_section(result: Summary) -> Iterator[str]:
 
     # Seeds of dead packs can be retried.
     state = result.state
-    died = [f"{counted(state.seeds_crashed, 'seed')} crashed; {advise_retry(result.folder)}"] if state.deaths else []
+    died = (
+        [f"{counted(state.seeds_crashed, 'seed')} crashed; {advise_retry(result.folder)}"] if state.failed_packs else []
+    )
     section = Section(heading="What failed", cells=cells, paragraphs=died, notes=note)
     yield f"<section id=what-failed>{_render_section(section)}</section>"
 

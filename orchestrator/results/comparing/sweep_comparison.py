@@ -218,7 +218,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     if not ended_values:
         raise UserError(
             f"{first.folder} and {second.folder}: no common configuration has ended in both; "
-            f"unfinished sweeps: {', '.join(str(sweep.folder) for sweep in sweeps if not sweep.finished) or 'none'}"
+            f"unfinished sweeps: {', '.join(str(sweep.folder) for sweep in sweeps if not sweep.has_ended) or 'none'}"
         )
     return Matching(
         keys=keys,

@@ -77,7 +77,7 @@ def count_planned(state: SweepState) -> int:
 def count_informed(state: SweepState) -> int:
     """Return how many configurations an adaptive sampler drew using earlier scores."""
     finished_configurations = [
-        configuration for configuration in state.configurations.values() if configuration.finished
+        configuration for configuration in state.configurations.values() if configuration.is_scored
     ]
     failed = [configuration.number for configuration in finished_configurations if configuration.score is None]
     return Search.model_validate(state.spec["search"]).count_informed(len(state.draws), failed)

@@ -56,4 +56,4 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
 def has_undefined_score(configuration: ConfigurationState) -> bool:
     """Return whether a score counts more failed seeds than members failed."""
     failed = sum(member.status == "failed" for member in configuration.members.values())
-    return configuration.finished and configuration.seeds_failed > failed
+    return configuration.is_scored and configuration.seeds_failed > failed

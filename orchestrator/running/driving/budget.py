@@ -101,18 +101,20 @@ class SweepBudget:
             yield Limit(used=elapsed + seconds, allowed=allowed, text=text)
         if (allowed := budget.hours) is not None:
             used = (self._seconds_before + elapsed) / 3600
-            text, used = f"{used:.3g} of {allowed:g} hours", used + seconds / 3600
-            yield Limit(used=used, allowed=allowed, text=text, option=_make_option("hours", used, allowed))
+            text, used_after = f"{used:.3g} of {allowed:g} hours", used + seconds / 3600
+            yield Limit(used=used_after, allowed=allowed, text=text, option=_make_option("hours", used_after, allowed))
 
         # GPU time and steps add up over packs that run in parallel.
         if (allowed := budget.gpu_hours) is not None:
             used = self._state.trained.seconds * self._gpus / 3600
-            text, used = f"{used:.3g} of {allowed:g} GPU-hours", used + pack_seconds * self._gpus / 3600
-            yield Limit(used=used, allowed=allowed, text=text, option=_make_option("gpu_hours", used, allowed))
+            text, used_after = f"{used:.3g} of {allowed:g} GPU-hours", used + pack_seconds * self._gpus / 3600
+            option = _make_option("gpu_hours", used_after, allowed)
+            yield Limit(used=used_after, allowed=allowed, text=text, option=option)
         if (allowed := budget.member_steps) is not None:
             used = self._state.trained.member_steps
-            text, used = f"{used:,} of {allowed:,.0f} member-steps", used + steps
-            yield Limit(used=used, allowed=allowed, text=text, option=_make_option("member_steps", used, allowed))
+            text, used_after = f"{used:,} of {allowed:,.0f} member-steps", used + steps
+            option = _make_option("member_steps", used_after, allowed)
+            yield Limit(used=used_after, allowed=allowed, text=text, option=option)
 
     def _make_rate_estimate(self) -> Callable[[PackState], float]:
         """Return the estimated seconds per step of a member, from the packs that have trained."""
@@ -132,7 +134,7 @@ class SweepBudget:
 
 def _make_option(key: str, used: float, allowed: float) -> str:
     """Return the option of `resume` that sets twice the limit, or twice the used amount if that is larger."""
-    return f" --set budget.{key}={2 * max(used, allowed):g}"
+    return f"--set budget.{key}={2 * max(used, allowed):g}"
 
 
 def _count_steps_left(pause_at: int | None, pack: PackState) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.packs import Packer, WorkerCapacity
+from orchestrator.plan.packing.packs import Packer, WorkerCount
 from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
 from orchestrator.record.ledger.folders import STOP_FILE
@@ -51,15 +51,15 @@ from orchestrator.trainer import get_trainer
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
 
-RECORDS_AT_ONCE = 256  # of many configurations, packs and scores: signals wait while they are written
+RECORDS_AT_ONCE = 256  # records per write; signals are held meanwhile
 
 
 class SweepDriver:
     """Implements `orchestrator.running.pack.protocol.Driver` on a ledger and the state replayed from it.
 
     `packer` cuts configurations with the seeds they lack into packs for the available `workers`;
-    `max_seconds` is how long this driver may run, within the sweep's budget; `built` are the configurations of the
-    first generation if `spec` has just been checked against today's code, which spares building them again;
+    `max_seconds` is how long this driver may run, within the sweep's budget; `built` are configurations of the first
+    generation that are already built, because `spec` has just been checked against today's code;
     `hold_signals` keeps signals away while a record is written; `say` is called with every sentence for the user,
     `tick` ten times a second.
     """
@@ -85,7 +85,7 @@ class SweepDriver:
         self._packer, self._hold_signals, self._say, self._tick = packer, hold_signals, say, tick
 
         # The queue of packs, and the limits at which it stops.
-        self._capacity = WorkerCapacity(workers)
+        self._workers = WorkerCount(workers)
         self.queue: deque[str] = deque()
         self.stopped_by: Sequence[Limit] = ()  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
@@ -132,7 +132,7 @@ class SweepDriver:
                 case Wait():
                     return None
 
-    def all_handed_out(self) -> bool:
+    def is_done(self) -> bool:
         """Return whether nothing is left to plan or to queue, or nothing more fits into the budget."""
         return self._read_situation().is_done
 
@@ -140,21 +140,21 @@ class SweepDriver:
         """Redraw the display if it is due."""
         self._tick(self)
 
-    def resized(self, workers: int, memory: float | None = None) -> None:
+    def on_resize(self, workers: int, memory: float | None = None) -> None:
         """Cut waiting packs again if that shortens the sweep enough, or if a pack no longer fits into memory."""
-        self._capacity = WorkerCapacity(workers, memory)
-        self.queue = deque(self._recut_packs(self.queue))
+        self._workers = WorkerCount(workers, memory)
+        self._recut_queue()
 
-    def handed_out(self, pack_id: str) -> None:
+    def on_hand_out(self, pack_id: str) -> None:
         """Note that a worker has the pack."""
         self.running[pack_id] = RunningPack(step=self.state.packs[pack_id].step)
 
-    def began(self, pack_id: str, environment: dict[str, Any]) -> None:
+    def on_begin(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Keep the environment of the pack for its records; warn if the worker runs different code."""
         if (warning := self._environments.add(pack_id, environment)) is not None:
             self._say(f"{self._describe_pack(pack_id)}: {warning}")
 
-    def evaluated(self, pack_id: str, evaluation: bytes) -> None:
+    def on_evaluation(self, pack_id: str, evaluation: bytes) -> None:
         """Write the curves, then the record that names them; a step already in the ledger is left as it is."""
         decoded = Evaluation.from_bytes(evaluation)
         pack = self.state.packs[pack_id]
@@ -178,45 +178,46 @@ class SweepDriver:
         self._seconds[pack_id] = decoded.seconds
         self._stop_if_used_up()
 
-    def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
+    def on_progress(self, pack_id: str, progress: dict[str, Any]) -> None:
         """Remember the heartbeat for the display; a program may report rarely, so time may be used up meanwhile."""
         phase, step, rate = progress["phase"], progress["step"], progress["member_steps_per_second"]
         self.running[pack_id] = RunningPack(phase, step, rate)
         self._seconds[pack_id] = progress["seconds"]
         self._stop_if_used_up()
 
-    def noticed(self, pack_id: str, text: str) -> None:
+    def on_notice(self, pack_id: str, text: str) -> None:
         """Pass on a message of a worker to the user."""
         self._say(f"{self._describe_pack(pack_id)}: {text}")
 
-    def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
-        """Cut the pack, and those like it that no worker has begun, into smaller ones; return whether it can be."""
+    def cut_for_memory(self, pack_id: str, error: str) -> bool:
+        """Cut the pack, and those like it that no worker has begun, into smaller ones; return False if it cannot be."""
         pack, device = self.state.packs[pack_id], self._environments.get_device(pack_id)
         shortage = make_shortage_fields(pack, self._packer, device, error, self._seconds.get(pack_id, 0.0))
-        waiting = [*self.queue, pack_id]
-        still_waiting = self._recut_packs(waiting, shortage) if shortage else waiting
-        if still_waiting is not waiting:
-            self.running.pop(pack_id, None)
-            self.queue = deque(self._recut_packs(still_waiting))
-        return still_waiting is not waiting
+        cut = self._recut_packs([*self.queue, pack_id], shortage) if shortage else None
+        if cut is None:
+            return False
+        self.running.pop(pack_id, None)
+        self.queue = deque(cut)
+        self._recut_queue()
+        return True
 
-    def retried(self, pack_id: str, error: str, trace: str | None = None) -> None:
+    def on_retry(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record why the pack died; it is tried again from its checkpoint."""
         error = self._record_attempt(pack_id, error, trace)
-        self.handed_out(pack_id)  # a rung must wait for it
+        self.on_hand_out(pack_id)  # the pack is running again, so a rung waits for it
         self._say(f"{self._describe_pack(pack_id)}: {error}; retrying, from its newest checkpoint if it has one")
 
-    def completed(self, pack_id: str) -> None:
+    def on_complete(self, pack_id: str) -> None:
         """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
         # A pack that was stopped, or waits at a rung, gets no end record, so that it is resumed later.
-        if self.state.packs[pack_id].is_final:
+        if self.state.packs[pack_id].has_last_evaluation:
             self._record_pack_end(pack_id, "complete", None)
         elif self.stopped_by or is_paused(self.state.race, self.state.packs[pack_id]):
             self.running.pop(pack_id, None)
         else:
-            self.failed(pack_id, "the worker stopped before the last evaluation")
+            self.on_failure(pack_id, "the worker stopped before the last evaluation")
 
-    def failed(self, pack_id: str, error: str, trace: str | None = None) -> None:
+    def on_failure(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record that the pack and its members have failed for good; the sweep continues."""
         error = self._record_attempt(pack_id, error, trace)
         attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
@@ -245,7 +246,7 @@ class SweepDriver:
 
     def remove_stop_file(self) -> None:
         """Remove the stop file, once no pack is running."""
-        with suppress(NotADirectoryError):  # every pack will say so
+        with suppress(NotADirectoryError):  # the sweep folder is a file; packs report it
             self._stop_file.unlink(missing_ok=True)
 
     # Internals --------------------------------------------------------------------------------------------------------
@@ -264,7 +265,7 @@ class SweepDriver:
             running=self.running,
             find_fitting=partial(self._budget.find_first_fitting, self.queue, self.running),
             generation=generation,
-            is_scored=all(configuration.finished for configuration in earlier),
+            is_scored=all(configuration.is_scored for configuration in earlier),
             is_rung_due=is_rung_due(state),
             is_round_due=is_round_due(state),
             is_race_over=is_race_over(state),
@@ -280,14 +281,14 @@ class SweepDriver:
         # A killed driver may not have scored the members of packs whose last evaluation is recorded, and the number of
         # workers may be another than before.
         configurations = self.state.configurations
-        unscored = [config_id for config_id, configuration in configurations.items() if not configuration.finished]
+        unscored = [config_id for config_id, configuration in configurations.items() if not configuration.is_scored]
         racing = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
         needed = {*unscored, *racing}
         pack_ids = {member.pack_id for config_id in needed for member in configurations[config_id].members.values()}
-        self._scores.score_recorded({pack_id for pack_id in pack_ids if self.state.packs[pack_id].is_final})
-        self._recut_packs(self.state.packs)
+        self._scores.score_recorded({pack_id for pack_id in pack_ids if self.state.packs[pack_id].has_last_evaluation})
+        self._recut_packs(self.state.packs)  # `_resume_packs` queues the packs after the cut
 
-        # Pack generations that were drawn completely: a driver may have been killed between the two.
+        # Pack generations that were drawn completely: a driver may have been killed between drawing and packing.
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
             self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
@@ -298,23 +299,31 @@ class SweepDriver:
         """Close packs that only lack their last record, and queue those that have something left to train."""
         race = self.state.race
         for pack in [pack for pack in self.state.packs.values() if not pack.has_ended]:
-            if pack.is_final or pack.is_pruned:
+            if pack.has_last_evaluation or pack.is_pruned:
                 self._record_pack_end(pack.pack_id, "complete", None)
             elif not is_paused(race, pack):
                 self.queue.append(pack.pack_id)
 
-    def _recut_packs(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> Collection[str]:
-        """Cut waiting packs again if that is worth it, or after a shortage; return which packs wait then."""
-        recut = make_recut_fields(self.state, waiting, self.running, self._packer, self._capacity, shortage)
-        if not recut:
-            return waiting
+    def _recut_queue(self) -> None:
+        """Cut the packs of the queue again if that is worth it."""
+        if (cut := self._recut_packs(self.queue)) is not None:
+            self.queue = deque(cut)
+
+    def _recut_packs(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> list[str] | None:
+        """Cut waiting packs again if that is worth it, or after a shortage; return those that wait then.
+
+        None if no pack is cut.
+        """
+        recut = make_recut_fields(self.state, waiting, self.running, self._packer, self._workers, shortage)
+        if recut is None:
+            return None
         fields, still_waiting = recut
         self.record("recut", **fields)
         self._say(describe_recut(self.state.recuts[-1]))
         return still_waiting
 
     def _draw_and_pack(self, numbers: range) -> None:
-        """Draw, build and pack one generation, without the configurations and packs a killed driver had recorded."""
+        """Draw, build and pack one generation; skip configurations and packs that are already recorded."""
         new = self._sampler.draw_new(numbers)
         self.record_all("configuration", self._sampler.make_record_fields(new))
         config_ids = {self.state.draws[number].config_id for number in numbers}
@@ -322,11 +331,14 @@ class SweepDriver:
         self._plan_packs(config_ids, queue=True, built=built)
 
     def _plan_packs(self, config_ids: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
-        """Record packs for every member of these configurations that is in none; `built` spares building them."""
+        """Record packs for every member of these configurations that is in none.
+
+        `built`: configurations that are already built, by config_id.
+        """
         packs = [
             pack
             for waiting in find_missing_members(self.state, config_ids, built or {})
-            for pack in self._packer(waiting)
+            for pack in self._packer.pack_members(waiting)
         ]
         self.record_all("pack", [asdict(pack) for pack in packs])
         if queue:
@@ -363,6 +375,6 @@ class SweepDriver:
         entries = []
         configurations = [self.state.configurations[config_id] for config_id in config_ids]
         for configuration in sorted(configurations, key=lambda configuration: configuration.number):
-            if self.state.has_all_seeds(configuration) and not configuration.finished:
+            if self.state.have_all_seeds_ended(configuration) and not configuration.is_scored:
                 entries.append(self._scores.make_score_fields(configuration))
         self.record_all("score", entries)

@@ -38,7 +38,7 @@ def is_round_due(state: SweepState) -> bool:
     race = state.race
     if race is None or race.next_rung is not None or not race.seeds_left:
         return False
-    return all(state.configurations[config_id].finished for config_id in race.contenders)
+    return all(state.configurations[config_id].is_scored for config_id in race.contenders)
 
 
 def make_rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.plan.packing.packs import Packer, PlannedPack, WorkerCapacity
+from orchestrator.plan.packing.packs import Packer, PlannedPack, WorkerCount
 from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
@@ -20,7 +20,7 @@ def make_recut_fields(
     waiting: Collection[str],
     running: Mapping[str, RunningPack],
     packer: Packer,
-    capacity: WorkerCapacity,
+    workers: WorkerCount,
     shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
     """Return the fields of the record that cuts waiting packs again, and which packs wait then, begun ones first.
@@ -51,7 +51,7 @@ def make_recut_fields(
     configurations = {
         config_id: make_planned_configuration(state.configurations[config_id]) for config_id in config_ids
     }
-    new_packs = packer.recut(list(old_packs.values()), staying, configurations, capacity)
+    new_packs = packer.recut(list(old_packs.values()), staying, configurations, workers)
     if not new_packs:
         return None
 
@@ -64,7 +64,7 @@ def make_recut_fields(
             for pack in new_packs
             if pack.pack_id not in old_packs
         ],
-        "workers": capacity.workers,
+        "workers": workers.number,
         **({"shortage": dict(shortage)} if shortage else {}),
     }
     return fields, [
@@ -80,7 +80,7 @@ def make_shortage_fields(
 
     seconds: for how long it had trained.
     """
-    if device is None or len(pack.members) == 1 or pack.is_final:
+    if device is None or len(pack.members) == 1 or pack.has_last_evaluation:
         return None
     shortage = asdict(packer.record_shortage(make_planned_pack(pack)))
     return {"pack_id": pack.pack_id, **shortage, "device": device, "error": error, "seconds": seconds}

@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, make_configurations
-from orchestrator.plan.packing.packs import Waiting
+from orchestrator.plan.packing.packs import SeedsToPack
 from orchestrator.plan.recorded import map_config_ids, refuse_changed, set_recorded_defaults
 from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.parts import ConfigurationState
@@ -100,13 +100,14 @@ class ConfigurationSampler:
 
 def find_missing_members(
     state: SweepState, config_ids: set[str], built: Mapping[str, Configuration]
-) -> tuple[list[Waiting], list[Waiting]]:
-    """Return two lists of configurations with their seeds that are in no pack; `built` spares building them.
+) -> tuple[list[SeedsToPack], list[SeedsToPack]]:
+    """Return two lists of configurations with their seeds that are in no pack.
 
     The first list starts from step 0, the second continues from checkpoints of another sweep. They are packed apart,
-    because all members of a pack start from step 0 if one of them has no checkpoint.
+    because all members of a pack start from step 0 if one of them has no checkpoint. `built`: configurations that are
+    already built, by config_id.
     """
-    new, continued = list[Waiting](), list[Waiting]()
+    new, continued = list[SeedsToPack](), list[SeedsToPack]()
     for configuration in (recorded for config_id, recorded in state.configurations.items() if config_id in config_ids):
         missing = [seed for seed in state.planned_seeds(configuration.config_id) if seed not in configuration.members]
         continuing = [seed for seed in missing if continues_member(state, configuration.config_id, seed)]

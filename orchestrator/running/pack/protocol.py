@@ -46,43 +46,43 @@ class Driver(Protocol):
     def next_pack(self) -> tuple[str, str] | None:
         """Return a pack to run as (pack_id, work), None while there is none."""
 
-    def all_handed_out(self) -> bool:
+    def is_done(self) -> bool:
         """Return whether there will be no more packs."""
 
     def tick(self) -> None:
         """Called about ten times a second."""
 
-    def resized(self, workers: int, memory: float | None = None) -> None:
+    def on_resize(self, workers: int, memory: float | None = None) -> None:
         """Called when another number of packs can run at once than before, or with other bytes for each.
 
         memory: None while it is the amount that packs were first planned for.
         """
 
-    def handed_out(self, pack_id: str) -> None:
+    def on_hand_out(self, pack_id: str) -> None:
         """Called when a worker gets the pack, for the first time or again."""
 
-    def began(self, pack_id: str, environment: dict[str, Any]) -> None:
+    def on_begin(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Called with the worker's environment (`environment.read_environment`), before its first evaluation."""
 
-    def evaluated(self, pack_id: str, evaluation: bytes) -> None:
+    def on_evaluation(self, pack_id: str, evaluation: bytes) -> None:
         """Called with the curves of the pack at one step; the worker waits until this returns."""
 
-    def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
+    def on_progress(self, pack_id: str, progress: dict[str, Any]) -> None:
         """Called with the progress of the pack."""
 
-    def noticed(self, pack_id: str, text: str) -> None:
+    def on_notice(self, pack_id: str, text: str) -> None:
         """Called with a sentence for the user."""
 
-    def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
+    def cut_for_memory(self, pack_id: str, error: str) -> bool:
         """Called before a pack that ran out of memory is retried; returns whether smaller ones take its place."""
 
-    def retried(self, pack_id: str, error: str, trace: str | None) -> None:
+    def on_retry(self, pack_id: str, error: str, trace: str | None) -> None:
         """Called when the pack has died and will be retried; `trace` is the traceback of an exception."""
 
-    def completed(self, pack_id: str) -> None:
+    def on_complete(self, pack_id: str) -> None:
         """Called when a worker has ended the pack without an error: trained, or stopped after an evaluation."""
 
-    def failed(self, pack_id: str, error: str, trace: str | None) -> None:
+    def on_failure(self, pack_id: str, error: str, trace: str | None) -> None:
         """Called when the pack has died and will not be retried; `trace` is the traceback of an exception."""
 
 
@@ -101,12 +101,12 @@ def call_driver(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def forward_message(driver: Driver, pack_id: str, name: str, content: Any) -> None:
-    """Call the driver's method that a message of a worker names (`train_pack.PackReporter`)."""
+    """Call the driver's method for a message of a worker, by its name (`train_pack.PackReporter`)."""
     calls: dict[str, Callable[..., None]] = {
-        "began": driver.began,
-        "evaluated": driver.evaluated,
-        "progressed": driver.progressed,
-        "noticed": driver.noticed,
+        "began": driver.on_begin,
+        "evaluated": driver.on_evaluation,
+        "progressed": driver.on_progress,
+        "noticed": driver.on_notice,
     }
     calls[name](pack_id, content)
 

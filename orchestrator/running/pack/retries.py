@@ -3,7 +3,7 @@
 An exception in a worker (`protocol.make_death`), the end of its process (`local.handle_dead_worker`; on Ray
 `tune.make_ray_death`) and the watchdog's kill all arrive here as a `Death`, whose `retry` says whether another attempt
 may succeed. The driver records every death; a pack that is tried again continues from its newest checkpoint. On Ray,
-Tune restarts the trial, so only the decision is taken here (`Retries.count`).
+Tune restarts the trial, so only the decision is taken here (`Retries.decide_retry`).
 """
 
 from collections import Counter
@@ -23,15 +23,15 @@ class Retries:
 
         It is not if it has died too often, or if smaller packs take its place because memory ran out.
         """
-        if death.out_of_memory and driver.ran_out_of_memory(pack_id, death.message):
+        if death.out_of_memory and driver.cut_for_memory(pack_id, death.message):
             return False
-        is_retried = self.count(pack_id, death)
-        (driver.retried if is_retried else driver.failed)(pack_id, death.message, death.trace)
+        is_retried = self.decide_retry(pack_id, death)
+        (driver.on_retry if is_retried else driver.on_failure)(pack_id, death.message, death.trace)
         return is_retried
 
-    def count(self, pack_id: str, death: Death) -> bool:
+    def decide_retry(self, pack_id: str, death: Death) -> bool:
         """Count a death of the pack, and return whether it is tried again."""
-        # With a limit of the deaths so far, this retry is the last.
+        # "once" allows exactly this retry, by a limit equal to the deaths so far.
         self._deaths[pack_id] += 1
         limits = {"never": 0, "once": self._deaths[pack_id], "always": self._max_retries}
         self._limits[pack_id] = min(limits[death.retry], self.get_limit(pack_id))

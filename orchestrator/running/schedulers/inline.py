@@ -45,10 +45,10 @@ def run_packs_inline(driver: Driver, *, retries: int) -> None:
     try:
         while (pack := retried or call_driver(driver.next_pack)) is not None:
             pack_id, work, retried = pack[0], decode_work(pack[1]), None
-            call_driver(driver.handed_out, pack_id)
+            call_driver(driver.on_hand_out, pack_id)
             death = _train_pack_here(driver, pack_id, work)
             if death is None:
-                call_driver(driver.completed, pack_id)
+                call_driver(driver.on_complete, pack_id)
                 continue
 
             # Free memory only here: until `_train_pack_here` has returned, the exception keeps the tensors alive.
@@ -59,8 +59,8 @@ def run_packs_inline(driver: Driver, *, retries: int) -> None:
                 retried = pack
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__
-    if not driver.all_handed_out():
-        raise RuntimeError("no pack is running and the driver hands none out, though it has more")
+    if not driver.is_done():
+        raise RuntimeError("no pack is running, but the driver has packs left and returns none")
 
 
 def _train_pack_here(driver: Driver, pack_id: str, work: Mapping[str, Any]) -> Death | None:

@@ -97,9 +97,9 @@ class _LocalRun:
             self.hand_out()
             busy = {worker.connection: worker for worker in self.workers if worker.pack_id is not None}
             if not busy:
-                if self.driver.all_handed_out():
+                if self.driver.is_done():
                     return
-                raise RuntimeError("no pack is running and the driver hands none out, though it has more")
+                raise RuntimeError("no pack is running, but the driver has packs left and returns none")
 
             # The timeout of the wait lets `tick` run even if no worker sends anything.
             for connection in wait(list(busy), _TICK_SECONDS):
@@ -117,12 +117,12 @@ class _LocalRun:
             try:
                 idle = self.get_idle_worker()
             except ChildImportError as error:
-                self.driver.handed_out(pack[0])
+                self.driver.on_hand_out(pack[0])
                 self.handle_death(pack[0], pack[1], Death(message=error.message, trace=error.trace, retry="never"))
                 continue
 
             (idle.pack_id, idle.work), idle.began = pack, False
-            self.driver.handed_out(idle.pack_id)
+            self.driver.on_hand_out(idle.pack_id)
             with suppress(OSError):  # a dead worker is noticed by the next wait
                 idle.connection.send_bytes(f"{idle.work}\n{idle.gpus}".encode())
 
@@ -161,7 +161,7 @@ class _LocalRun:
         name, content = decode_message(message)
         if name == "completed":
             worker.pack_id = None
-            self.driver.completed(pack_id)
+            self.driver.on_complete(pack_id)
         elif name == "out of space":
             raise OutOfSpace(content)
         elif name == "died":

@@ -200,9 +200,9 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     rows += [("packs differ", sentence) for sentence in PackEnvironments.from_state(state).sentences]
     if attempts:
         rows.append(("attempts that died", f"{len(attempts)}, last: {attempts[-1]}"))
-    deaths = group_errors((error, pack_id) for pack_id, error in state.deaths)
+    deaths = group_errors((error, pack_id) for pack_id, error in state.failed_packs)
     rows += [("packs given up", f"{_describe_packs(pack_ids)}: {error}") for error, pack_ids in deaths.items()]
-    if state.deaths:
+    if state.failed_packs:
         rows.append(("retry them with", f"{command('resume', state.folder)} --retry-failed"))
     return rows
 

@@ -111,7 +111,7 @@ class PackSearcher(_LeftOutOfSnapshot, Searcher):
             return None
         pack = call_driver(self.driver.next_pack)
         if pack is None:
-            return Searcher.FINISHED if not self._running and call_driver(self.driver.all_handed_out) else None
+            return Searcher.FINISHED if not self._running and call_driver(self.driver.is_done) else None
         self._running.add(trial_id)
         return {"pack_id": pack[0], "work": pack[1]}
 
@@ -140,14 +140,14 @@ class Recorder(_LeftOutOfSnapshot, TrialProgressCallback):
         self._replaced_packs = set[str]()  # packs that ran out of memory: smaller ones are in their place
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Call the driver's `tick` ten times a second or so, and `resized` if workers or their memory have changed."""
+        """Call the driver's `tick` about ten times a second, and `on_resize` if workers or their memory changed."""
         call_driver(self.driver.tick)
-        if self.workers.has_changed(0 if call_driver(self.driver.all_handed_out) else len(self.driver.queue)):
-            call_driver(self.driver.resized, self.workers.count, self.workers.bytes)
+        if self.workers.has_changed(0 if call_driver(self.driver.is_done) else len(self.driver.queue)):
+            call_driver(self.driver.on_resize, self.workers.count, self.workers.bytes)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Report to the driver that a worker has the pack."""
-        call_driver(self.driver.handed_out, trial.config["pack_id"])
+        call_driver(self.driver.on_hand_out, trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """Pass the messages of a `tune.report` of `run_pack` to the driver; keep a death that must not be retried."""
@@ -158,7 +158,7 @@ class Recorder(_LeftOutOfSnapshot, TrialProgressCallback):
             death = Death(**result.pop("death"))
             if not death.out_of_memory:
                 self._final_deaths[pack_id] = death
-            elif call_driver(self.driver.ran_out_of_memory, pack_id, death.message):
+            elif call_driver(self.driver.cut_for_memory, pack_id, death.message):
                 self._replaced_packs.add(pack_id)
                 trial.max_failures = 0  # the worker raises next: its process ends with all its memory
 
@@ -172,19 +172,19 @@ class Recorder(_LeftOutOfSnapshot, TrialProgressCallback):
         if is_lost_node(error) and self._lost_nodes[pack_id] < MAX_LOST_NODES:
             self._lost_nodes[pack_id] += 1
         else:
-            self._retries.count(pack_id, death)
+            self._retries.decide_retry(pack_id, death)
 
         # Tune counts every death, so the limit grows by the lost nodes.
         trial.max_failures = self._lost_nodes[pack_id] + self._retries.get_limit(pack_id)
-        call_driver(self.driver.retried, pack_id, death.message, death.trace)
+        call_driver(self.driver.on_retry, pack_id, death.message, death.trace)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Report the end of the pack; drop its work, because Tune keeps every trial."""
         pack_id = trial.config["pack_id"]
         if death := self._final_deaths.pop(pack_id, None):
-            call_driver(self.driver.failed, pack_id, death.message, death.trace)
+            call_driver(self.driver.on_failure, pack_id, death.message, death.trace)
         else:
-            call_driver(self.driver.completed, pack_id)
+            call_driver(self.driver.on_complete, pack_id)
         trial.config["work"] = ""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
@@ -192,7 +192,7 @@ class Recorder(_LeftOutOfSnapshot, TrialProgressCallback):
         if trial.config["pack_id"] in self._replaced_packs:
             return
         death = make_ray_death(_read_error(trial))
-        call_driver(self.driver.failed, trial.config["pack_id"], death.message, death.trace)
+        call_driver(self.driver.on_failure, trial.config["pack_id"], death.message, death.trace)
 
 
 def _read_error(trial: Any) -> BaseException | None:

@@ -92,7 +92,7 @@ def test_a_nan_is_a_seed_that_diverged(rows: pd.DataFrame, imported: Import):
     assert [(member.status, member.failed_at) for _, member in sorted(first.members.items())] == [
         ("complete", None), ("failed", 100), ("complete", None),
     ]  # fmt: skip
-    assert first.seeds_failed == 1 and not state.deaths
+    assert first.seeds_failed == 1 and not state.failed_packs
 
 
 def test_members_without_rows_are_asked_for(rows: pd.DataFrame, imported: Import, tmp_path: Path):
@@ -105,14 +105,14 @@ def test_members_without_rows_are_asked_for(rows: pd.DataFrame, imported: Import
 
     failed = SweepState.load(imported(fewer, missing="failed", name="failed").folder)
     assert [one.seeds_failed for one in failed.configurations.values()] == [1, 1]
-    assert len(failed.deaths) == 1 and failed.packs[failed.deaths[0][0]].step == 100
+    assert len(failed.failed_packs) == 1 and failed.packs[failed.failed_packs[0][0]].step == 100
     curves = read_curves(failed, final_only=True)
     assert curves[curves["value"].isna()].groupby(["number", "seed"]).size().to_dict() == {(0, 2): 3, (1, 0): 3}
 
     absent = SweepState.load(imported(fewer, missing="absent", name="absent").folder)
     assert [one.seeds_failed for one in absent.configurations.values()] == [0, 0]
     assert [sorted(one.members) for one in absent.configurations.values()] == [[0, 1], [1, 2]]
-    assert absent.spec["seeds"] == [1] and summarise(absent).finished
+    assert absent.spec["seeds"] == [1] and summarise(absent).has_ended
     assert all(row.complete for row in summarise(absent).rows)
 
 

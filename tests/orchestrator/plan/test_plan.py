@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.plan.configurations import list_warnings, make_configurations
 from orchestrator.plan.packing.cutting import balance_sizes, compute_makespan, cut_members, split_evenly
-from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerCapacity, make_packs
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerCount, make_packs
 from search_spaces import SweepFileError, load_sweep
 from trainers.settings import registry
 
@@ -189,28 +189,28 @@ def test_members_trained_one_after_another_are_spread_over_the_workers(spec, mon
     cluster = Cluster(workers=4, bytes_per_worker=2**34, description="")
     waiting = [(make_configurations(spec(), [(0, values())])[0], range(8))]
     model = type(waiting[0][0].member(0).model)
-    assert len(Packer(spec(), cluster)(waiting)) < 4
+    assert len(Packer(spec(), cluster).pack_members(waiting)) < 4
     monkeypatch.setattr(model, "explain_loop", lambda self, task: "no vmap rule for aten::gru")
-    assert [len(pack.members) for pack in Packer(spec(), cluster)(waiting)] == [2, 2, 2, 2]
+    assert [len(pack.members) for pack in Packer(spec(), cluster).pack_members(waiting)] == [2, 2, 2, 2]
 
 
 def test_later_packs_are_cut_for_the_workers_that_are_there_then(spec, monkeypatch):
     waiting = [(make_configurations(spec(), [(0, values())])[0], range(8))]
     monkeypatch.setattr(type(waiting[0][0].member(0).model), "explain_loop", lambda self, task: "no vmap rule")
     packer = Packer(spec(), Cluster(workers=1, bytes_per_worker=2**34, description=""))
-    assert [len(pack.members) for pack in packer(waiting)] == [8]
-    assert packer.recut([], [], {}, WorkerCapacity(4)) == []  # nothing waits
-    assert [len(pack.members) for pack in packer(waiting)] == [2, 2, 2, 2]
+    assert [len(pack.members) for pack in packer.pack_members(waiting)] == [8]
+    assert packer.recut([], [], {}, WorkerCount(4)) == []  # nothing waits
+    assert [len(pack.members) for pack in packer.pack_members(waiting)] == [2, 2, 2, 2]
 
 
-def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, even=True, done=()):
+def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, balances=True, done=()):
     configurations = make_configurations(spec, list(enumerate(drawn)))
     return make_packs(
         [(one, [seed for seed in spec.seeds if (one.config_id, seed) not in done]) for one in configurations],
         workers=workers,
-        find_capacity=lambda member: largest,
+        find_max_members=lambda member: largest,
         estimate_work=lambda member, count: per_step + count * member.training.batch_size,
-        even=even,
+        balances=balances,
     ), configurations
 
 
@@ -267,7 +267,7 @@ def test_it_is_not_cut_where_a_step_costs_the_same_for_few_members(spec):
 def test_capacity_is_kept_and_an_explicit_pack_size_is_not_evened_out(spec):
     packs, _ = packs_of(spec(), [values(index / 10) for index in range(1, 5)], largest=5)
     assert max(len(pack.members) for pack in packs) <= 5
-    packs, _ = packs_of(spec(), [values(index / 10) for index in range(1, 5)], largest=12, even=False)
+    packs, _ = packs_of(spec(), [values(index / 10) for index in range(1, 5)], largest=12, balances=False)
     assert [len(pack.members) for pack in packs] == [12]
 
 

@@ -73,7 +73,7 @@ def test_the_recorded_sweep_file_finds_the_program(
 def test_a_change_of_code_names_the_option_of_every_command_that_accepts_it(study: Study) -> None:
     study.write(script(end="sys.exit(3)", step="step == 5 and sys.exit(3)"))
     state = study.run()
-    assert state.deaths
+    assert state.failed_packs
     study.write()
     with pytest.raises(OwnCodeError) as refused:
         study.resume(state, retry_failed=True)

@@ -30,7 +30,7 @@ def test_full_disk(full: str, study: Study) -> None:
     # There is room again.
     study.write(seeds=2)
     resumed = study.resume(state, accept_code_change=True)
-    assert (resumed.ended, resumed.deaths) == ("complete", []), study.said
+    assert (resumed.ended, resumed.failed_packs) == ("complete", []), study.said
     assert_equal_curves(resumed, study.run(name="unbroken"))
 
 

@@ -69,7 +69,7 @@ def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
             )  # why it stopped, and that it stops again
             study.write(seeds=5)
             state = study.resume(state, retry_failed=True, accept_code_change=True)
-            assert (state.ended, state.deaths) == ("complete", []), study.said
+            assert (state.ended, state.failed_packs) == ("complete", []), study.said
 
 
 def test_killed_between_the_averages_of_a_step(study: Study) -> None:

@@ -100,7 +100,7 @@ def test_samplers(sampler: str, study: Study, own_code_forgotten) -> None:
     assert state.ended == "complete", study.said
     assert len(state.configurations) == 4
     for found in state.configurations.values():
-        assert found.finished and found.score is not None
+        assert found.is_scored and found.score is not None
         assert found.resolved["config"]["lr"] == found.values["config.lr"]
 
 
@@ -199,13 +199,13 @@ def test_retry_failed(changes, study: Study, own_code_forgotten) -> None:
         code = (study.folder / name).read_text()
         (study.folder / name).write_text(code.replace("share = value", "assert step < 20; share = value"))
     state = study.run()
-    assert (state.ended, len(state.deaths)) == ("failed", 2)
+    assert (state.ended, len(state.failed_packs)) == ("failed", 2)
     own_code_forgotten()
     write(study, space=SPACE, search={"configurations": 2}, **changes)
     with pytest.raises(Exception, match="has changed since"):
         study.resume(state, retry_failed=True)
     state = study.resume(state, retry_failed=True, accept_code_change=True)
-    assert (state.ended, state.deaths) == ("complete", [])
+    assert (state.ended, state.failed_packs) == ("complete", [])
     if not changes:
         assert starts(state) == [0, 0, 10, 10, 10, 10]  # each of the first two attempts reported a new step
     own_code_forgotten()
@@ -226,11 +226,11 @@ def test_exit_code(code: str, ended: int, study: Study, lengthwise: CommandLine,
     file = study.write(script(step=code), space={"config.lr": {"grid": [0.2, 0.5]}})
     assert lengthwise("run", file, "--storage", tmp_path).returncode == ended
     state = SweepState.load(tmp_path / "prog")
-    assert (state.ended, len(state.deaths)) == ("complete", ended)
+    assert (state.ended, len(state.failed_packs)) == ("complete", ended)
     assert lengthwise("resume", state.folder).returncode == ended
     study.write(script())
     words = ("resume", state.folder, "--retry-failed", "--accept-code-change")
-    assert lengthwise(*words).returncode == 0 and not SweepState.load(state.folder).deaths
+    assert lengthwise(*words).returncode == 0 and not SweepState.load(state.folder).failed_packs
 
 
 def test_edited_script_changes_nothing_in_mid_sweep(study: Study) -> None:
@@ -242,7 +242,7 @@ def test_edited_script_changes_nothing_in_mid_sweep(study: Study) -> None:
             patch.setenv("SCRIPT", str(study.folder / "train.py"))
             state = study.run(name=f"edited-{len(command)}-{command[1][1]}")
         assert (study.folder / "train.py").read_text() == "raise SystemExit(1)"
-        assert (state.ended, len(state.deaths)) == ("complete", 0), study.said
+        assert (state.ended, len(state.failed_packs)) == ("complete", 0), study.said
 
 
 def test_values_are_single_words_without_a_shell(study: Study, tmp_path: Path) -> None:

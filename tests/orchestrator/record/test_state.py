@@ -100,13 +100,13 @@ def test_the_view_of_a_sweep_in_its_middle() -> None:
     assert (state.ended, state.message) == (None, None)
     assert (state.started, state.updated) == (1000.0, 1012.0)
     assert list(state.configurations) == ["c0", "c1"]
-    assert state.seeds() == {"c0": (0, 1), "c1": (0, 1)}
+    assert state.list_packed_seeds() == {"c0": (0, 1), "c1": (0, 1)}
     assert statuses(state, "c0") == ["complete", "failed"]
     assert statuses(state, "c1") == ["running", "running"]
     failed = state.configurations["c0"].members[1]
     assert (failed.failed_at, failed.step, failed.form, failed.compiled, failed.error) == (70, 100, "table", True, None)
-    assert (state.configurations["c0"].score, state.configurations["c0"].finished) == (0.25, True)
-    assert (state.configurations["c1"].score, state.configurations["c1"].finished) == (None, False)
+    assert (state.configurations["c0"].score, state.configurations["c0"].is_scored) == (0.25, True)
+    assert (state.configurations["c1"].score, state.configurations["c1"].is_scored) == (None, False)
     p0, p1 = state.packs["p0"], state.packs["p1"]
     assert (p0.status, p0.step, p0.seconds, list(p0.evaluations)) == ("complete", 100, 12.0, [50, 100])
     assert (p1.status, p1.step, p1.seconds, p1.attempts) == ("running", 50, 5.0, ["worker died"])
@@ -147,7 +147,7 @@ def test_a_different_second_report_is_kept_out_and_shown() -> None:
 def test_the_first_score_counts() -> None:
     state = replay(*STORY, score(0, "c0", 9.0), score(1, "c1", None))
     assert state.configurations["c0"].score == 0.25
-    assert (state.configurations["c1"].score, state.configurations["c1"].finished) == (None, True)
+    assert (state.configurations["c1"].score, state.configurations["c1"].is_scored) == (None, True)
 
 
 def test_a_pack_that_died_fails_its_members() -> None:
@@ -168,19 +168,19 @@ def test_a_pack_that_died_may_complete_after_all_but_not_the_reverse() -> None:
 
 def test_a_retry_opens_packs_that_were_given_up_and_the_next_score_counts() -> None:
     died = [*STORY, evaluation("p1", 60, [-1, 55]), pack_end("p1", "failed", "KeyError: 'x'"), score(1, "c1", None)]
-    assert replay(*died).deaths == [("p1", "KeyError: 'x'")]
+    assert replay(*died).failed_packs == [("p1", "KeyError: 'x'")]
     retried = [*died, ("end", {"status": "complete", "message": ""}), ("retry", {"pack_ids": ["p0", "p1"]})]
     state = replay(*retried)
     assert (state.packs["p1"].status, state.packs["p1"].error, state.packs["p1"].attempts) == ("running", None, [])
     assert statuses(state, "c1") == ["running", "failed"]  # a seed that diverged stays failed
-    assert not state.configurations["c1"].finished and state.deaths == []
+    assert not state.configurations["c1"].is_scored and state.failed_packs == []
     assert state.ended is None
     assert (state.packs["p0"].status, state.configurations["c0"].score) == ("complete", 0.25)  # it had not died
     done = replay(*retried, evaluation("p1", 100, [-1, 55]), pack_end("p1"), score(1, "c1", 0.5), score(1, "c1", 0.7))
     assert statuses(done, "c1") == ["complete", "failed"]
     assert done.configurations["c1"].score == 0.5
     again = replay(*retried, pack_end("p1", "failed", "KeyError: 'y'"), score(1, "c1", None))
-    assert again.deaths == [("p1", "KeyError: 'y'")] and again.configurations["c1"].finished
+    assert again.failed_packs == [("p1", "KeyError: 'y'")] and again.configurations["c1"].is_scored
 
 
 def test_a_retry_of_a_pack_without_evaluations_has_it_planned() -> None:
@@ -312,7 +312,7 @@ def test_a_cut_that_loses_a_member_is_damage() -> None:
 def test_a_real_sweep_replays(small_sweep: SweepState) -> None:
     assert small_sweep.ended == "complete"
     assert [one.number for one in small_sweep.configurations.values()] == list(range(6))
-    assert all(one.finished and one.score is not None for one in small_sweep.configurations.values())
+    assert all(one.is_scored and one.score is not None for one in small_sweep.configurations.values())
     assert (
         sum(member.status == "failed" for one in small_sweep.configurations.values() for member in one.members.values())
         == 1

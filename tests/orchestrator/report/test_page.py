@@ -142,7 +142,7 @@ def test_an_unfinished_sweep_says_so(small_sweep, keep, page_of):
     page, table = write_report(small_sweep.folder)
     result = read_summary(small_sweep.folder)
     complete = sum(b'"kind":"pack_end"' in line for line in lines[:keep])
-    assert not result.finished and result.configurations_finished == complete
+    assert not result.has_ended and result.complete_configurations == complete
     shown = " ".join(page_of(page).text)
     assert "Continue it with: " in shown and f"{complete} of 6 configurations" in shown
     assert table.read_text().startswith("rank" if result.rows else "config_id")

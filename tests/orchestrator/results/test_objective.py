@@ -204,7 +204,7 @@ def test_a_sweep_is_scored_from_its_state(
     failed = {(1, 0): 60, (2, 0): 10, (2, 1): 100, (2, 2): 1}
     state = synthetic_sweep(tmp_path / "s", drawn, 3, simple_curve, failed=failed, died=[3])
     judged = read_objective(state.spec)
-    scores = score_configurations(score_members(read_curves(state), judged, state.seeds()), judged)
+    scores = score_configurations(score_members(read_curves(state), judged, state.list_packed_seeds()), judged)
     final = score_configurations(score_members(read_curves(state, final_only=True), judged), judged)
     assert scores == final  # a dead pack has NaN rows, so its seeds are known to have failed either way
     assert [(one.seeds, one.failed, one.is_failed) for one in scores.values()] == [

@@ -39,7 +39,7 @@ def test_summary_equals_the_numbers_by_hand(small_sweep):
             every=tuple(range(1, 12)), trained=(1, 2, 3, 4, 5), selection=(6, 7), test=(8, 9, 10, 11)
         )
     assert (result.seeds_run, result.seeds_failed) == (18, 1)
-    assert result.finished and result.planned == 6
+    assert result.has_ended and result.planned == 6
 
 
 def test_a_draw_that_repeats_a_configuration_is_not_planned_as_another_one(tmp_path, synthetic_sweep, simple_curve):

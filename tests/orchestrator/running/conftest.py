@@ -91,8 +91,8 @@ class Followed:
             self._hand = [(name, dict(self._hand)[name]) for name in self._order([name for name, _ in self._hand])]
         return self._hand.pop(0) if self._hand else None
 
-    def evaluated(self, pack_id: str, evaluation: bytes) -> None:
-        self._driver.evaluated(pack_id, evaluation)
+    def on_evaluation(self, pack_id: str, evaluation: bytes) -> None:
+        self._driver.on_evaluation(pack_id, evaluation)
         self._during(pack_id, Evaluation.from_bytes(evaluation).step)
         self._watch(self._driver)
 
@@ -131,9 +131,9 @@ class Stage:
         return make_packs(
             waiting,
             workers=self._workers,
-            find_capacity=lambda member: self._pack,
+            find_max_members=lambda member: self._pack,
             estimate_work=lambda member, count: count,
-            even=False,
+            balances=False,
         )
 
 
@@ -144,7 +144,7 @@ class FixedPacker:
     pack: Callable[[list], list]
     recut: Callable[..., Sequence[PlannedPack]]
 
-    def __call__(self, waiting: list) -> list:
+    def pack_members(self, waiting: list) -> list:
         return self.pack(waiting)
 
 

@@ -35,7 +35,7 @@ class Told:
     def next_pack(self) -> tuple[str, str] | None:
         return self.packs.pop(0) if self.packs else None
 
-    def all_handed_out(self) -> bool:
+    def is_done(self) -> bool:
         return not self.packs
 
     def tick(self) -> None: ...

@@ -47,7 +47,7 @@ def test_member_steps_count_what_is_running_in_full(tiny, tmp_path):
         one = built(tiny, tmp_path / str(limit), packs, f"budget.member_steps={limit}")
         found, blocking = one.find_first_fitting(["pack1", "pack2"], {"pack0"})
         assert found == fitting and bool(blocking) == (found is None)
-    assert blocking[0].text == "200 of 599 member-steps" and blocking[0].option == " --set budget.member_steps=1600"
+    assert blocking[0].text == "200 of 599 member-steps" and blocking[0].option == "--set budget.member_steps=1600"
     assert one.list_reached_limits() == []
 
 
@@ -91,7 +91,7 @@ def test_the_limit_that_is_suggested_lets_the_pack_start_that_did_not_fit(tiny, 
     _, (blocking,) = built(tiny, tmp_path / "a", packs, limit, clock=lambda: 0.0).find_first_fitting(["pack1"], set())
     suggested = float(blocking.option.partition("=")[2])
     assert suggested >= 2 * 20 / 3600 if hours else suggested == 2 * (100 + 400)
-    raised = built(tiny, tmp_path / "b", packs, blocking.option.removeprefix(" --set "), clock=lambda: 0.0)
+    raised = built(tiny, tmp_path / "b", packs, blocking.option.removeprefix("--set "), clock=lambda: 0.0)
     assert raised.find_first_fitting(["pack1"], set()) == ("pack1", [])
 
 
@@ -102,7 +102,7 @@ def test_a_limit_that_stops_a_running_pack_suggests_enough_for_the_rest_of_it(ti
     assert one.list_reached_limits() == []
     now[0] = 3600.0
     (reached,) = one.list_reached_limits()
-    assert reached.text == "1 of 1 hours" and reached.option == " --set budget.hours=20"
+    assert reached.text == "1 of 1 hours" and reached.option == "--set budget.hours=20"
 
 
 def test_nothing_is_limited_without_a_budget(tiny, tmp_path):

@@ -102,7 +102,9 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
     recorder.on_trial_result(1, [], pack, reported[0])
     recorder.on_trial_complete(2, [], pack)
     ((name, pack_id, said, trace),) = driver.calls
-    assert (name, pack_id) == ("failed", "p1") and said.startswith("ValueError: the seventh") and "in score" in trace
+    assert (
+        (name, pack_id) == ("on_failure", "p1") and said.startswith("ValueError: the seventh") and "in score" in trace
+    )
 
 
 def test_under_ray_a_sentence_after_the_last_report_of_a_pack_reaches_the_driver(tmp_path, monkeypatch) -> None:
@@ -135,8 +137,8 @@ OWN_ERROR = Death(message="ValueError: mine", retry="never")
 )
 def test_a_killed_pack_is_tried_as_often_as_allowed_and_one_that_raises_once_more(deaths, again) -> None:
     policy = Retries(3)
-    assert [policy.count("p1", death) for death in deaths] == again
-    assert policy.count("p2", ERROR) and not Retries(0).count("p1", KILLED)
+    assert [policy.decide_retry("p1", death) for death in deaths] == again
+    assert policy.decide_retry("p2", ERROR) and not Retries(0).decide_retry("p1", KILLED)
 
 
 NODE = "The actor died because its node has died. Node Id: 1"

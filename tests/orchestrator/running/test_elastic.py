@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.engine import MIN_MEMBER_BYTES_GPU
 from orchestrator.errors import UserError
-from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerCapacity, make_packs, recut_packs
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerCount, make_packs, recut_packs
 from orchestrator.record.ledger.records import Record, decode_record, encode_record
 from orchestrator.record.state.parts import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
@@ -91,11 +91,11 @@ class Pool:
         given: dict[str, Any] = {"packer": self, "workers": self._told}
         self.driver = SweepDriver(self.spec, self.ledger, self.state, **given)
 
-    def __call__(self, waiting: Any) -> list[PlannedPack]:
+    def pack_members(self, waiting: Any) -> list[PlannedPack]:
         self._examples |= {one.member(0).structural_key: one.member(0) for one, _ in waiting}
         return make_packs(waiting, self._told, lambda member: CAPACITY, work)
 
-    def recut(self, packs: Any, begun: Any, configurations: Any, room: WorkerCapacity) -> list[PlannedPack]:
+    def recut(self, packs: Any, begun: Any, configurations: Any, room: WorkerCount) -> list[PlannedPack]:
         return recut_packs(packs, begun, configurations, room[0], lambda member: CAPACITY, work)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
@@ -111,7 +111,7 @@ class Pool:
         if worker in self._workers and len(self._workers) > 1:
             pack_id = self._workers.pop(worker)
             if pack_id is not None:
-                self.driver.retried(pack_id, "the worker process died")
+                self.driver.on_retry(pack_id, "the worker process died")
                 self._again.append(pack_id)
 
     def run(self) -> None:
@@ -120,7 +120,7 @@ class Pool:
         while True:
             self._hand_out()
             if not any(self._workers.values()) and not self._again:
-                assert self.driver.all_handed_out()
+                assert self.driver.is_done()
                 return
             self.now, _, event = heapq.heappop(self._events)
             event()
@@ -133,7 +133,7 @@ class Pool:
         """What the scheduler does every few seconds: look how many workers there are."""
         if len(self._workers) != self._told:
             self._told = len(self._workers)
-            self.driver.resized(self._told)
+            self.driver.on_resize(self._told)
         self.at(self.now + POLL_SECONDS, self._look)
 
     def _hand_out(self) -> None:
@@ -146,7 +146,7 @@ class Pool:
             assert pack_id not in self._workers.values() and not self.state.packs[pack_id].has_ended
             self._workers[worker] = pack_id
             self.began.setdefault(pack_id, self.now)
-            self.driver.handed_out(pack_id)
+            self.driver.on_hand_out(pack_id)
             self._continue(worker, pack_id, self.driver)
 
     def _continue(self, worker: int, pack_id: str, driver: SweepDriver) -> None:
@@ -164,7 +164,7 @@ class Pool:
                 if step < pack.steps:
                     self._continue(worker, pack_id, driver)
                 else:
-                    driver.completed(pack_id)
+                    driver.on_complete(pack_id)
                     self.trained[pack_id] += 1
                     self.ended[pack_id], self._workers[worker] = self.now, None
 
@@ -190,7 +190,7 @@ def ended_once(pool: Pool, members: int) -> None:
     assert set(pool.trained.values()) == {1} and pool.trained.keys() == state.packs.keys()
     ended = Counter(member for pack in state.packs.values() if pack.status == "complete" for member in pack.members)
     assert len(ended) == members and set(ended.values()) == {1}
-    assert all(one.finished for one in state.configurations.values())
+    assert all(one.is_scored for one in state.configurations.values())
 
 
 @SLOW
@@ -259,7 +259,7 @@ def test_packs_are_not_cut_again_where_little_is_gained(spec, tmp_path: Path) ->
 def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) -> SweepState:
     """Run a sweep to its end; its packs are cut again to `capacity(workers)` members."""
 
-    def recut(packs: Any, begun: Any, configurations: Any, room: WorkerCapacity) -> list[PlannedPack]:
+    def recut(packs: Any, begun: Any, configurations: Any, room: WorkerCount) -> list[PlannedPack]:
         workers, _ = room
         most = capacity(workers)
         return recut_packs(packs, begun, configurations, workers, lambda member: most, lambda member, count: count)
@@ -332,7 +332,7 @@ def test_a_race_whose_packs_are_cut_again_decides_alike_and_cuts_nothing_that_wa
 
     def fewer(driver: SweepDriver) -> None:
         paused.append({name for name, pack in driver.state.packs.items() if pack.evaluations})
-        driver.resized(max(1, 4 - len(driver.state.recuts)))
+        driver.on_resize(max(1, 4 - len(driver.state.recuts)))
 
     state = play(cut, lambda workers: workers, 8, tick=fewer)
     assert len(state.recuts) > 1 and len(state.packs) > len(whole.packs)
@@ -475,7 +475,7 @@ def test_packs_that_wait_are_cut_again_for_the_memory_of_nodes_that_join(stage) 
 
     def smaller(driver: SweepDriver) -> None:
         if any(pack.evaluations for pack in driver.state.packs.values()):
-            driver.resized(1, small[1])
+            driver.on_resize(1, small[1])
 
     packer = Packer(on_gpus.spec, Cluster(workers=1, bytes_per_worker=small[0], description=""))
     state = one.play(packer=packer, tick=smaller)

@@ -135,7 +135,8 @@ def cut(tiny, memory: float, *overrides: str, workers: int = 1) -> list[int]:
     spec = load_sweep(tiny, ["space={}", "search={}", *overrides])
     cluster = Cluster(workers=workers, bytes_per_worker=memory, description="pretended")
     return [
-        len(pack.members) for pack in Packer(spec, cluster)([(one, spec.seeds) for one in build_first_generation(spec)])
+        len(pack.members)
+        for pack in Packer(spec, cluster).pack_members([(one, spec.seeds) for one in build_first_generation(spec)])
     ]
 
 

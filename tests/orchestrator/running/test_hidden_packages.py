@@ -76,7 +76,7 @@ def test_a_worker_that_cannot_import_the_engine_says_which_file_raised(tmp_path,
         host.close()
         ended.set()
     name, _, message, trace = driver.calls[-1]
-    assert name == "failed" and [call[0] for call in driver.calls].count("failed") == 1
+    assert name == "on_failure" and [call[0] for call in driver.calls].count("on_failure") == 1
     assert message == f"ModuleNotFoundError: No module named 'absent_package' ({tmp_path / 'torch.py'}:1)"
     assert trace.startswith("Traceback") and "worker_host_process.py" in trace
 

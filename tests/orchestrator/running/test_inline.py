@@ -105,7 +105,7 @@ def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(sta
 
     in_packs(hang)
     state = one.play()
-    ((pack_id, error),) = state.deaths
+    ((pack_id, error),) = state.failed_packs
     assert len(state.packs[pack_id].attempts) == 3
     path = one.folder / "checkpoints" / f"{pack_id}.stuck.txt"
     assert error == f"watchdog: no heartbeat for 7 s; stack traces in {path}"

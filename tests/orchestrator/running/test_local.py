@@ -145,7 +145,7 @@ def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path, host)
     wrong = empty_work(tmp_path, members=[{"task": {"name": "nothing"}}], ids=[("c", 0)])
     driver = Told("p1", work=wrong)
     local.run_packs_locally(driver, host.start_worker, workers=2, retries=5)
-    assert [name for name, *_ in driver.calls] == ["handed_out", "retried", "handed_out", "failed"]
+    assert [name for name, *_ in driver.calls] == ["on_hand_out", "on_retry", "on_hand_out", "on_failure"]
     assert "KeyError: 'code'" in driver.calls[-1][2] and ".py:" in driver.calls[-1][2]
     assert json.dumps(driver.calls)
 
@@ -167,10 +167,10 @@ def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_pa
 
     driver = Told("p1", work=work)
     local.run_packs_locally(driver, start_third_worker, workers=1, retries=0)
-    assert [name for name, *_ in driver.calls] == ["handed_out", "handed_out", "handed_out", "failed"]
+    assert [name for name, *_ in driver.calls] == ["on_hand_out", "on_hand_out", "on_hand_out", "on_failure"]
     assert "KeyError: 'code'" in driver.calls[-1][2] and ways == ["dead", "dead"]
     local.run_packs_locally(never := Told("p1", work=work), start_worker, workers=1, retries=1)
-    assert [name for name, *_ in never.calls] == [*["handed_out"] * 4, "retried", "handed_out", "failed"]
+    assert [name for name, *_ in never.calls] == [*["on_hand_out"] * 4, "on_retry", "on_hand_out", "on_failure"]
 
 
 def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, host):
@@ -178,7 +178,7 @@ def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, h
 
     class Later(Told):
         def next_pack(self) -> tuple[str, str] | None:
-            if any(name == "failed" for name, *_ in self.calls):
+            if any(name == "on_failure" for name, *_ in self.calls):
                 (idle,) = psutil.Process(host._process.pid).children()
                 idle.kill()
                 while idle.status() != psutil.STATUS_ZOMBIE:
@@ -188,7 +188,7 @@ def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, h
     driver = Later("p1", "p2", work=work)
     local.run_packs_locally(driver, host.start_worker, workers=1, retries=0)
     assert [call[:2] for call in driver.calls] == [
-        (what, one) for one in ("p1", "p2") for what in ("handed_out", "failed")
+        (what, one) for one in ("p1", "p2") for what in ("on_hand_out", "on_failure")
     ]
     assert all("KeyError: 'code'" in said for name, _, said, *_ in (one for one in driver.calls if len(one) > 2))
 

@@ -49,7 +49,7 @@ def runs_out(reporting, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int],
 
 def recorded_once(state: SweepState) -> None:
     """Every evaluation of a pack is recorded once, and what is read again is what was written."""
-    assert evaluated_once(state.folder) and not state.conflicts and not state.deaths
+    assert evaluated_once(state.folder) and not state.conflicts and not state.failed_packs
     assert all(found.is_done for found in state.configurations.values())
     replayed = SweepState.load(state.folder)
     assert (replayed.packs, replayed.recuts) == (state.packs, state.recuts)
@@ -120,7 +120,7 @@ def test_a_driver_that_ends_after_the_halving_is_resumed(stage, played, runs_out
 
     with pytest.raises(KeyboardInterrupt):
         play(staged, tick=stop)
-    assert SweepState.load(staged.folder).recuts and not SweepState.load(staged.folder).deaths
+    assert SweepState.load(staged.folder).recuts and not SweepState.load(staged.folder).failed_packs
     state = play(staged)
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))

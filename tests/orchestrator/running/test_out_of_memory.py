@@ -65,8 +65,8 @@ def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, play
     whole = played(*ALIKE)
     halved, tried = stage("halved", *ALIKE, "resources.pack=auto"), room(4)
     state = play(halved)
-    assert tried == [12, 6, 3, 3, 3, 3] and not state.deaths
-    assert all(found.finished for found in state.configurations.values())
+    assert tried == [12, 6, 3, 3, 3, 3] and not state.failed_packs
+    assert all(found.is_scored for found in state.configurations.values())
     assert keyed(state).equals(keyed(whole))
     first, second = state.recuts
     assert (len(first.old_ids), len(first.new_ids), len(second.old_ids), len(second.new_ids)) == (1, 2, 2, 4)
@@ -92,7 +92,7 @@ def test_what_fitted_is_remembered_for_later_packs_and_when_the_sweep_is_resumed
     assert tried[0] > 2 and tried.count(2) and not any(size > 2 for size in tried[tried.index(2) :])
     tried = room(2)
     state = play(one)
-    assert set(tried) == {2} and len(state.draws) == 4 and all(one.finished for one in state.configurations.values())
+    assert set(tried) == {2} and len(state.draws) == 4 and all(one.is_scored for one in state.configurations.values())
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, t
 def test_a_single_member_is_only_retried(stage, room) -> None:
     single, tried = stage("single", "search.configurations=1", "seeds=1"), room(0)
     state = play(single)
-    assert tried == [1, 1] and len(state.deaths) == 1 and not state.recuts
+    assert tried == [1, 1] and len(state.failed_packs) == 1 and not state.recuts
 
 
 def test_the_most_members_follow_the_memory_of_a_worker() -> None:
@@ -128,11 +128,11 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
         packer = Packer(one.spec, Cluster(workers=1, bytes_per_worker=MEMORY, description=""))
         driver = SweepDriver(one.spec, ledger, state, packer=packer)
         pack_id, _ = driver.next_pack() or ("", "")
-        driver.handed_out(pack_id)
-        assert not driver.ran_out_of_memory(pack_id, "no room")  # before the worker has said where it runs
-        driver.began(pack_id, {**read_environment([], gpus=0), "device": "NVIDIA H100"})
-        driver.retried(pack_id, "the worker process died")
-        assert driver.ran_out_of_memory(pack_id, "no room")
+        driver.on_hand_out(pack_id)
+        assert not driver.cut_for_memory(pack_id, "no room")  # before the worker has said where it runs
+        driver.on_begin(pack_id, {**read_environment([], gpus=0), "device": "NVIDIA H100"})
+        driver.on_retry(pack_id, "the worker process died")
+        assert driver.cut_for_memory(pack_id, "no room")
         assert len(driver.queue) == 2 and pack_id not in state.packs and not driver.running
         assert state.recuts[-1].device == "NVIDIA H100" and state.recuts[-1].short_id == pack_id
     assert SweepState.load(one.folder).packs == state.packs
@@ -141,13 +141,13 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
 def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
     asked = list[tuple[str, str]]()
 
-    def ran_out_of_memory(pack_id: str, error: str) -> bool:
+    def cut_for_memory(pack_id: str, error: str) -> bool:
         asked.append((pack_id, error))
         return True
 
     death = asdict(Death(message="MemoryError", out_of_memory=True))
     connection = SimpleNamespace(recv_bytes=lambda: local_worker.encode_message("died", death))
-    run = local._LocalRun(SimpleNamespace(ran_out_of_memory=ran_out_of_memory), None, 1, Retries(2))  # type: ignore[arg-type]
+    run = local._LocalRun(SimpleNamespace(cut_for_memory=cut_for_memory), None, 1, Retries(2))  # type: ignore[arg-type]
     worker = local._Worker(connection, pack_id="large", work="")  # type: ignore[arg-type]
     run.receive(worker)
     assert asked == [("large", "MemoryError")] and worker.pack_id is None and not run.retry_queue
@@ -157,11 +157,11 @@ def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:
     calls = list[tuple[str, str]]()
 
     class Driver:
-        def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
+        def cut_for_memory(self, pack_id: str, error: str) -> bool:
             calls.append((pack_id, error))
             return pack_id == "large"
 
-        def failed(self, pack_id: str, error: str, trace: str | None) -> None:
+        def on_failure(self, pack_id: str, error: str, trace: str | None) -> None:
             calls.append((pack_id, "failed"))
 
     def trial(name: str) -> Any:

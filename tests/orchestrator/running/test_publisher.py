@@ -66,7 +66,7 @@ def test_a_refused_login_is_said_at_once_and_training_continues(lengthwise, long
     long_sweep.hold.touch()
     driver = lengthwise.start(*words, anew=True, HOLD=str(long_sweep.hold))
     said = next(line for line in driver.stdout if "not published" in line)
-    assert not any(one.finished for one in SweepState.load(long_sweep.storage / "refused").configurations.values())
+    assert not any(one.is_scored for one in SweepState.load(long_sweep.storage / "refused").configurations.values())
     long_sweep.release()
     out, err = driver.communicate()
     assert said.startswith(f"not published: MLflow at {address}: ") and "MLFLOW_TRACKING_PASSWORD" in said

@@ -42,7 +42,9 @@ def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, ti
     spec = load_sweep(tiny, TWO_PACKS[1::2])
     dying, living = (
         pack.pack_id
-        for pack in Packer(spec, describe_process())([(one, spec.seeds) for one in build_first_generation(spec)])
+        for pack in Packer(spec, describe_process()).pack_members(
+            [(one, spec.seeds) for one in build_first_generation(spec)]
+        )
     )
     folders = {name: tmp_path / name / "tiny" for name in ("ray", "inline")}
     for folder in folders.values():

@@ -74,7 +74,7 @@ def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(playe
     assert same_curves(race, whole)
     stays = race.rungs[-1].survivors
     for name, one in race.configurations.items():
-        assert (one.pruned_at is None) == (name in stays) == one.finished
+        assert (one.pruned_at is None) == (name in stays) == one.is_scored
         assert last_steps(race)[name] == (40 if name in stays else one.pruned_at)
     assert race.race.is_over and {pack.status for pack in race.packs.values()} == {"complete"}
     assert race.race.member_steps_saved == sum(
@@ -163,7 +163,7 @@ def test_who_is_pruned_is_in_no_rank_and_no_effect(played):
     result = summarise(played(*RATES, HALVING, pack=8))
     assert [row.rank for row in result.rows] == [1, 2, *[None] * 6]
     assert [row.why_unranked for row in result.rows[2:]] == ["pruned at step 20"] * 2 + ["pruned at step 10"] * 4
-    assert {row.score for row in result.rows[2:]} == {None} and result.configurations_finished == 2
+    assert {row.score for row in result.rows[2:]} == {None} and result.complete_configurations == 2
     for effect in compute_score_effects(result):
         assert effect.configurations == 2
 

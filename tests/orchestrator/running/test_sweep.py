@@ -153,7 +153,7 @@ def test_a_configuration_whose_seeds_all_diverge_fails_and_the_sweep_goes_on(sta
     good, bad = sorted(state.configurations.values(), key=lambda found: found.values["training.learning_rate"])
     assert [member.status for member in bad.members.values()] == ["failed", "failed"]
     assert all(member.failed_at >= 0 for member in bad.members.values())
-    assert bad.finished and bad.score is None
+    assert bad.is_scored and bad.score is None
     assert good.score is not None and find_best_configuration(state) is good
     values = read_curves(state, final_only=True).set_index("config_id")["value"]
     assert np.isnan(values[bad.config_id]).all() and np.isfinite(values[good.config_id]).all()
@@ -190,7 +190,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
 
     in_packs(die)
     died = one.play()
-    ((pack_id, error),) = died.deaths
+    ((pack_id, error),) = died.failed_packs
     assert pack_id == victims[0] and "AttributeError" in error and len(died.packs[pack_id].attempts) == 1
     status = dict(make_status_rows(died))
     assert "crashed" in status["seeds failed"] and "AttributeError" in status["packs given up"]
@@ -200,7 +200,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
     in_packs(lambda pack_id, step: None)
     trained = []
     state = one.play(during=lambda pack_id, step: trained.append(pack_id))
-    assert set(trained) == {pack_id} and not state.deaths and not state.conflicts
+    assert set(trained) == {pack_id} and not state.failed_packs and not state.conflicts
     assert read_curves(state).equals(read_curves(whole))
     assert kept.items() <= scores(state).items() and scores(state) == scores(whole)
 
@@ -275,7 +275,7 @@ def test_a_truncated_checkpoint_gives_way_to_the_one_before(stage, played):
 
 def heartbeat(driver, pack_id, phase, step, rate):
     beat = {"phase": phase, "step": step, "failed": 0, "member_steps_per_second": rate, "seconds": 1.0}
-    driver.progressed(pack_id, beat)
+    driver.on_progress(pack_id, beat)
 
 
 def test_the_meter_counts_steps_between_evaluations(stage):
@@ -305,7 +305,7 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
             one.spec, ledger, state, packer=Packer(one.spec, inline.describe_process(0.0))
         )
         pack_id, _ = driver.next_pack()
-        driver.handed_out(pack_id)
+        driver.on_hand_out(pack_id)
         meter, members = Meter(state), len(state.packs[pack_id].members)
         assert "first evaluation" not in dict(meter.make_rows(driver.state, driver.running))
         for phase, step, text in (("train", 5, "begins in about 15 s"), ("evaluate", 20, "under way")):
@@ -324,7 +324,7 @@ def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stag
             staged.spec, ledger, state, packer=Packer(staged.spec, inline.describe_process(0.0))
         )
         pack_id, _ = driver.next_pack()
-        driver.handed_out(pack_id)
+        driver.on_hand_out(pack_id)
         meter, pack = Meter(state), state.packs[pack_id]
         for step in (40, 45, 50):
             heartbeat(driver, pack_id, "train", step, 0.0)

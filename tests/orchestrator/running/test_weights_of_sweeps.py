@@ -127,9 +127,9 @@ def test_a_sweep_that_begins_to_keep_weights_when_resumed_keeps_those_to_come(st
     one.spec = load_sweep(one.folder.parent / "tiny.yaml", [KEEP])
     state = one.play()
     assert len(list_kept_weights(state)) == 6 and len(state.packs) == 4
-    (without,) = {(name, seed) for name, seeds in state.seeds().items() for seed in seeds if seed == 0} - set(
-        list_kept_weights(state)
-    )
+    (without,) = {
+        (name, seed) for name, seeds in state.list_packed_seeds().items() for seed in seeds if seed == 0
+    } - set(list_kept_weights(state))
     with pytest.raises(UserError, match="weights were not kept"):
         load(one.folder, *without)
 
