@@ -106,9 +106,9 @@ class Sweep:
         high, test, p, importance, value, difference, difference_low, difference_high, difference_n, partial,
         partial_low, partial_high, partial_p, partial_n, missing.
         """
-        from orchestrator.report.csv_tables import effect_lines
+        from orchestrator.report.csv_tables import make_effect_records
 
-        return _make_table(effect_lines(self.summary))
+        return _make_table(make_effect_records(self.summary))
 
     @cached_property
     def race(self) -> pd.DataFrame:

@@ -109,17 +109,15 @@ def write_question(claim: Claim) -> str:
         case "share":
             bound = 0.5 if claim.bound is None else claim.bound
             seeds = f"{direction} than {100 * bound:g} % of the seeds of {first}"
-            return f"Do {seeds} have {quantity} {describe_threshold(claim.success)}?"
+            return f"Do {seeds} have {quantity} {describe_bound(claim.success)}?"
         case "fisher":
-            return (
-                f"Do {direction} seeds of {first} than of {second} have {quantity} {describe_threshold(claim.success)}?"
-            )
+            return f"Do {direction} seeds of {first} than of {second} have {quantity} {describe_bound(claim.success)}?"
     condition = ", other searched values held fixed" if claim.hold_others else ""
     contrast = f"as {claim.key} grows" if claim.category is None else f"with {claim.key} {claim.category}"
     return f"Does {quantity} get {claim.expect} {contrast}{condition}?"
 
 
-def describe_threshold(threshold: SeedThreshold | None) -> str:
+def describe_bound(threshold: SeedThreshold | None) -> str:
     """Return a threshold as text: "of at least 0.9"."""
     assert threshold is not None
     if threshold.least is not None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from orchestrator.claims.descriptions import (
+    describe_bound,
     describe_effect,
     describe_lengths,
     describe_metrics,
-    describe_threshold,
     name_effect,
     write_question,
 )
@@ -166,7 +166,7 @@ def _describe_learned(claim: Claim) -> str:
     assert claim.learned is not None
     rule, prefixes = claim.learned, {"mean": "", "min": "the smallest ", "max": "the largest "}
     metric, lengths = f"{prefixes[rule.reduce]}{describe_metrics(rule.metric)}", describe_lengths(rule.lengths)
-    condition = f"{metric} at {lengths} {describe_threshold(rule)}"
+    condition = f"{metric} at {lengths} {describe_bound(rule)}"
     return f"Over the seeds that learned the task, with {condition} in every arm, which decides nothing"
 
 

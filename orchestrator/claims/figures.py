@@ -23,7 +23,7 @@ from orchestrator.claims.values import (
     reduce_configurations,
     subtract,
 )
-from orchestrator.figures.bands import consecutive_runs
+from orchestrator.figures.bands import find_consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes
 from orchestrator.statistics.intervals import estimate_median
 from orchestrator.text.redaction import remove_controls
@@ -114,7 +114,7 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
         (f"trained{note}", trained, "#E6E9ED"),
         ("selection", () if note else selection, "#F4F1E4"),
     ):
-        for first, last in consecutive_runs(shaded_lengths, sweep.groups["all"]):
+        for first, last in find_consecutive_runs(shaded_lengths, sweep.groups["all"]):
             axes.axvspan(first - 0.5, last + 0.5, zorder=0, linewidth=0, label=label, facecolor=colour)
             label = ""  # once in the legend
 

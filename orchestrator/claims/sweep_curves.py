@@ -76,8 +76,10 @@ class SweepCurves:
     @property
     def steps(self) -> dict[str, int]:
         """The training steps of every configuration, by config_id."""
-        trained = self.state.configurations.items()
-        return {config_id: int(configuration.resolved["training"]["steps"]) for config_id, configuration in trained}
+        configurations = self.state.configurations.items()
+        return {
+            config_id: int(configuration.resolved["training"]["steps"]) for config_id, configuration in configurations
+        }
 
     def steps_between_evaluations(self, config_id: str) -> int:
         """Return the number of steps between evaluations of a configuration, all its steps if there is only one."""
@@ -154,10 +156,10 @@ class SweepCurves:
         return score_configuration(reduce_rows(values, objective.reduce), objective).score
 
     def _choose_best(self, scores: Mapping[str, float]) -> str:
-        """Return the config_id with the best score; the first one if all scores are NaN."""
-        finite = {config_id: score for config_id, score in scores.items() if not math.isnan(score)}
+        """Return the key with the best score; the first key if all scores are NaN."""
+        defined_scores = {key: score for key, score in scores.items() if not math.isnan(score)}
         best = min if self.objective.direction == "minimize" else max
-        return best(finite, key=finite.__getitem__) if finite else next(iter(scores))
+        return best(defined_scores, key=defined_scores.__getitem__) if defined_scores else next(iter(scores))
 
     def _group_lengths(self, metrics: Sequence[str]) -> dict[str, tuple[int, ...]]:
         """Return the groups of lengths of these metrics, for all configurations of the sweep.
@@ -166,12 +168,12 @@ class SweepCurves:
         lengths. A metric on a distribution without trained lengths has those of the judged metric.
         """
         all_metrics = [metric for measured in self.measurements.values() for metric in measured.metrics.values()]
-        all_lengths = sorted({s for metric in all_metrics for s in metric.lengths})
+        all_lengths = sorted({length for metric in all_metrics for length in metric.lengths})
         trained = list[set[int]]()
         for measured in self.measurements.values():
             judged_lengths = measured.metrics[self.objective.metric].trained_lengths
             if present := [measured.metrics[name] for name in metrics if name in measured.metrics]:
-                trained.append({s for metric in present for s in metric.trained_lengths or judged_lengths})
+                trained.append({length for metric in present for length in metric.trained_lengths or judged_lengths})
 
         # Between trained by all and trained by none are lengths that only some configurations train on.
         trained_by_all, trained_by_any, selection = (
@@ -181,10 +183,10 @@ class SweepCurves:
         )
         return {
             "all": tuple(all_lengths),
-            "trained": tuple(s for s in all_lengths if s in trained_by_all),
+            "trained": tuple(length for length in all_lengths if length in trained_by_all),
             "selection": selection,
-            "unseen": tuple(s for s in all_lengths if s not in trained_by_any),
-            "test": tuple(s for s in all_lengths if s not in {*trained_by_any, *selection}),
+            "unseen": tuple(length for length in all_lengths if length not in trained_by_any),
+            "test": tuple(length for length in all_lengths if length not in {*trained_by_any, *selection}),
         }
 
     def resolve_lengths(
@@ -196,7 +198,7 @@ class SweepCurves:
         length.
         """
         # Intersect the measured lengths of all configurations and metrics.
-        measured = {s for config_id in config_ids for s in self.measurements[config_id].lengths}
+        measured = {length for config_id in config_ids for length in self.measurements[config_id].lengths}
         for config_id in config_ids:
             present = self.measurements[config_id].metrics
             for metric in metrics:
@@ -206,7 +208,7 @@ class SweepCurves:
 
         # Resolve the group or list; a group may have lengths that are not measured, a list may not.
         candidates = self._group_lengths(metrics)[lengths] if isinstance(lengths, str) else lengths
-        resolved = [s for s in candidates if s in measured]
+        resolved = [length for length in candidates if length in measured]
         metric_names = " and ".join(metrics)
         if isinstance(lengths, str):
             if not resolved:
@@ -245,8 +247,8 @@ class SweepCurves:
             # Failed members have no curves; reindexing gives them a row of NaN.
             rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
             wide = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
-            trained = self.state.configurations.items()
-            pairs = [(config_id, seed) for config_id, configuration in trained for seed in configuration.members]
+            configurations = self.state.configurations.items()
+            pairs = [(config_id, seed) for config_id, configuration in configurations for seed in configuration.members]
             index = pd.MultiIndex.from_tuples(pairs, names=["config_id", "seed"])
             self._tables[key] = wide.reindex(index).astype(np.float64)
         return self._tables[key]

@@ -32,7 +32,7 @@ DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # a style for each colour of 
 )
 
 
-def draw_configurations(
+def plot_configurations(
     axes: Axes,
     bands: Mapping[str, Band],
     coloured: Sequence[Row],
@@ -122,7 +122,7 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
     # Shade every run of lengths; the longest run of a group has its name.
     names = dict[float, list[str]]()
     for name, lengths in (("trained", groups.trained), ("selection", groups.selection), ("test", groups.test)):
-        runs = consecutive_runs(lengths, groups.every)
+        runs = find_consecutive_runs(lengths, groups.every)
         for first, last in runs if name in GROUP_STYLES else ():
             axes.axvspan(first - 0.5, last + 0.5, zorder=0, **GROUP_STYLES[name])
         if runs:
@@ -135,15 +135,15 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
         axes.text(centre, 1.01, ", ".join(group_names), transform=above, ha="center", fontsize=8, color="#555555")
 
 
-def consecutive_runs(lengths: Sequence[int], every: Sequence[int]) -> list[tuple[int, int]]:
-    """Return `lengths` as (first, last) runs that are consecutive among all evaluated lengths `every`.
+def find_consecutive_runs(lengths: Sequence[int], evaluated_lengths: Sequence[int]) -> list[tuple[int, int]]:
+    """Return `lengths` as (first, last) runs that are consecutive among all evaluated lengths.
 
-    consecutive_runs((1, 2, 4), (1, 2, 3, 4)) -> [(1, 2), (4, 4)]
+    find_consecutive_runs((1, 2, 4), (1, 2, 3, 4)) -> [(1, 2), (4, 4)]
     """
     # Extend the last run as long as no evaluated length is missing.
     runs: list[tuple[int, int]] = []
     previous = None
-    for length in every:
+    for length in evaluated_lengths:
         if length in lengths:
             runs = [*runs[:-1], (runs[-1][0], length)] if previous in lengths and runs else [*runs, (length, length)]
         previous = length

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 
 from orchestrator.errors import UserError
-from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, draw_configurations, shade_groups, shape_axes
+from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, plot_configurations, shade_groups, shape_axes
 from orchestrator.figures.drawing import escape_for_figure
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.summary import Row, Summary
@@ -53,7 +53,7 @@ def plot_curves(
     labels, crosses = labels or {}, metric in summary.unreached_metrics
     shade_groups(axes, summary.groups(drawn_rows[0], metric), labels=True)
     styles = DISTINCT_IN_GREY if distinct_in_grey else SOLID
-    lines = draw_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)
+    lines = plot_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)
     shape_axes(axes, list(drawn.values()), [band.lengths for band in drawn.values()], "auto", summary.direction(metric))
 
     # Add labels and legend.

@@ -9,8 +9,7 @@ from typing import Any
 
 from orchestrator.report.tables.columns import Column, Lines, csv_columns, make_lines
 from orchestrator.report.tables.configurations import configuration_lines, confirmed_lines
-from orchestrator.report.tables.effects import EffectLine
-from orchestrator.report.tables.effects import effect_lines as list_effect_lines
+from orchestrator.report.tables.effects import EffectLine, list_effect_lines
 from orchestrator.report.tables.later_evaluations import later_lines
 from orchestrator.report.tables.race import race_lines, rung_lines
 from orchestrator.report.tables.seed_comparisons import comparison_lines
@@ -36,7 +35,7 @@ def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
     write_atomic(path, [text.getvalue().encode()])
 
 
-def effect_lines(result: Summary) -> Lines:
+def make_effect_records(result: Summary) -> Lines:
     """Return the lines of effects.csv: one for every outcome and key, or for each value with a difference or slope.
 
     Empty for a sweep that shows no effects. n is the number of units. correlation is Spearman's, with its interval from
@@ -90,7 +89,7 @@ def _read_value(length: int, score: ValidationScore) -> float | None:
 
 TABLES: Mapping[str, Callable[[Summary], Lines]] = {
     REPORT_CSV: configuration_lines,
-    "effects.csv": effect_lines,
+    "effects.csv": make_effect_records,
     "seed_comparisons.csv": lambda result: comparison_lines(compare_seeds(result)),
     "confirmed.csv": confirmed_lines,
     "validation.csv": validation_lines,

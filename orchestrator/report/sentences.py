@@ -1,6 +1,6 @@
 """Write the sentences of a report: what ran, which configuration is best, what mattered, how it was judged.
 
-report.html, the screen and MLflow's note begin with `answers`.
+report.html, the screen and MLflow's note begin with `write_answers`.
 """
 
 import math
@@ -9,7 +9,7 @@ import statistics
 
 from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.record.state.parts import STOPPED
-from orchestrator.report.tables.effects import EffectLine, effect_lines
+from orchestrator.report.tables.effects import EffectLine, list_effect_lines
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
     compare_orders,
@@ -53,21 +53,21 @@ FAILED_SEEDS = {
 }
 
 
-def answers(result: Summary, *, values: bool = True) -> list[str]:
+def write_answers(result: Summary, *, values: bool = True) -> list[str]:
     """Return the three answers and a sentence for each confirmation; only the first answer for an empty sweep.
 
     With `values` the searched values of the best configuration are named.
     """
     # An empty sweep has no best configuration and no effects.
     if not result.rows:
-        return [describe_runs(result)]
-    sentences = [describe_runs(result), describe_best(result, values=values)]
+        return [describe_status(result)]
+    sentences = [describe_status(result), describe_best(result, values=values)]
     if shows_effects(result) or not read_search_labels(result.state.provenance):  # confirmed ones are few
         sentences.append(describe_effects(result, sizes=values))
     return sentences + [_describe_confirmation(result, confirmed) for confirmed in read_confirmations(result)]
 
 
-def describe_runs(result: Summary) -> str:
+def describe_status(result: Summary) -> str:
     """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
     # Count failed seeds, with the policy for them.
     failed = "none failed"
@@ -170,7 +170,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
 
     # Select the effects with an interval.
     names = shorten_keys([effect.key for effect in compute_score_effects(result)])
-    on_score = [line for line in effect_lines(result) if line.outcome.effects == compute_score_effects(result)]
+    on_score = [line for line in list_effect_lines(result) if line.outcome.effects == compute_score_effects(result)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
     if not lines:
         reasons = [effect.reason if effect.matched else CONFOUNDED for effect in compute_score_effects(result)]
@@ -265,7 +265,7 @@ def _describe_halves(result: Summary, key: str) -> str:
     return f"median score {low} below {compact_value(middle)}, {high} above; "
 
 
-def columns_sentence(result: Summary, *, quartiles: bool) -> str:
+def describe_columns(result: Summary, *, quartiles: bool) -> str:
     """Return a legend of the columns of the table: lengths of each group, quartiles, reach."""
     # The lengths of each group, if all configurations have the same.
     groups = {row.groups for row in result.rows}
@@ -298,15 +298,15 @@ def _describe_test_value(result: Summary, row: Row) -> str:
     return f"{median_text} (quartiles {q25} to {q75}; {counted(len(values), 'seed')})"
 
 
-def headlines(result: Summary) -> list[str]:
+def list_judging_notes(result: Summary) -> list[str]:
     """Return the sentences below the answers: how to continue, counts, the selection, and notes."""
     # How to continue, and counts.
-    lines = [*_describe_continuation(result), *count_sentences(result)]
+    lines = [*_describe_continuation(result), *list_count_notes(result)]
     if not result.rows:
         return lines
 
     # The selection, the reach, and the form of the trained program.
-    lines += [selection_sentence(result), *order_sentence(result, complete=True)]
+    lines += [describe_selection(result), *describe_order(result, complete=True)]
     if result.objective.threshold is not None:
         lines.append(
             f"Reach: the greatest length at which the median of {result.judged_name}, there and at every shorter "
@@ -338,12 +338,12 @@ def make_extend_command(result: Summary) -> str:
     return f"{command('extend', result.folder)} --seeds {max(ENOUGH_SEEDS, 2 * len(result.shared_seeds))}"
 
 
-def count_sentences(result: Summary) -> list[str]:
+def list_count_notes(result: Summary) -> list[str]:
     """Return sentences on the unit of lengths, on a race, on unequal seeds, and on an adaptive sampler."""
     # Explain the unit of lengths, a race and unequal seeds.
     lines = [] if result.axis == "length" else [f"Lengths count: {result.axis}"]
     lines += [describe_race(result.race)] if result.race else []
-    lines += unequal_seeds(result)
+    lines += describe_unequal_seeds(result)
 
     # Configurations that tpe drew by results are not independent.
     if result.state.spec.get("search", {}).get("sampler") == "tpe":
@@ -352,7 +352,7 @@ def count_sentences(result: Summary) -> list[str]:
     return lines
 
 
-def unequal_seeds(result: Summary) -> list[str]:
+def describe_unequal_seeds(result: Summary) -> list[str]:
     """Return a sentence on unequal seeds of configurations and their use; empty if all have the same."""
     if not result.has_unequal_seeds:
         return []
@@ -362,7 +362,7 @@ def unequal_seeds(result: Summary) -> list[str]:
     ]
 
 
-def selection_sentence(result: Summary) -> str:
+def describe_selection(result: Summary) -> str:
     """Return a sentence on the metric and lengths of the selection, and on the lengths that did not influence it."""
     # The lengths that were not used.
     (metric, average), objective = result.objective_curve, result.objective
@@ -412,7 +412,7 @@ def _describe_trained(result: Summary, common: LengthGroups) -> str:
     return f"trained on {spans(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
 
 
-def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
+def describe_order(result: Summary, *, complete: bool = False) -> list[str]:
     """Return a sentence on the agreement of test order and score order; empty for fewer than two configurations.
 
     With `complete` the configurations that are better than the first at the test lengths are named.

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.record.ledger.folders import REPORT_HTML
-from orchestrator.report.sentences import answers, columns_sentence
+from orchestrator.report.sentences import describe_columns, write_answers
 from orchestrator.report.tables.columns import CELL_WIDTH, Cells, break_cell, make_cells
 from orchestrator.report.tables.configurations import (
     CONFIG_ID,
@@ -104,7 +104,7 @@ class Screen:
         # Of several confirmations only the last one has room.
         result, width = self.result, options.max_width
         yield Text(f"Sweep {result.name}", style="bold")
-        sentences, confirmed = answers(result, values=False), len(read_confirmations(result))
+        sentences, confirmed = write_answers(result, values=False), len(read_confirmations(result))
         for sentence in [*sentences[: len(sentences) - confirmed], *(sentences[-1:] if confirmed else [])]:
             if console.is_terminal:
                 sentence = "\n".join(
@@ -125,7 +125,7 @@ class Screen:
                 yield prose(f"more on the page: {'; '.join(omitted)}", console, result, "dim")
         if rows:
             has_quartiles = any(" [" in cell for column in cells.values() for cell in column)
-            yield prose(columns_sentence(result, quartiles=has_quartiles), console, result, "dim")
+            yield prose(describe_columns(result, quartiles=has_quartiles), console, result, "dim")
         else:
             yield ""
 

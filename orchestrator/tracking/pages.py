@@ -6,7 +6,7 @@ the links contain the workflow and a filter, which unfolds the children, and cha
 
 from urllib.parse import quote
 
-from orchestrator.report.sentences import answers, order_sentence
+from orchestrator.report.sentences import describe_order, write_answers
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.summary import Summary
@@ -46,8 +46,8 @@ def write_note(summary: Summary) -> str:
     lines = [
         f"Sweep `{summary.name}`, {state}: {summary.complete_configurations} of {summary.planned} configurations, "
         f"{summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
-        *answers(summary),
-        *order_sentence(summary),
+        *write_answers(summary),
+        *describe_order(summary),
         *race,
         *(f"{confirmation.sentence}." for confirmation in confirmed),
         f"Ranked by the median over seeds of {summary.judged_name} at {lengths_in_words(summary.objective.lengths)}; "

@@ -12,7 +12,7 @@ from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
-from orchestrator.running.watching.meter import describe_best
+from orchestrator.running.watching.meter import format_best_score
 from orchestrator.text.wording import format_duration
 
 HEADER = ("name", "study", "state", "configurations", "best score", "size", "age", "confirms")
@@ -74,7 +74,7 @@ def _make_row(folder: Path) -> tuple[str, ...]:
         state.study,
         describe_state(state),
         f"{state.configurations_done} of {count_planned(state)}",
-        describe_best(state, "-"),
+        format_best_score(state, "-"),
         format_size(sum_file_sizes(folder)),
         f"{int(age // 86400)} d" if age >= 86400 else format_duration(age),
         state.provenance.get(CONFIRMS, {}).get("sweep", ""),

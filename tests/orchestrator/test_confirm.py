@@ -20,7 +20,7 @@ from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_li
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.page.data import has_fresh_seeds
-from orchestrator.report.sentences import answers, describe_best
+from orchestrator.report.sentences import describe_best, write_answers
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import identity_columns
 from orchestrator.report.terminal import Screen
@@ -331,8 +331,8 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     assert has_fresh_seeds(child) and not has_fresh_seeds(summarise(state))
     screen = io.StringIO()
     Console(file=screen, width=1000).print(Screen(summarise(state)))
-    assert len(answers(summarise(state))) == 4
-    assert all(sentence in screen.getvalue() for sentence in answers(summarise(state), values=False))
+    assert len(write_answers(summarise(state))) == 4
+    assert all(sentence in screen.getvalue() for sentence in write_answers(summarise(state), values=False))
     other = summarise(state).rows[1].number
     assert ": #0 (#2 in the search" in describe_best(child) and " 0.304" in describe_best(child)
     assert make_cells(child.rows, identity_columns(child))["in search"] == ["#2", f"#{other}"]
@@ -353,7 +353,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
     (confirmed,) = read_confirmations(search)
     assert confirmed.reused_seeds == (3,) and confirmed.unfinished == "interrupted"
     assert "of which the search has since used 3: not independent of the selection" in confirmed.sentence
-    assert not any("fresh" in sentence for sentence in answers(search)) and not has_fresh_seeds(confirmation)
+    assert not any("fresh" in sentence for sentence in write_answers(search)) and not has_fresh_seeds(confirmation)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.report.page.data import page_data
-from orchestrator.report.sentences import answers, columns_sentence, headlines, make_extend_command
+from orchestrator.report.sentences import describe_columns, list_judging_notes, make_extend_command, write_answers
 from orchestrator.report.tables.columns import Cells, Section
 from orchestrator.report.tables.configurations import confirmation_section
 from orchestrator.report.tables.effects import effect_notes
@@ -72,7 +72,7 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
         title=escape(f"lengthwise: {result.name}"),
         name=escape(result.name),
         meta=escape(_describe_source(result)),
-        columns=escape(columns_sentence(result, quartiles=True)) if result.rows else "",
+        columns=escape(describe_columns(result, quartiles=True)) if result.rows else "",
         answers=_render_answers(result),
         sections="\n".join(_make_sections(result)),
         data=data.replace("<", "\\u003c"),  # so that no text can end the script element
@@ -122,7 +122,7 @@ def _make_sections(result: Summary) -> Iterator[str]:
         yield _render_section(confirmation_section(result, confirmed))
 
     # A reader unfolds the rest.
-    folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=headlines(result))]
+    folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=list_judging_notes(result))]
     if shows_effects(result) and result.status != "running":
         folded.append(
             Section(heading="About the effects of hyperparameters", cells={}, paragraphs=effect_notes(result))
@@ -214,7 +214,7 @@ def _render_section(section: Section, *, heading: bool = True) -> str:
 
 def _render_answers(result: Summary) -> str:
     """Return the answers as HTML paragraphs with bold beginnings; the count of failed seeds links to their reasons."""
-    paragraphs = [_BEGINNING.sub(r"<b>\g<0></b>", escape(sentence)) for sentence in answers(result)]
+    paragraphs = [_BEGINNING.sub(r"<b>\g<0></b>", escape(sentence)) for sentence in write_answers(result)]
     text = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
     return _FAILED_COUNT.sub(r"<a href=#what-failed>\g<0></a>", text, count=1)
 

@@ -74,7 +74,7 @@ def list_outcomes(result: Summary) -> list[EffectsAtLengths]:
     return [score, *([test] if test.effects else [])]
 
 
-def effect_lines(result: Summary) -> list[EffectLine]:
+def list_effect_lines(result: Summary) -> list[EffectLine]:
     """Return a line for each outcome, key and value with a difference or a slope."""
     lines = []
     for outcome in list_outcomes(result):

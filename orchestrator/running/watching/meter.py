@@ -93,7 +93,7 @@ def make_progress_rows(
         rows.append(("first evaluation", begins))
     return [
         *rows,
-        ("best so far", describe_best(state)),
+        ("best so far", format_best_score(state)),
         ("member-steps", f"{100 * done / total:.0f} %, {rate:,.0f} per second" if total else "-"),
         ("elapsed", format_duration(elapsed)),
         ("time left", _describe_time_left(total - done, speed)),
@@ -158,7 +158,7 @@ def find_best_configuration(state: SweepState) -> ConfigurationState | None:
     return min(ranked)[2] if ranked else None  # numbers are distinct: configurations themselves are never compared
 
 
-def describe_best(state: SweepState, none: str = "none yet") -> str:
+def format_best_score(state: SweepState, none: str = "none yet") -> str:
     """Return the best score so far with its configuration, "0.0262 (#8)"; `none` without one."""
     best = find_best_configuration(state)
     return f"{format_number(best.score)} ({label(best.number)})" if best else none
@@ -189,7 +189,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
         ("member-steps", f"{100 * done_steps / total_steps:.0f} %" if total_steps else "none yet"),
-        ("best so far", describe_best(state)),
+        ("best so far", format_best_score(state)),
     ]
 
     # Rows without content are left out, so that packs that died stand out.

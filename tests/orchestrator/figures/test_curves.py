@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from orchestrator.errors import UserError
-from orchestrator.figures.bands import consecutive_runs
+from orchestrator.figures.bands import find_consecutive_runs
 from orchestrator.figures.drawing import PALETTE
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.record.kept.curves import read_curves
@@ -43,6 +43,6 @@ def test_nothing_finished_means_nothing_to_draw(tmp_path, synthetic_sweep, simpl
 
 
 def test_runs_of_lengths():
-    assert consecutive_runs((1, 2, 4), (1, 2, 3, 4)) == [(1, 2), (4, 4)]
-    assert consecutive_runs((10, 20), (5, 10, 20, 40)) == [(10, 20)]
-    assert consecutive_runs((), (1, 2)) == []
+    assert find_consecutive_runs((1, 2, 4), (1, 2, 3, 4)) == [(1, 2), (4, 4)]
+    assert find_consecutive_runs((10, 20), (5, 10, 20, 40)) == [(10, 20)]
+    assert find_consecutive_runs((), (1, 2)) == []

@@ -18,7 +18,7 @@ from orchestrator import Sweep, import_table, open_sweep
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sentences import selection_sentence
+from orchestrator.report.sentences import describe_selection
 from orchestrator.results.summarise import summarise
 
 Import = Callable[..., Sweep]
@@ -246,8 +246,8 @@ def test_the_axis_is_named(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any):
 
 def test_trained_lengths_that_nobody_named_are_not_denied(rows: pd.DataFrame, imported: Import):
     result = summarise(SweepState.load(imported(rows).folder))
-    assert "no length" not in selection_sentence(result)
-    assert "trained on 5" in selection_sentence(
+    assert "no length" not in describe_selection(result)
+    assert "trained on 5" in describe_selection(
         summarise(SweepState.load(imported(rows, name="b", trained=[5]).folder))
     )
 

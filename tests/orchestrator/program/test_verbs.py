@@ -8,7 +8,7 @@ import pytest
 
 import lengthwise as package
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sentences import describe_best, selection_sentence
+from orchestrator.report.sentences import describe_best, describe_selection
 from orchestrator.results.summarise import summarise
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from tests.command_line import CommandLine
@@ -166,13 +166,13 @@ def test_lengths_and_averages_of_which_there_is_one(study: Study) -> None:
     """They are singular, and an average without another is not named."""
     study.write()
     result = summarise(study.run())
-    said = [selection_sentence(result), describe_best(result)]
+    said = [describe_selection(result), describe_best(result)]
     assert "length 10" in said[0] and "length 20" in said[0] and "raw" not in said[0]
     assert "selection length 10" in said[1] and "test length 20" in said[1]
     assert "lengths" not in "".join(said)
     code = script(reported='run.report(step, {"acc": 0.5}, average="ema")')
     study.write(code, evaluation__averages=["raw", "ema"], objective__lengths=[5, 10], objective__average="raw")
-    said_of_two = selection_sentence(summarise(study.run(name="two")))
+    said_of_two = describe_selection(summarise(study.run(name="two")))
     assert "raw" in said_of_two and "lengths 5" in said_of_two
 
 

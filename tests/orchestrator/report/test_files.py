@@ -13,7 +13,7 @@ from orchestrator.cli.main import app
 from orchestrator.record.kept import curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.report.files import present_report, write_report
-from orchestrator.report.sentences import answers
+from orchestrator.report.sentences import write_answers
 from orchestrator.results.summarise import summarise
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
 
@@ -94,7 +94,7 @@ def test_a_log_gets_whole_lines_and_a_terminal_whole_paths(small_sweep):
         present_report(small_sweep.folder, console)
         printed[terminal] = console.file.getvalue().splitlines()
     folder = small_sweep.folder
-    assert "\x1b" not in "".join(printed[False]) and set(answers(summarise(small_sweep), values=False)) <= set(
+    assert "\x1b" not in "".join(printed[False]) and set(write_answers(summarise(small_sweep), values=False)) <= set(
         printed[False]
     )
     assert all(lines[-1] == f"Page: {folder / 'report.html'}" for lines in printed.values())

@@ -15,7 +15,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import page_data
-from orchestrator.report.sentences import columns_sentence, describe_best
+from orchestrator.report.sentences import describe_best, describe_columns
 from orchestrator.results.summarise import summarise
 from orchestrator.text.wording import format_number
 
@@ -186,8 +186,8 @@ def test_best_has_its_reach_beside_the_longest_length(small_sweep):
 
 def test_the_legend_names_the_value_of_failed_seeds(small_sweep):
     result = summarise(small_sweep)
-    assert result.seeds_failed and "; inf: " in columns_sentence(result, quartiles=True)
-    assert "inf: " not in columns_sentence(
+    assert result.seeds_failed and "; inf: " in describe_columns(result, quartiles=True)
+    assert "inf: " not in describe_columns(
         replace(result, objective=result.objective.model_copy(update={"failed_seeds": "exclude"})), quartiles=True
     )
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sentences import describe_best, describe_effects, describe_runs
+from orchestrator.report.sentences import describe_best, describe_effects, describe_status
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.summarise import _describe_identical_curves, summarise
 from orchestrator.text.wording import format_number
@@ -77,7 +77,7 @@ def test_identical_curves_are_noted(same, tmp_path, synthetic_sweep):
         number, seed = (0 if same in ("configuration", "both") else number), (0 if same in ("seed", "both") else seed)
         return noisy(number, seed, average, metric, lengths, step)
 
-    text = describe_runs(summarise(synthetic_sweep(tmp_path / "one", draws(3), 2, curve)))
+    text = describe_status(summarise(synthetic_sweep(tmp_path / "one", draws(3), 2, curve)))
     unused = {part for part in ("its seed", "searched values") if "identical" in text and part in text}
     expected = {
         "": [],
@@ -114,7 +114,7 @@ def test_curves_of_members_with_other_losses_are_not_called_identical(tmp_path, 
 
 def test_perfect_curves_may_be_identical(tmp_path, synthetic_sweep):
     result = summarise(synthetic_sweep(tmp_path / "one", draws(3), 2, lambda *_: 1.0))
-    assert "identical" not in describe_runs(result)
+    assert "identical" not in describe_status(result)
 
 
 @pytest.mark.parametrize("width", [80, 160])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.report.csv_tables import effect_lines
+from orchestrator.report.csv_tables import make_effect_records
 from orchestrator.report.tables.effects import effect_notes
 from orchestrator.results.analysis import compute_score_effects, compute_test_effects
 from orchestrator.results.summarise import summarise
@@ -86,7 +86,7 @@ def test_notes_say_what_slopes_and_importance_are(planted):
 
 
 def test_csv_has_a_line_for_each_outcome_key_and_value(planted):
-    lines = effect_lines(planted)
+    lines = make_effect_records(planted)
     named = [(line["outcome"], line["hyperparameter"], line["value"]) for line in lines]
     per_outcome = [("model.dropout", ""), ("model.norm", "post"), ("model.norm", "pre")]
     per_outcome += [("training.batch_size", ""), ("training.learning_rate", "")]

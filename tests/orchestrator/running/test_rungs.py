@@ -16,7 +16,7 @@ from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import effect_lines
+from orchestrator.report.csv_tables import make_effect_records
 from orchestrator.report.sentences import describe_effects
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.scoring.objective import read_objective
@@ -183,7 +183,7 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     assert [math.isnan(one) for one in (difference.difference, difference.low, difference.p)] == [False, True, True]
     assert SURVIVORS in describe_effects(result)
     ends = ("low", "high", "p", "difference_low", "difference_high")
-    assert all(math.isnan(line[end]) for line in effect_lines(result) for end in ends)
+    assert all(math.isnan(line[end]) for line in make_effect_records(result) for end in ends)
 
 
 @pytest.mark.slow

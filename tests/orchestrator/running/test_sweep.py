@@ -16,7 +16,7 @@ from orchestrator.record.ledger import ledger as ledger_module
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sentences import headlines
+from orchestrator.report.sentences import list_judging_notes
 from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
 from orchestrator.results.summarise import summarise
 from orchestrator.running.driving import driver as driver_module
@@ -125,7 +125,7 @@ def test_tpe_waits_for_a_generation_and_survives_a_restart(stage):
     assert kinds.index("score") < [i for i, kind in enumerate(kinds) if kind == "configuration"][2]
 
     result = summarise(whole)
-    assert "Drawn by tpe: 4 of 6 configurations by results, the others at random" in headlines(result)
+    assert "Drawn by tpe: 4 of 6 configurations by results, the others at random" in list_judging_notes(result)
 
     broken = stage("tpe broken", *overrides)
     deaths = []

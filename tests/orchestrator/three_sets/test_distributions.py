@@ -17,7 +17,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.report.sentences import headlines
+from orchestrator.report.sentences import list_judging_notes
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summarise
@@ -91,7 +91,7 @@ def test_the_report_shows_every_distribution_by_name(ran, short_text):
     folder = ran()
     page, table = write_report(folder)
     result = summarise(SweepState.load(folder))
-    assert "no length of accuracy.hard was trained on" in " ".join(headlines(result))
+    assert "no length of accuracy.hard was trained on" in " ".join(list_judging_notes(result))
     for words in ("accuracy.long test", "accuracy trained", "selection"):
         assert words in page.read_text(), words
     for words in ("accuracy.long test", "accuracy trained", "accuracy test"):
