@@ -17,18 +17,18 @@ SWEEP := $(STORAGE)/quickstart
 
 help:
 	@echo "make install   .venv with what sweeps need, in the versions of constraints.txt"
-	@echo "make sweep     the quickstart sweep; a second time: go on with it, or show it"
+	@echo "make sweep     the quickstart sweep; if it exists: resumes or shows it"
 	@echo "make ui        MLflow on its results"
 	@echo "make test      the tests (4 minutes)"
 	@echo "make test-slow  those that take seconds each: Ray, killed processes, compiled programs (7 minutes)"
 	@echo "make test-cluster  sweeps on Slurm, by ray up, with autoscalers and random faults, and an MLflow for a team (root; 45 minutes)"
 	@echo "make check     ruff, mypy, import-linter"
 	@echo "make bench     the benchmarks (15 minutes); with JAX=PYTHON, one that has jax, also against JAX"
-	@echo "make bench-check  whether whole runs are as far ahead of scripts as they were (2 minutes)"
-	@echo "make gpu       what a GPU must show: equal to the CPU, and how fast (8 minutes)"
-	@echo "make gpu-studies  the sweeps that only a GPU decides, in MINUTES=25; again: goes on"
-	@echo "make studies   the small sweeps of the four papers and what their claims came to (many hours);"
-	@echo "               of one: STUDY=set_complement (an hour), threshold_attention, inductive_scratchpad or arithmetic"
+	@echo "make bench-check  checks that sweeps keep their lead over scripts (2 minutes)"
+	@echo "make gpu       compares the GPU with the CPU, and measures its speed (8 minutes)"
+	@echo "make gpu-studies  the sweeps that only a GPU decides, in MINUTES=25; run again to resume"
+	@echo "make studies   the small sweeps of the four papers and verdicts on their claims (many hours);"
+	@echo "               of one paper: STUDY=set_complement (an hour), threshold_attention, inductive_scratchpad or arithmetic"
 	@echo "make quickstart-pages  the picture of README.md and the screen of orchestrator/README.md, from a run"
 
 install: $(INSTALLED)
@@ -56,7 +56,7 @@ $(INSTALLED) $(TOOLS): pyproject.toml constraints.txt
 	fi
 	echo "installing the versions of constraints.txt; details are in $(VENV)/install.log"
 	if ! $(PYTHON) -m pip install --no-compile -c constraints.txt -e "$(PACKAGES)" </dev/null 2>&1 | tee $(VENV)/install.log | awk '
-	    /^ *(Collecting|Requirement already satisfied)/ { if (++n % 25 == 0) { print "  " n " requirements looked at"; fflush() } }
+	    /^ *(Collecting|Requirement already satisfied)/ { if (++n % 25 == 0) { print "  " n " requirements checked"; fflush() } }
 	    /^Installing collected packages/ { print "  writing the packages to $(VENV)"; fflush() }
 	    /^ *WARNING: Retrying/ { print; fflush() }'; then
 	  tail -n 15 $(VENV)/install.log >&2
@@ -72,7 +72,7 @@ sweep: $(INSTALLED)
 	@if [ ! -e "$(SWEEP)/events.jsonl" ]; then
 	  exec $(VENV)/bin/lengthwise run $(QUICKSTART) --storage "$(STORAGE)"
 	fi
-	echo "$(SWEEP) is there already: what is finished is shown, what is not is done now."
+	echo "$(SWEEP) exists: resuming it, or showing its results"
 	echo "For another sweep beside it: $(VENV)/bin/lengthwise run $(QUICKSTART) --name NAME"
 	if [ $(QUICKSTART) -nt "$(SWEEP)/sweep.yaml" ]; then
 	  echo "note: $(QUICKSTART) is newer than this sweep, which keeps the values it began with"

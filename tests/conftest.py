@@ -51,7 +51,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture
 def own_code_forgotten() -> Iterator[Callable[[], None]]:
     """What a test imports and registers of its own is gone after it, and whenever it calls this."""
-    before = {kind: dict(registry.classes(kind)) for kind in registry.KINDS}
+    before = {kind: dict(registry.get_classes(kind)) for kind in registry.KINDS}
     modules, path, loaded = set(sys.modules), list(sys.path), dict(own_code._loaded_sources)
 
     def forget() -> None:

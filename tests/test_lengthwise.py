@@ -19,7 +19,11 @@ from orchestrator.program.reports import DeclaredReports, merge_attempts
 from tests.orchestrator.running.test_full_disk import files_no_larger_than
 
 DECLARED = DeclaredReports(
-    steps=250, every=100, averages=("raw", "ema"), metrics={"accuracy": (5, 10), "f1": (1,)}, lengths=(1, 5, 10)
+    steps=250,
+    evaluation_interval=100,
+    averages=("raw", "ema"),
+    metrics={"accuracy": (5, 10), "f1": (1,)},
+    lengths=(1, 5, 10),
 )
 
 

@@ -25,7 +25,7 @@ from trainers.errors import ConfigError, locate_in_user_code
 from trainers.evaluation.evaluate import check_lengths, evaluate
 from trainers.optimization.optimizer import Optimizer
 from trainers.packs.batches import are_equal_batches
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.settings import registry
 from trainers.settings.fields import settings_fields
@@ -191,7 +191,7 @@ def _optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
     member = replace(member, training=replace(member.training, optimizer=optimizer))
     pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
     single = pack.select([1])
-    pack_state, single_state = State.initial(pack), State.initial(single)
+    pack_state, single_state = TrainingState.initial(pack), TrainingState.initial(single)
 
     for name, buffer in pack_state.optimizer.items():
         if len(buffer) != len(pack):
@@ -216,7 +216,7 @@ def _metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
     member = replace(member, evaluation=replace(member.evaluation, lengths=lengths, metrics=only_metric))
 
     pack = Pack([replace(_shrink_member(member), seed=seed) for seed in (0, 1)], torch.device("cpu"))
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     (names, pack_values), (_, single_values) = evaluate(pack, state), evaluate(pack.select([1]), state.select([1]))
     # The metric may be the user's code, whose sums may round differently in a pack.
     k = names.index(label)
@@ -237,7 +237,7 @@ def _shrink_member(member: MemberConfig) -> MemberConfig:
 def _step_problems(member: MemberConfig) -> Iterator[str]:
     """Yield problems of a step of two members; then evaluate them, which raises other problems."""
     pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     step_once(pack, state)
     if int(state.failed_at.max()) >= 0:
         yield "its loss or its gradient is not finite in the first step"
@@ -246,7 +246,7 @@ def _step_problems(member: MemberConfig) -> Iterator[str]:
     evaluate(pack, state)
 
 
-def _mixes_members(pack: Pack, state: State) -> bool:
+def _mixes_members(pack: Pack, state: TrainingState) -> bool:
     """Return whether a member's initial weights, loss or gradient differ from those in its pack by more than rounding.
 
     Loss and gradient are computed in the dtype of the weights, at the weights of `state`. Optimizer updates are not
@@ -261,7 +261,7 @@ def _mixes_members(pack: Pack, state: State) -> bool:
         theta, stage_M = state.theta[-len(member) :], state.stage[-len(member) :]
         batches = sample_batches(member, state.step + 1, member.training.batch_size, stage_M)
         gradient, loss_M = compute_gradients(member, theta, batches, state.step + 1)
-        results.append((State.initial(member).theta[-1], loss_M[-1], gradient[-1]))
+        results.append((TrainingState.initial(member).theta[-1], loss_M[-1], gradient[-1]))
     rounding = ROUNDING * torch.finfo(pack.dtype).eps
     return any(
         bool((single_value - pack_value).norm() > rounding * single_value.norm())
@@ -372,7 +372,7 @@ def main(modules: Sequence[str]) -> int:
         print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
         return 2
     # What the modules register is the difference from what was registered before.
-    names_before = {kind: set(registry.classes(kind)) for kind in registry.KINDS}
+    names_before = {kind: set(registry.get_classes(kind)) for kind in registry.KINDS}
     for module in modules:
         if module.endswith(".py"):
             print(f"{module} is a file; check the module by its name: {module.removesuffix('.py')}", file=sys.stderr)
@@ -382,7 +382,9 @@ def main(modules: Sequence[str]) -> int:
         except (Exception, SystemExit) as error:
             print(f"{module} cannot be imported: {type(error).__name__}: {error}", file=sys.stderr)
             return 2
-    new = [(kind, name) for kind in registry.KINDS for name in sorted(set(registry.classes(kind)) - names_before[kind])]
+    new = [
+        (kind, name) for kind in registry.KINDS for name in sorted(set(registry.get_classes(kind)) - names_before[kind])
+    ]
     if not new:
         print(f"{', '.join(modules)}: registers no class", file=sys.stderr)
         return 2

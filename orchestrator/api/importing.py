@@ -47,8 +47,8 @@ def import_table(
     Raises UserError for invalid results, SweepFileError for an invalid name, SweepExists if the folder already holds a
     sweep.
     """
+    from orchestrator.importing.import_results import ImportOptions, import_rows, read_rows  # imports pandas
     from orchestrator.importing.table import ImportedRows, reset_index
-    from orchestrator.importing.verb import ImportOptions, import_rows, read_rows  # imports pandas
 
     # A data frame has no file to digest, so its text as CSV is digested.
     if isinstance(table, str | Path):

@@ -44,7 +44,7 @@ ARMS_HEADER = ("claim", "arm", "values", "configuration", "average", "seeds", "m
 
 def write_details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     """Return the folded part as Markdown: the rules of verdicts, every claim by sweep, and every arm."""
-    # Claims about one sweep stand together, below its size and cost.
+    # Claims about one sweep are grouped, below its size and cost.
     parts = [VERDICT_RULES, describe_bounds(file), list_removed(file)]
     tests_by_id = {judgement.claim.id: tests for tests in group_tests(judgements) for judgement in tests}
     by_sweep: dict[str, list[Judgement]] = {}

@@ -81,7 +81,7 @@ def _read_arm_settings(judgement: Judgement) -> list[dict[str, Any]]:
         return []
     arm_settings = []
     for arm in judgement.arms.values():
-        # The configurations of an arm differ in searched keys alone, so the first stands for all.
+        # The configurations of an arm differ in searched keys alone, so the first represents all.
         first = judgement.sweep.state.configurations[arm.config_ids[0]]
         searched = set(first.values) if len(arm.config_ids) > 1 else set()
         settings = rebuild_member(first).to_dict()  # with the newer fields that an older record lacks

@@ -55,8 +55,8 @@ def extend(
     steps: Annotated[
         int | None, typer.Option(metavar="N", help="Train up to N steps, in a new sweep <sweep>-steps-N.")
     ] = None,
-    top: options.ExtendedTop = None,
-    configuration: options.ExtendedConfigurations = None,
+    top: options.TopToExtend = None,
+    configuration: options.ConfigurationsToExtend = None,
     name: Annotated[str | None, typer.Option(help="With --steps: name of the new sweep.")] = None,
     tracking_uri: options.TrackingUri = None,
     notify: options.Notify = None,

@@ -35,7 +35,9 @@ def import_results(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="mlflow:URI|wandb:PATH|tune:FOLDER", help="Another tool's results, not TABLE."),
+        typer.Option(
+            "--from", metavar="mlflow:URI|wandb:PATH|tune:FOLDER", help="Results of another tool, instead of TABLE."
+        ),
     ] = None,
     lengths: Annotated[str | None, typer.Option(help="Selection lengths, such as 20 or 5,8-10.")] = None,
     trained: Annotated[str | None, typer.Option(help="Trained lengths, such as 1-10.")] = None,
@@ -48,7 +50,8 @@ def import_results(
     step_column: Annotated[str | None, typer.Option(help="With wandb and tune: the column with the step.")] = None,
     step: Annotated[int | None, typer.Option(min=0, help="The training step of results without one.")] = None,
     missing: Annotated[
-        Missing | None, typer.Option(help="Members without a value at the last step: failed seeds, or left out.")
+        Missing | None,
+        typer.Option(help="failed: members without a last value count as failed; absent: they are left out."),
     ] = None,
     pattern: Annotated[
         str | None, typer.Option(help="With --from: a pattern for names of metrics: 'acc/len_(?P<length>\\d+)'.")
@@ -64,8 +67,8 @@ def import_results(
     The table has the columns seed, step, metric, length and value, perhaps average and loss; others are settings.
     """
     if (table is None) == (source is None):
-        raise UserError("allowed: either TABLE or --from")
-    from orchestrator.importing.verb import ImportOptions, import_rows, read_directions, read_rows
+        raise UserError("give exactly one of TABLE and --from")
+    from orchestrator.importing.import_results import ImportOptions, import_rows, read_directions, read_rows
 
     directions = read_directions(metric)
     rows = read_rows(

@@ -234,7 +234,8 @@ def run(
     reading = read_sweep(file, overrides, name, imports or ())
     storage = storage or find_default_storage()
 
-    # Refuse a folder that holds another sweep before torch is imported; only the task knows a metric with a dot.
+    # Refuse a folder that holds another sweep before torch is imported. A metric with a distribution (accuracy.hard)
+    # needs the task.
     unchecked = None if reading.findings.problems else reading.spec
     if unchecked is not None and not resume_begun and "." not in unchecked.objective.metric:
         from orchestrator.sweep.specification import refuse_existing
@@ -326,7 +327,7 @@ def _load_spec(
 def _check_reading(reading: Reading, storage: Path | None = None) -> Any:
     """Return the checked specification and print its notes. Raises SweepFileError with every problem of the file."""
     if reading.spec is None:
-        reading.checked_spec()  # raises
+        reading.findings.raise_any(reading.unchecked)
 
     # The registries know the names and bounds that the grammar does not.
     from orchestrator.plan.checks.soundness import check_reading

@@ -73,7 +73,7 @@ def parse_store(uri: str) -> str:
 def _check_notify(address: str) -> str:
     """Return a webhook address; "" means none. Raises UserError for an invalid address, without showing it."""
     if address and not is_web_address(address):
-        raise UserError(f"--notify: is not an http or https address; allowed: {WEB_ADDRESSES}")
+        raise UserError(f"--notify: not an http or https address; allowed: {WEB_ADDRESSES}")
     return address
 
 
@@ -175,11 +175,11 @@ MoreSeeds = Annotated[
     str | None,
     typer.Option(metavar="SEEDS", help="12 for 12 seeds in all; +6 for 6 more; 20-29 or 20,23 for these."),
 ]
-ExtendedTop = Annotated[
+TopToExtend = Annotated[
     int | None,
     typer.Option(metavar="N", help="Add seeds or steps only to the N configurations ranked first."),
 ]
-ExtendedConfigurations = Annotated[
+ConfigurationsToExtend = Annotated[
     list[str] | None,
     typer.Option(
         "--configuration",

@@ -114,7 +114,7 @@ def claims(
 
     Trains nothing without --run.
     """
-    from orchestrator.claims.verb import judge_claims, run_missing
+    from orchestrator.claims.judge_file import judge_claims, run_missing
     from orchestrator.mirror.fetch import fetch_storage
 
     storage = storage or find_default_storage()

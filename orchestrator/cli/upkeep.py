@@ -40,7 +40,7 @@ def export(
     trust: options.Trust = False,
 ) -> None:
     """Write weights, tables, figures and curves for papers and programs."""
-    from orchestrator.export.verb import export
+    from orchestrator.export.write_exports import export
 
     # Options without a value export nothing.
     files = {"best": best, "weights": weights, "latex": latex, "curves": curves}

@@ -52,30 +52,30 @@ def parse_size(text: str) -> tuple[float, float]:
 
 
 def draw_paper_figures(
-    result: Summary, kind: str, folder: Path, size: tuple[float, float], labels: Mapping[str, str]
+    result: Summary, file_format: str, folder: Path, size: tuple[float, float], labels: Mapping[str, str]
 ) -> dict[Path, bytes]:
     """Return the bytes of the figures by path below `folder`: median curves, and the effect of every searched key.
 
     The curves are those of configurations that have a label, in that order, or else of the first by score. The same
     sweep gives the same bytes. Raises UserError for an unknown format and if there is nothing to draw.
     """
-    if kind not in FORMATS:
-        raise UserError(f"--figures {kind}: allowed: {', '.join(FORMATS)}")
+    if file_format not in FORMATS:
+        raise UserError(f"--figures {file_format}: allowed: {', '.join(FORMATS)}")
     with mpl.rc_context(STYLE):
         # A paper may be printed in grey, so curves also differ in their line style.
         figure, axes = _make_figure(size)
         plot_curves(result, axes, rows=select_labelled_rows(result, labels), labels=labels, distinct_in_grey=True)
         _move_legend_out(axes, figure)
-        files = {folder / f"{result.name}-curves.{kind}": _render(figure, kind)}
+        files = {folder / f"{result.name}-curves.{file_format}": _render(figure, file_format)}
 
-        # One score shows no effect.
+        # An effect needs two scores.
         for key in result.searched:
             if sum(key in row.values and row.score is not None for row in result.rows) > 1:
                 figure, axes = _make_figure(size)
                 plot_effect(result, key, axes, labels=labels)
                 axes.yaxis.label.set_fontsize(8)
                 axes.set_title("", loc="left")  # the caption has this text
-                files[folder / f"{result.name}-{file_name(key)}.{kind}"] = _render(figure, kind)
+                files[folder / f"{result.name}-{file_name(key)}.{file_format}"] = _render(figure, file_format)
     return files
 
 

@@ -122,7 +122,7 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
     # Shade every run of lengths; the longest run of a group has its name.
     names = dict[float, list[str]]()
     for name, lengths in (("trained", groups.trained), ("selection", groups.selection), ("test", groups.test)):
-        runs = find_consecutive_runs(lengths, groups.every)
+        runs = find_consecutive_runs(lengths, groups.evaluated)
         for first, last in runs if name in GROUP_STYLES else ():
             axes.axvspan(first - 0.5, last + 0.5, zorder=0, **GROUP_STYLES[name])
         if runs:

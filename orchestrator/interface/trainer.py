@@ -1,7 +1,7 @@
 """Define the interface between the orchestrator and the trainers of members.
 
 A trainer builds members from the sections of a sweep file, describes their measurements and cost, and trains packs of
-them. `orchestrator.trainer` chooses between the two trainers.
+them. `orchestrator.trainer_choice` chooses between the two trainers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Member(Protocol):
     @property
     def steps(self) -> int: ...  # noqa: D102
     @property
-    def every(self) -> int | None: ...  # noqa: D102
+    def evaluation_interval(self) -> int | None: ...  # noqa: D102
     def to_dict(self) -> dict[str, Any]: ...  # noqa: D102
 
 

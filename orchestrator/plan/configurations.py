@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.interface.trainer import Member, Trainer
 from orchestrator.text.wording import spans
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
 from search_spaces.grammar.problems import is_within
@@ -165,9 +165,9 @@ def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) 
     """Return the problems of the objective for a member: unmeasured parts, and `best` of a single evaluation."""
     objective, measured = spec.objective, trainer.list_measurements(member)
     problems = find_unmeasured_parts(spec, measured.metrics, measured.averages, measured.lengths)
-    every, steps = member.every, member.steps
-    if objective.evaluation == "best" and (every is None or every >= steps):
-        cause = "is not set" if every is None else f"is {every}"
+    interval, steps = member.evaluation_interval, member.steps
+    if objective.evaluation == "best" and (interval is None or interval >= steps):
+        cause = "is not set" if interval is None else f"is {interval}"
         message = f"there is only one evaluation, at step {steps}, because evaluation.every {cause}"
         allowed = f"last, or an evaluation.every below training.steps ({steps})"
         problems.append(_make_problem(spec, "objective.evaluation", message, given="best", allowed=allowed))

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import assign_values
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import lookup
 from trainers.errors import ConfigError

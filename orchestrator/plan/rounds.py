@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.search import count_configurations
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 
 MAX_AUTO_WEIGHTS_BYTES = 64 * 2**20  # total bytes up to which resources.keep_weights: auto keeps weights

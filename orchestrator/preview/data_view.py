@@ -11,7 +11,7 @@ from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import build_configurations, check_data
 from orchestrator.plan.distributions import describe_evaluated_lengths
 from orchestrator.text.wording import compact_value, spans
-from orchestrator.trainer import refuse_program
+from orchestrator.trainer_choice import refuse_program
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.random import Stream
@@ -73,7 +73,7 @@ def format_examples(examples: Sequence[Example], annotations: Sequence[str] = ()
     rows_below = " and ".join(", ".join(["their targets", *annotations]).rsplit(", ", 1))
     lines = [f"the first training inputs, above {rows_below}:", ""] if examples else []
     for rows in examples:
-        # A target must stand below its token; tokens with blanks need a wider separator, single characters none.
+        # A target is printed below its token; tokens with blanks need a wider separator, single characters none.
         separator, widths = " ", [0] * max(map(len, rows))
         if len({len(words) for words in rows}) == 1:
             widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

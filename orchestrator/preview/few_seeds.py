@@ -28,7 +28,7 @@ def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
         if seeds < needed:
             corrected = f" after Holm's correction for {tests} pairs of values" if tests > 1 else ""
             yield (
-                f"{key}: {seeds} seeds{qualifier} are too few to tell its {len(values)} values apart at p < "
+                f"{key}: {seeds} seeds{qualifier} are too few to separate its {len(values)} values at p < "
                 f"{ALPHA:g}{corrected}; needed: {needed} seeds"
             )
 

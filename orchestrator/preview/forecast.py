@@ -221,7 +221,7 @@ def _forecast_program(
             "steps",
             spans(sorted({configuration.member(spec.seeds[0]).steps for configuration in unique_configurations})),
         ),
-        ("reports", f"every {example.every} steps" if example.every else "at the end"),
+        ("reports", f"every {example.evaluation_interval} steps" if example.evaluation_interval else "at the end"),
         ("GPUs", describe_hidden_gpus(spec, scheduler)),
         ("time", time),
     ]

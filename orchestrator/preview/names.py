@@ -55,7 +55,9 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
 
     # Without a kind, a newcomer learns what can be listed at all.
     if kind is None:
-        names = [(f"lengthwise list {name}", join_first_few(sorted(registry.classes(name)))) for name in registry.KINDS]
+        names = [
+            (f"lengthwise list {name}", join_first_few(sorted(registry.get_classes(name)))) for name in registry.KINDS
+        ]
         rows = [("lengthwise list sweeps", "the sweeps of the storage folder")]
         rows += [(f"lengthwise list {EXAMPLES}", "the sweep files that come with lengthwise"), *names]
         rows += [(f"lengthwise list {section}", f"the keys of {section}") for section in SECTIONS]

@@ -23,7 +23,7 @@ from orchestrator.running.driving.work import make_solo_work
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.text.wording import counted, format_duration, label
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress
@@ -84,13 +84,13 @@ def _try_structure(members: list[MemberConfig], name: str, files: frozenset[str]
     import torch
 
     from trainers.evaluation.evaluate import evaluate
-    from trainers.packs.pack import Pack, State
+    from trainers.packs.pack import Pack, TrainingState
     from trainers.training.step import step_once
 
     # A user looks for the mistake in the stage that the message names.
     with _raising_smoke_failed(f"{name} cannot be initialised", files):
         pack = Pack(members, torch.device("cpu"))
-        state = State.initial(pack)
+        state = TrainingState.initial(pack)
     with _raising_smoke_failed(f"{name} cannot take a training step", files):
         step_once(pack, state)
     if int(state.failed_at.max()) >= 0:
@@ -151,7 +151,8 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
 
         # `pause_at` ends a member at a report, as a rung of a race does.
         work = make_solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
-        work |= {"pause_at": min(member.every or member.steps, member.steps), "objective": spec.objective.model_dump()}
+        first_report = min(member.evaluation_interval or member.steps, member.steps)
+        work |= {"pause_at": first_report, "objective": spec.objective.model_dump()}
         began, report, name = time.monotonic(), _FirstReport(), label(configuration.number)
         files = frozenset(str(source.root / file) for source in sources for file in source.files)
         with _raising_smoke_failed(f"{name} cannot be run", files):

@@ -167,7 +167,7 @@ class ProgramMember(Settings):
         return self.training.steps
 
     @property
-    def every(self) -> int | None:
+    def evaluation_interval(self) -> int | None:
         """The steps between reports; None if only the last step is reported."""
         return self.evaluation.every
 

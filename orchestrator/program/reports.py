@@ -43,7 +43,7 @@ class DeclaredReports:
     """The reports that a sweep file declares: steps, averages, lengths of each metric, and all lengths, ascending."""
 
     steps: int
-    every: int | None
+    evaluation_interval: int | None
     averages: tuple[str, ...]
     metrics: Mapping[str, tuple[int, ...]]
     lengths: tuple[int, ...]
@@ -67,7 +67,8 @@ class DeclaredReports:
 
     def next_due(self, step: int) -> int:
         """Return the first step after `step` at which a report is due."""
-        return self.steps if self.every is None else min(self.steps, step // self.every * self.every + self.every)
+        interval = self.evaluation_interval
+        return self.steps if interval is None else min(self.steps, (step // interval + 1) * interval)
 
     def is_due(self, step: int) -> bool:
         """Return whether a report is due after `step` steps."""
@@ -216,8 +217,9 @@ class MergedReports:
         """Raise ValueError if a due step, or its judged average, is missing before this report."""
         step, last = report.step, self.last_step
         if step > (due := self.declared.next_due(last)):
-            every = "" if self.declared.every is None else f" (evaluation.every: {self.declared.every})"
-            gap = f"step {step} was reported, but step {due} is missing{every}"
+            interval = self.declared.evaluation_interval
+            setting = "" if interval is None else f" (evaluation.every: {interval})"
+            gap = f"step {step} was reported, but step {due} is missing{setting}"
             raise ValueError(f"{gap}; report whenever run.due(step) is true, or change evaluation.every")
         is_later = report.stopped or step > last
         if is_later and self._is_open(last) and self.declared.lacks_judged(self._list_reported_averages(last)):

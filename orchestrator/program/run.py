@@ -77,7 +77,7 @@ class _MemberRun:
         self.reports = MergedReports(
             DeclaredReports(
                 steps=member.steps,
-                every=member.every,
+                evaluation_interval=member.evaluation_interval,
                 averages=evaluation.averages,
                 metrics={name: evaluation.lengths_of(name) for name in evaluation.metrics},
                 lengths=member.lengths,
@@ -257,7 +257,7 @@ class _MemberRun:
             "CHECKPOINTS": self.checkpoints,
             "FOLDER": self.folder,
             "STEPS": self.member.steps,
-            "EVERY": self.member.every or "",
+            "EVERY": self.member.evaluation_interval or "",
             "REPORTED": self.reports.completed,
             "STOP_AT": self.end_step if self.end_step < self.member.steps else "",
             "STOP": self._stop_file,

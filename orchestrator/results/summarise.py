@@ -51,7 +51,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     digests = {config_id: configuration.measured for config_id, configuration in state.configurations.items()}
     objective, measured = read_objective(state.spec), read_measurements(state.measured, digests)
     _check_objective_measured(state, objective, measured)
-    metrics = [item for quantities in measured.values() for item in quantities.metrics.items()]
+    metrics = [item for measurements in measured.values() for item in measurements.metrics.items()]
     directions = {name: metric.direction for name, metric in metrics}
 
     # Medians over the seeds that happen to have finished would change later, so bands need all seeds.
@@ -179,10 +179,10 @@ def _describe_repeated(state: SweepState) -> list[str]:
 
 def _check_objective_measured(state: SweepState, objective: Objective, measured: Mapping[str, Measurements]) -> None:
     """Raise LedgerError for a configuration that does not measure the objective of the sweep."""
-    for config_id, quantities in measured.items():
-        metric = quantities.metrics.get(objective.metric)
+    for config_id, measurements in measured.items():
+        metric = measurements.metrics.get(objective.metric)
         has_lengths = metric is not None and set(objective.lengths) <= set(metric.lengths)
-        if not has_lengths or objective.average not in quantities.averages:
+        if not has_lengths or objective.average not in measurements.averages:
             judged = f"{objective.metric} of {objective.average} at {lengths_in_words(objective.lengths)}"
             number = state.configurations[config_id].number
             raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged}")

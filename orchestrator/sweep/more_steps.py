@@ -25,7 +25,7 @@ from orchestrator.storage import fetch_missing
 from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, refuse_top_with_names, refuse_unfinished
 from orchestrator.text.wording import counted, label, spans
-from orchestrator.trainer import refuse_program
+from orchestrator.trainer_choice import refuse_program
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
 
 

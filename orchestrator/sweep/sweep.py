@@ -55,7 +55,7 @@ from orchestrator.sweep.specification import (
 from orchestrator.sweep.train import train_missing
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import counted
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from trainers.files.atomic_file import write_atomic
 

@@ -25,7 +25,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import make_evaluation_key
 from orchestrator.running.schedulers.inline import use_worker_settings
 from orchestrator.text.wording import label
-from orchestrator.trainer import refuse_program
+from orchestrator.trainer_choice import refuse_program
 from search_spaces import ABSENT, SweepFileError
 from search_spaces.grammar.parse import apply_override
 from search_spaces.grammar.problems import Findings, lookup

@@ -20,7 +20,7 @@ from orchestrator.running.schedulers.choice import count_scarce_resources
 from orchestrator.running.schedulers.inline import use_worker_settings
 from orchestrator.sweep.specification import read_recorded_spec
 from orchestrator.text.wording import label, list_differing_keys, spans
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from trainers.evaluation.results import Evaluation, Progress
 
 INDEX_COLUMNS = ["average", "metric", "length"]

@@ -46,7 +46,7 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     from tests.trainers.runs import make_stepper
     from trainers.config.member import MemberConfig
     from trainers.evaluation.evaluate import evaluate
-    from trainers.packs.pack import Pack, State
+    from trainers.packs.pack import Pack, TrainingState
 
     keep_freed_memory()  # as a worker does
     position = {"name": "rope", "base": 500000} if encoding == "rope" else encoding
@@ -59,7 +59,7 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     }
     members = [MemberConfig.from_dict({**settings, "seed": seed}) for seed in range(asked.members)]
     pack = Pack(members, torch.device(asked.device))
-    state, step, cuda = State.initial(pack), make_stepper(pack), asked.device == "cuda"
+    state, step, cuda = TrainingState.initial(pack), make_stepper(pack), asked.device == "cuda"
     clock = time.perf_counter if cuda else time.process_time
     torch.set_num_threads(1)
 

@@ -31,13 +31,13 @@ def measure(compiled: bool) -> None:
     from tests.benchmarks.workloads import W1
     from tests.trainers.runs import make_stepper
     from trainers.config.member import MemberConfig
-    from trainers.packs.pack import Pack, State
+    from trainers.packs.pack import Pack, TrainingState
 
     torch.set_num_threads(1)
     for size in SIZES:
         settings = [{**W1.member(place % 4, "table", compiled), "seed": place // 4} for place in range(size)]
         pack = Pack([MemberConfig.from_dict(one) for one in settings], torch.device("cpu"))
-        state = State.initial(pack)
+        state = TrainingState.initial(pack)
         wall, cpu = time.monotonic(), spent()
         step = make_stepper(pack)
         step(state)

@@ -19,7 +19,7 @@ from workloads import W1, W2, Workload
 from trainers import Checkpoints, MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.batches import StepBatches
-from trainers.packs.pack import Pack, State, collect_weights
+from trainers.packs.pack import Pack, TrainingState, collect_weights
 from trainers.random import STREAMS, Stream, fused, reference
 from trainers.training.cuda_graph import MAX_GRAPHS, CudaGraphStep
 from trainers.training.step import make_train_step, train_step
@@ -60,7 +60,7 @@ def packed(members: list[Member], device: str, steps: int, compiled: bool, **tra
     return Pack([MemberConfig.from_dict(one, recorded=True) for one in plain], torch.device(device))
 
 
-def stepped(pack: Pack, state: State, steps: int, plain: bool = False) -> State:
+def stepped(pack: Pack, state: TrainingState, steps: int, plain: bool = False) -> TrainingState:
     """The state after so many more steps, drawn and taken as in training; `plain`: none recorded as a CUDA graph."""
 
     def refused(text: str) -> None:
@@ -76,13 +76,13 @@ def stepped(pack: Pack, state: State, steps: int, plain: bool = False) -> State:
     return state
 
 
-Trained = tuple[Pack, State]
+Trained = tuple[Pack, TrainingState]
 
 
 def trained(*arguments: Any, plain: bool = False, **training: Any) -> Trained:
     """What `packed` gives, after its steps."""
     pack = packed(*arguments, **training)
-    return pack, stepped(pack, State.initial(pack), pack.training.steps, plain)
+    return pack, stepped(pack, TrainingState.initial(pack), pack.training.steps, plain)
 
 
 def furthest(one: Trained, other: Trained) -> float:
@@ -189,10 +189,12 @@ def _moved(members: list[Member], steps: int, begin: str, end: str) -> Row:
     names = [(one.config_id, one.seed) for one in first.members]
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(folder=Path(folder), every_steps=1)
-        checkpoints.save(stepped(first, State.initial(first), steps // 2).make_snapshot(first, [], False), names)
+        checkpoints.save(
+            stepped(first, TrainingState.initial(first), steps // 2).make_snapshot(first, [], False), names
+        )
         snapshot, _ = checkpoints.load(names)
     assert snapshot is not None
-    state = State.initial(second).restore(snapshot, second)
+    state = TrainingState.initial(second).restore(snapshot, second)
     whole = trained(members, end, steps, False, dtype="float64")
     found = furthest((second, stepped(second, state, steps - steps // 2)), whole)
     return {"float64": found, "good": found <= WIDE_TOLERANCE}
@@ -273,7 +275,7 @@ def _speed(members: list[Member], device: str, form: str, size: Size) -> Row:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     pack = packed(members, device, 10**6, form == "compiled")
-    state, step_batches, done = State.initial(pack), StepBatches(pack), 0
+    state, step_batches, done = TrainingState.initial(pack), StepBatches(pack), 0
     learning = partial(train_step, pack) if form == "plain" else make_train_step(pack)
 
     def step() -> None:

@@ -127,7 +127,7 @@ def test_code_is_quoted_from_the_file(text: str) -> None:
         if line.strip() and line.strip() != "...":
             assert line in lines[at:], f"{line!r} is not in trainers/optimization/averaging.py, or not in this order"
             at += lines[at:].index(line) + 1
-    assert "ema" in registry.names("average")
+    assert "ema" in registry.list_names("average")
 
 
 def task_of_a_page(name: str) -> list[str]:

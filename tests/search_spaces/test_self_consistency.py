@@ -20,7 +20,7 @@ from trainers.evaluation.evaluate import evaluate, evaluate_weights
 from trainers.evaluation.forward import Forward
 from trainers.metrics.metric import EvaluatedBatch
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, make_evaluation_stream
-from trainers.packs.pack import Pack, State, collect_weights
+from trainers.packs.pack import Pack, TrainingState, collect_weights
 from trainers.tasks.scratchpad.parity import HalfParity
 from trainers.tensors.noise import Noise
 
@@ -44,11 +44,11 @@ def pack_of(task: dict[str, Any] = PARITY, count: int = 2, metrics: Any = METRIC
     return Pack(members(count, metrics, task=task), CPU)
 
 
-def answers_of(pack: Pack, state: State, draws: int = 6) -> list[tuple[tuple[int, ...], Tensor, Tensor]]:
+def answers_of(pack: Pack, state: TrainingState, draws: int = 6) -> list[tuple[tuple[int, ...], Tensor, Tensor]]:
     """Return the lengths of each test batch, its sampled answers, (M, B, D, A), and its true ones, (M, B, A)."""
     found = []
     for test in draw_evaluation_inputs(pack):
-        batch = test.batch.for_members(pack.index_M)
+        batch = test.batch.for_members(pack.seed_index_M)
         noise = Noise(
             make_evaluation_stream(pack, "dropout"),
             torch.arange(len(pack)),
@@ -119,7 +119,7 @@ def test_equal_draws_are_sampled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(HalfParity, "sample_answers", counted)
     pack = pack_of(metrics={**METRICS, "other": {"kind": "majority", "draws": 3}})
-    evaluate(pack, State.initial(pack))
+    evaluate(pack, TrainingState.initial(pack))
     assert calls == [6, 3]
     (one,) = members(1, {**METRICS, "other": {"kind": "majority", "draws": 3}}, task=PARITY)
     passes = one.task.passes_with(one.model)
@@ -146,5 +146,5 @@ def test_the_checks_know_sampled_answers() -> None:
 
 def test_nothing_waits_for_sampled_answers() -> None:
     pack = pack_of(STATES)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     assert waits(lambda: evaluate(pack, state)) <= {"_derive_metrics"}

@@ -9,7 +9,7 @@ from orchestrator.code.own_code import import_spec_modules
 from orchestrator.plan.configurations import list_warnings, make_configurations
 from orchestrator.plan.search import draw_sample
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, find_order_statistic
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import load_sweep
 from search_spaces.grammar.shipped import shipped_sweeps
 

@@ -35,7 +35,7 @@ def names_in(members: list[Member]) -> Iterator[tuple[str, str]]:
 def test_every_registered_name_is_in_a_case(kind: str) -> None:
     used = {name for members in CASES.values() for of, name in names_in(members) if of == kind}
     elsewhere = {"vmapped"}  # trains modules of the user's own
-    assert used == set(registry.names(kind)) - elsewhere
+    assert used == set(registry.list_names(kind)) - elsewhere
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -15,7 +15,7 @@ from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.results import Evaluation, MemberResult, Progress
 from trainers.optimization.optimizer import Update
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.tensors.parameters import Parameter, ParameterLayout
 from trainers.training.step import make_train_step, sample_batches, train_step
 
@@ -38,21 +38,21 @@ class Recorder:
         self.notices.append(text)
 
 
-def make_stepper(pack: Pack) -> Callable[[State], None]:
+def make_stepper(pack: Pack) -> Callable[[TrainingState], None]:
     """A function that draws a batch and trains one step."""
     run_step = make_train_step(pack)
     return lambda state: run_step(state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
 
 
-def stepped(pack: Pack, steps: int = 8) -> State:
+def stepped(pack: Pack, steps: int = 8) -> TrainingState:
     """The state of a pack after so many steps."""
-    state, step = State.initial(pack), make_stepper(pack)
+    state, step = TrainingState.initial(pack), make_stepper(pack)
     for _ in range(steps):
         step(state)
     return state
 
 
-def everything(pack: Pack, state: State, place: int) -> torch.Tensor:
+def everything(pack: Pack, state: TrainingState, place: int) -> torch.Tensor:
     """Weights, moments, averages, loss and curves of one member."""
     averages = [buffer for buffers in state.averages for buffer in buffers]
     optimizer = [buffer.flatten(1) for buffer in state.optimizer.values()]
@@ -65,7 +65,7 @@ def check_alone(
     pack_of: Callable[[tuple[int, ...]], Pack],
     packs: Sequence[tuple[int, ...]] = ((7,), (2, 7, 5, 2)),
     steps: int = 8,
-) -> tuple[Pack, State]:
+) -> tuple[Pack, TrainingState]:
     """Seed 7 has the same bits in packs of these seeds; return the last of them and its state."""
     found = []
     for seeds in packs:
@@ -142,7 +142,7 @@ def update_of(
 
 def check_one_program(pack: Pack) -> None:
     """The compiler can follow a step from end to end, in the same numbers; what it would make of it is not asked."""
-    states = [State.initial(pack), State.initial(pack)]
+    states = [TrainingState.initial(pack), TrainingState.initial(pack)]
     batches = sample_batches(pack, torch.tensor(1), 4)
     torch.compiler.reset()  # so many programs of one function in a process are refused
     torch.compile(train_step, fullgraph=True, backend="eager")(pack, states[0], batches)

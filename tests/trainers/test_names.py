@@ -10,8 +10,8 @@ from trainers.settings import registry
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("task", "model", "position")
-NAMES = {name for kind in KINDS for name in registry.names(kind)}
-HOMES = {registry.lookup(kind, name).__module__ for kind in KINDS for name in registry.names(kind)}
+NAMES = {name for kind in KINDS for name in registry.list_names(kind)}
+HOMES = {registry.lookup(kind, name).__module__ for kind in KINDS for name in registry.list_names(kind)}
 SHARED = ("attention", "block", "model", "transformer")  # of the models, what several of them are made of
 
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:  # these modules import torch, which a configuration is read w
 
 
 def criterion_problems(
-    criteria: Mapping[str, Criterion], task: Task, model: Model, averages: Collection[str], every: int | None
+    criteria: Mapping[str, Criterion], task: Task, model: Model, averages: Collection[str], interval: int | None
 ) -> Iterator[Problem]:
     """Yield problems of the criteria `stop` and `curriculum`, given by name, with keys dotted from the top of a member.
 
-    averages: the labels of the weight averages. every: steps between evaluations, None for a single one at the end.
+    averages: the labels of the weight averages. interval: steps between evaluations, None for a single one at the end.
     """
     for name, criterion in criteria.items():
         key = f"training.{name}"
-        if every is None:
+        if interval is None:
             yield Problem(key="evaluation.every", message=_describe_late_evaluation(name), allowed="a number of steps")
         yield from (problem.under(key) for problem in _name_problems(criterion, task, model, averages))
         if not task.distributions[0].trained_lengths:
@@ -41,11 +41,11 @@ def criterion_problems(
         yield Problem(key="training.curriculum.samples", given=samples, message=message, allowed=str(stop_samples))
 
 
-def late_evaluation_problems(criteria: Collection[str], every: int | None, steps: int) -> Iterator[Problem]:
+def late_evaluation_problems(criteria: Collection[str], interval: int | None, steps: int) -> Iterator[Problem]:
     """Yield a problem for each criterion without effect, because the first evaluation is after the last step."""
-    for name in criteria if every is not None and every >= steps else ():
+    for name in criteria if interval is not None and interval >= steps else ():
         allowed = f"less than training.steps ({steps})"
-        yield Problem(key="evaluation.every", given=every, message=_describe_late_evaluation(name), allowed=allowed)
+        yield Problem(key="evaluation.every", given=interval, message=_describe_late_evaluation(name), allowed=allowed)
 
 
 def _describe_late_evaluation(name: str) -> str:
@@ -57,7 +57,7 @@ def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
     """Yield problems of a task that cannot be trained in stages."""
     if not task.stages:
         # A task has stages if `stages` is defined anywhere below the base class of tasks.
-        tasks = sorted(registry.classes("task").items())
+        tasks = sorted(registry.get_classes("task").items())
         staged = [name for name, cls in tasks if sum("stages" in vars(base) for base in cls.__mro__) > 1]
         allowed = f"null, or a task with stages{': ' if staged else ''}{', '.join(staged)}"
         message = f"the task {task.name} has no stages"

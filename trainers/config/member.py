@@ -170,11 +170,14 @@ class MemberConfig(Settings):
         problem for each fault, its key dotted from the top (`training.learning_rate`).
         """
         member = cls.from_mapping(data)
-        if problems := list(member._combination_problems()) or ([] if recorded else list(member._problems_of_new())):
+        problems = list(member._combination_problems())
+        if not problems and not recorded:
+            problems = list(member._find_new_member_problems())
+        if problems:
             raise ConfigError(problems)
         return member
 
-    def _problems_of_new(self) -> Iterator[Problem]:
+    def _find_new_member_problems(self) -> Iterator[Problem]:
         """Yield problems that reject a new member; recorded members were trained in spite of them."""
         yield from late_evaluation_problems(self.criteria, self.evaluation.every, self.training.steps)
         if self.training.curriculum is not None:
@@ -285,7 +288,7 @@ class MemberConfig(Settings):
         return self.training.steps
 
     @property
-    def every(self) -> int | None:
+    def evaluation_interval(self) -> int | None:
         """The steps between evaluations; None for a single evaluation at the end."""
         return self.evaluation.every
 

@@ -16,7 +16,7 @@ from trainers.evaluation.added_metrics import AddedMetrics
 from trainers.evaluation.forward import Forward
 from trainers.evaluation.results import Validation
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, draw_validation_inputs, make_evaluation_stream
-from trainers.packs.pack import Pack, State, collect_weights, read_averages
+from trainers.packs.pack import Pack, TrainingState, collect_weights, read_averages
 from trainers.random import Stream
 from trainers.tasks.metrics import Curves, Evaluated
 from trainers.tasks.task import Distribution, EvaluationBatch, Task
@@ -34,7 +34,7 @@ OPERATIONS_PER_MEMBER = 1e12  # so that activations of large models fit beside t
 
 @torch.no_grad()
 def evaluate(
-    pack: Pack, state: State, history: Sequence[Evaluated] = (), beat: Callable[[], None] = lambda: None
+    pack: Pack, state: TrainingState, history: Sequence[Evaluated] = (), beat: Callable[[], None] = lambda: None
 ) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     """Return metric names (K) and values (M, A, K, L) of the current weights; NaN for failed members.
 
@@ -83,7 +83,7 @@ def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, 
 
 
 @torch.no_grad()
-def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) -> Validation | None:
+def validate(pack: Pack, state: TrainingState, beat: Callable[[], None] = lambda: None) -> Validation | None:
     """Return the scores of the current weights for early stopping and curricula; None if the pack has neither.
 
     The inputs come from each seed's validation stream and are the same at every evaluation. Raises ValueError if the
@@ -201,7 +201,7 @@ def _score_members(
     # Averages have the same seeds, so the index of a seed repeats with every average.
     weights = pack.layout.views(_select_weights(averages, member_rows))
     index = torch.arange(member_rows.start, member_rows.stop, device=pack.device) % len(pack)
-    index = index if pack.index_M is None else pack.index_M[index]
+    index = index if pack.seed_index_M is None else pack.seed_index_M[index]
     batch = test.batch.for_members(index)
 
     # Metrics of the task, of the model and added metrics share a pass, unless the task makes passes of its own.
@@ -274,7 +274,11 @@ def choose_piece_sizes(pack: Pack, batch: Batch) -> tuple[int, int]:
 
 
 def _derive_metrics(
-    pack: Pack, state: State, history: Sequence[Evaluated], distribution: Distribution, values: NDArray[np.float32]
+    pack: Pack,
+    state: TrainingState,
+    history: Sequence[Evaluated],
+    distribution: Distribution,
+    values: NDArray[np.float32],
 ) -> tuple[str, ...]:
     """Write the derived metrics of a distribution at its lengths into `values`; return their names."""
     # A task derives metrics for one distribution at a time, by its own names and at the lengths of the distribution.

@@ -113,15 +113,15 @@ def _write_states(
     prompt_MBP, shared, width = reader.prompt, reader.shared, reader.width
     m, b, prompt_length = prompt_MBP.shape
     tokens_before_state, tokens_in_state = max(shared - prompt_length, 0), max(prompt_length - shared, 0)
-    first = tokens_before_state - tokens_in_state  # number of the first state's first token
+    state_offset = tokens_before_state - tokens_in_state  # number of the token at position 0 of the first state
     logits = reader.begin()
-    tokens, counts = list[Tensor](), list[Tensor]()
+    tokens, written_masks = list[Tensor](), list[Tensor]()
     all_rows = torch.ones(m, b, dtype=torch.bool, device=prompt_MBP.device)
 
     # Tokens between the prompt and the first state.
     for number in range(tokens_before_state):
         tokens.append(choose(logits, number))
-        counts.append(all_rows)
+        written_masks.append(all_rows)
         logits = reader.append(tokens[-1])
         reader.forward.beat()
 
@@ -139,10 +139,10 @@ def _write_states(
         # On a GPU the host does not know when all rows have ended, so it writes the full width.
         marked = torch.zeros_like(active)
         for position in range(tokens_in_state, width):
-            token = torch.where(active, choose(logits, first + number * width + position), decoding.pad)
+            token = torch.where(active, choose(logits, state_offset + number * width + position), decoding.pad)
             state[..., position] = token
             tokens.append(token)
-            counts.append(active)
+            written_masks.append(active)
             length = length + active
             marked = marked | (active & (token == mark))
             active = active & (token != mark) & (token != decoding.end)
@@ -158,7 +158,7 @@ def _write_states(
 
     # Rows whose states ended early have gaps before the next state; the text has none.
     max_tokens = shared - prompt_length + states * width
-    columns = find_packed_columns(torch.stack(counts, dim=-1), max_tokens)
+    columns = find_packed_columns(torch.stack(written_masks, dim=-1), max_tokens)
     return scatter_columns(torch.stack(tokens, dim=-1), columns, max_tokens, decoding.pad)
 
 
@@ -309,7 +309,7 @@ class _CachedStates:
 
     def start_state(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
         """Make a state the previous state; return the logits (M, B, V) of the first token of the next state."""
-        # The cache keeps the pads of a short state; they are masked, and ids go on after its last real token.
+        # The cache keeps the pads of a short state; they are masked, and ids continue after its last real token.
         ids = torch.arange(self.shared, self.shared + self.width, device=state_MBW.device).expand_as(state_MBW)
         logits, self.cache = self.forward.extend(self.cache.truncate(self.shared), state_MBW, ids)
         length_MB = length_MB.clamp(min=1)

@@ -42,7 +42,7 @@ def evaluate_stored(
     """
     pack = Pack(members, torch.device(device))
     averages = tuple(weights[0])
-    # Members of one structural key have the same shapes in every average, so the first stands for all.
+    # Members of one structural key have the same shapes in every average, so the first represents all.
     _check_shapes(pack, weights[0][averages[0]])
     theta = [torch.cat([_flatten_weights(pack, stored[average]) for stored in weights]) for average in averages]
     metrics, values = evaluate_weights(pack, [vector.to(pack.device) for vector in theta])

@@ -49,11 +49,11 @@ class DropoutDraws:
     def select(self, m: int) -> "DropoutDraws":
         """Return the dropout for a call of member m alone."""
         # The member keeps its seed, so it has the same random numbers as in a call of all members.
-        index_M = (
-            torch.arange(self.members, device=self.member.device) if self.noise.index_M is None else self.noise.index_M
-        )
-        rate_M = self.noise.rate_M
-        noise = replace(self.noise, index_M=index_M[m : m + 1], rate_M=None if rate_M is None else rate_M[m : m + 1])
+        seed_index_M, rate_M = self.noise.seed_index_M, self.noise.rate_M
+        if seed_index_M is None:
+            seed_index_M = torch.arange(self.members, device=self.member.device)
+        rate_M = None if rate_M is None else rate_M[m : m + 1]
+        noise = replace(self.noise, seed_index_M=seed_index_M[m : m + 1], rate_M=rate_M)
         return DropoutDraws(noise, 1, self.rows, torch.zeros_like(self.member))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 
 
 class ActiveMembers:
@@ -20,11 +20,11 @@ class ActiveMembers:
     trained twice, as two rows of `pack` and `state`. Other attributes and results have it once.
     """
 
-    def __init__(self, full_pack: Pack, state: State, compiled: bool) -> None:
+    def __init__(self, full_pack: Pack, state: TrainingState, compiled: bool) -> None:
         self.pack, self.state, self.compiled = full_pack, state, compiled
         self.indices = list(range(len(full_pack)))  # indices of the active members in the full pack
         self._finished_indices: list[int] = []
-        self._finished_state: State | None = None
+        self._finished_state: TrainingState | None = None
         self._steps = {name: getattr(state, name).cpu().numpy().copy() for name in ("failed_at", "stopped_at")}
         if compiled and len(full_pack) == 1:
             self._select([0])
@@ -73,7 +73,7 @@ class ActiveMembers:
         if rows:
             self.pack = self.pack.select(rows)
 
-    def collect_full_state(self) -> State:
+    def collect_full_state(self) -> TrainingState:
         """Return the state of every member in the order of the full pack, on the host once members have finished."""
         # Drop the copy of a single member.
         active_state = self.state

@@ -52,7 +52,7 @@ class StepBatches:
         # Select this step. Without a curriculum members with equal seeds share rows, so they were drawn once.
         count, index = len(self.seeds), done - self._first
         batches = tuple(batch.slice_seeds(index * count, (index + 1) * count) for batch in self._drawn)
-        return batches if has_stages else tuple(batch.for_members(self.pack.index_M) for batch in batches)
+        return batches if has_stages else tuple(batch.for_members(self.pack.seed_index_M) for batch in batches)
 
 
 def choose_steps_per_draw(elements: int, device: str) -> int:

@@ -40,7 +40,7 @@ class Pack:
         self.task, self.model, self.schedule = first.task, first.model, first.training.schedule
         self.optimizer, self.loss = first.training.optimizer, first.training.loss
         self.training, self.evaluation = first.training, first.evaluation
-        self.labels = tuple(first.training.averages)
+        self.average_labels = tuple(first.training.averages)
         self.stop, self.curriculum = first.training.stop, first.training.curriculum
         self.criteria = tuple(first.criteria.values())
         self.lengths, self.metrics = first.evaluated_lengths, first.metrics
@@ -65,8 +65,8 @@ class Pack:
         self.dropout_rates = rates[:, 0] if rates is not None and has_dropout else None  # (M,)
 
         # Averages with the same source in every member share its buffers, which are as large as the weights.
-        self.averages = tuple(first.training.averages[label] for label in self.labels)
-        sources = [tuple(member.training.averages[label].source for member in members) for label in self.labels]
+        self.averages = tuple(first.training.averages[label] for label in self.average_labels)
+        sources = [tuple(member.training.averages[label].source for member in members) for label in self.average_labels]
         distinct_sources = list(dict.fromkeys(sources))
         self.source_indices = tuple(distinct_sources.index(source) for source in sources)  # by label
         self.sources = tuple(member_sources[0] for member_sources in distinct_sources)
@@ -83,10 +83,10 @@ class Pack:
         self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=self.device)
         self.seeds_M = torch.tensor([member.seed for member in members], dtype=torch.int64, device=self.device)
         order = [seeds.index(member.seed) for member in members]
-        self.index_M = None if order == list(range(len(seeds))) else torch.tensor(order, device=self.device)
+        self.seed_index_M = None if order == list(range(len(seeds))) else torch.tensor(order, device=self.device)
         # A compiled program serves all packs, so it needs at least two seeds, and always an index.
         self.compiled_seeds_S = self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S
-        self.compiled_index_M = torch.tensor(order, device=self.device)
+        self.compiled_seed_index_M = torch.tensor(order, device=self.device)
 
     def select(self, indices: Sequence[int]) -> "Pack":
         """Return a pack of the members with these indices, which may repeat; the same program serves both packs."""
@@ -114,7 +114,7 @@ class Pack:
         """Return the member hyperparameters and the compiled seeds: tensors whose first dimension is M or S."""
         tables = (self.hyperparameters, self.optimizer_hyperparameters, self.loss_hyperparameters)
         columns = [column for table in (*tables, *self.average_hyperparameters) for column in table.values()]
-        seeds = [self.compiled_seeds_S, self.compiled_index_M]
+        seeds = [self.compiled_seeds_S, self.compiled_seed_index_M]
         return [*columns, *seeds, *([] if self.dropout_rates is None else [self.dropout_rates])]
 
     def _make_member_columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
@@ -138,7 +138,7 @@ class Pack:
 
 
 @dataclass(kw_only=True)
-class State:
+class TrainingState:
     """Tensors that training changes: weights, optimizer state, averages, failures and stops, recent losses."""
 
     step: Tensor  # () int64, optimizer steps so far
@@ -152,7 +152,7 @@ class State:
     loss_steps: Tensor  # (M,) int64
 
     @classmethod
-    def initial(cls, pack: Pack, *, reads_files: bool = False) -> "State":
+    def initial(cls, pack: Pack, *, reads_files: bool = False) -> "TrainingState":
         """Return the state before the first step, with weights drawn from each member's init stream.
 
         reads_files: whether members with `training.initial` start with the weights of their files instead. Raises
@@ -160,7 +160,7 @@ class State:
         """
         # Initial weights depend on the seed only, so draw them once per seed.
         theta = pack.layout.initial(pack.seeds_S, pack.dtype, pack.model.initial(pack.task, pack.seeds_S))
-        theta = theta if pack.index_M is None else theta[pack.index_M]
+        theta = theta if pack.seed_index_M is None else theta[pack.seed_index_M]
         theta = _read_initial(pack, theta) if reads_files else theta
 
         count = len(pack)
@@ -176,21 +176,21 @@ class State:
             loss_steps=torch.zeros(count, dtype=torch.int64, device=pack.device),
         )
 
-    def select(self, indices: Sequence[int]) -> "State":
+    def select(self, indices: Sequence[int]) -> "TrainingState":
         """Return a copy of the state of the members with these indices."""
         index = torch.tensor(indices, dtype=torch.int64, device=self.theta.device)
         return self._map_rows(lambda tensor: tensor[index])
 
-    def to(self, device: torch.device | str) -> "State":
+    def to(self, device: torch.device | str) -> "TrainingState":
         """Return the state on a device."""
         return self._map_rows(lambda tensor: tensor.to(device), self.step.to(device))
 
-    def concatenate(self, other: "State") -> "State":
+    def concatenate(self, other: "TrainingState") -> "TrainingState":
         """Return a state with the members of this state, then those of `other`, at the step of `other`."""
         first = iter([tensor for tensor in self.tensors() if tensor.dim()])
         return other._map_rows(lambda tensor: torch.cat([next(first), tensor]))
 
-    def _map_rows(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "State":
+    def _map_rows(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "TrainingState":
         """Return the state with `change` applied to every tensor (M, ...), in the order of `tensors`."""
         tensors = {name: change(value) for name, value in self._tensor_fields().items() if value.dim()}
         averages = tuple(tuple(change(buffer) for buffer in buffers) for buffers in self.averages)
@@ -216,7 +216,7 @@ class State:
             compiled=compiled,
         )
 
-    def restore(self, stored: Snapshot, pack: Pack) -> "State":
+    def restore(self, stored: Snapshot, pack: Pack) -> "TrainingState":
         """Return the stored state; called on the initial state of the same pack.
 
         Raises CheckpointError that names the difference between the stored state and the pack.
@@ -226,7 +226,7 @@ class State:
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
 
         # Shared buffers are stored under every label that uses them; the first label is enough.
-        labels = [pack.labels[pack.source_indices.index(source)] for source in range(len(self.averages))]
+        labels = [pack.average_labels[pack.source_indices.index(source)] for source in range(len(self.averages))]
         averages = tuple(
             tuple(tensors[_name_buffer(label, j)] for j in range(len(buffers)))
             for label, buffers in zip(labels, self.averages, strict=True)
@@ -243,7 +243,7 @@ class State:
     def _name_arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
         """Return every tensor as a named array; buffers that averages share are listed under each of these averages."""
         tensors = {**self._tensor_fields(), **self.optimizer}
-        for label, source in zip(pack.labels, pack.source_indices, strict=True):
+        for label, source in zip(pack.average_labels, pack.source_indices, strict=True):
             tensors.update({_name_buffer(label, j): buffer for j, buffer in enumerate(self.averages[source])})
         return {name: value.cpu().numpy() for name, value in tensors.items()}
 
@@ -271,7 +271,7 @@ def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
     }
 
     # Names must differ from those of other arrays in a checkpoint.
-    reserved = {item.name for item in fields(State)}
+    reserved = {item.name for item in fields(TrainingState)}
     if clashing := [name for name in state if name in reserved or name.startswith("averages.")]:
         raise ValueError(
             f"optimizer {pack.optimizer.name}: its state has reserved names {', '.join(clashing)}; "
@@ -285,22 +285,22 @@ def _name_buffer(label: str, index: int) -> str:
     return f"averages.{label}.{index}"
 
 
-def read_averages(pack: Pack, state: State) -> dict[str, Tensor]:
+def read_averages(pack: Pack, state: TrainingState) -> dict[str, Tensor]:
     """Return the weights (M, P) of every weight average of the pack, by label."""
-    return {label: read_average(pack, label, state.averages, state.theta) for label in pack.labels}
+    return {label: read_average(pack, label, state.averages, state.theta) for label in pack.average_labels}
 
 
 def read_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -> Tensor:
     """Return the weights (M, P) of a weight average. Raises ValueError for a label that the pack does not have."""
-    if label not in pack.labels:
-        close = find_nearest(label, pack.labels)
+    if label not in pack.average_labels:
+        close = find_nearest(label, pack.average_labels)
         hint = f"; did you mean {close!r}?" if close else ""
-        raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.labels)}{hint}")
+        raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.average_labels)}{hint}")
 
-    index = pack.labels.index(label)
+    index = pack.average_labels.index(label)
     return pack.averages[index].weights(averages[pack.source_indices[index]], theta, pack.layout)
 
 
-def collect_weights(pack: Pack, state: State) -> Mapping[str, Tensor]:
+def collect_weights(pack: Pack, state: TrainingState) -> Mapping[str, Tensor]:
     """Return weights (M, P) by label: every weight average of the pack, and the training weights as `raw`."""
     return {"raw": state.theta, **read_averages(pack, state)}

@@ -59,23 +59,23 @@ class Abacus(Position):
     def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Add the vector of each token's place."""
         tokens, causal = forward_pass.tokens, forward_pass.causal
-        place = forward_pass.select_queries(self.places(tokens, causal, forward_pass.visible, forward_pass.groups))
+        place = forward_pass.select_queries(self.find_places(tokens, causal, forward_pass.visible, forward_pass.groups))
         # Place 0 marks tokens outside of runs, which are not shifted.
         if forward_pass.noise is not None and forward_pass.training and self.max_offset:
             offset = forward_pass.noise.integers(EMBED_SITE, (1, 1), self.max_offset + 1, shared=True)
             place = torch.where(place > 0, place + offset, 0)
         return x_MBTD + embed(forward_pass.weights["places"], place)
 
-    def places(
+    def find_places(
         self, tokens: Tensor, causal: bool, visible: Tensor | None = None, groups: Tensor | None = None
     ) -> Tensor:
         """Return the place of each token in its run of digits, 0 outside, int64 (..., T).
 
         A run consists of visible tokens, and ends between two groups that do not see each other.
 
-        >>> Abacus().places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=False).tolist()
+        >>> Abacus().find_places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=False).tolist()
         [0, 2, 1, 0, 3, 2, 1]
-        >>> Abacus().places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=True).tolist()
+        >>> Abacus().find_places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=True).tolist()
         [0, 1, 2, 0, 1, 2, 3]
         """
         # Flip the rows of a bidirectional model, so that below every run is counted from its first token.

@@ -25,7 +25,7 @@ class Description(NamedTuple):
 
 def describe_kind(kind: str) -> list[Description]:
     """Return a description of every registered class of a kind, in alphabetical order."""
-    return [describe_class(cls) for _, cls in sorted(registry.classes(kind).items())]
+    return [describe_class(cls) for _, cls in sorted(registry.get_classes(kind).items())]
 
 
 def describe_class(cls: type[Settings]) -> Description:

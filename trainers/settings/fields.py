@@ -51,7 +51,7 @@ def setting(
     optional; with `member=True` members of a pack may differ in it. A `labelled` field holds several settings,
     `{label: {kind: ..., field: ...}}`; the kind defaults to the label, and a plain name means the class of that name
     under the label of that name. A `bare` field enters the identity as its name alone if all its other values are
-    `absent`; it was a text before it was nested.
+    `absent` (for fields that were plain text in older versions).
 
     technical: the field changes no numbers, only how they are computed, such as the width that rows are padded to.
     Comparisons pair seeds across its values and tables have no column for it, but it is part of the `config_id`.

@@ -45,7 +45,7 @@ def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Pr
         plain = {value: {}}
     elif not isinstance(value, Mapping) or not value:
         message = "is empty" if isinstance(value, Mapping) else f"{value!r} is not a mapping of keys to values"
-        allowed = f"label: {{kind: {', '.join(registry.names(kind))}, ...}}"
+        allowed = f"label: {{kind: {', '.join(registry.list_names(kind))}, ...}}"
         return {}, [Problem(key=item.name, given=value, message=message, allowed=allowed)]
     else:
         plain = {str(label): {} if values is None else values for label, values in value.items()}

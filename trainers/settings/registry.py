@@ -49,7 +49,7 @@ def register(kind: str, name: str) -> Callable[[S], S]:
 @contextmanager
 def rollback_on_error() -> Iterator[None]:
     """Undo all registrations inside the context if it raises."""
-    classes_before = {kind: dict(classes(kind)) for kind in KINDS}
+    classes_before = {kind: dict(get_classes(kind)) for kind in KINDS}
     try:
         yield
     except BaseException:
@@ -59,14 +59,14 @@ def rollback_on_error() -> Iterator[None]:
         raise
 
 
-def names(kind: str) -> tuple[str, ...]:
+def list_names(kind: str) -> tuple[str, ...]:
     """Return the registered names of a kind, in alphabetical order."""
-    return tuple(sorted(classes(kind)))
+    return tuple(sorted(get_classes(kind)))
 
 
 def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
     """Return the class registered under `name`. Raises ConfigError for an unknown name or an invalid class."""
-    registered = classes(kind)
+    registered = get_classes(kind)
     if not isinstance(name, str) or name not in registered:
         allowed = ", ".join(sorted(registered))
         raise ConfigError(
@@ -118,7 +118,7 @@ def resolve(
     values = dict(data)
     name = values.pop(name_key, default_name)
     if name is None:
-        allowed = names(kind)
+        allowed = list_names(kind)
         misspelt = next((key for key in values if find_nearest(key, [name_key]) and values[key] in allowed), None)
         if misspelt is not None:
             message, given = "unknown key", values[misspelt]
@@ -127,7 +127,7 @@ def resolve(
     return lookup(kind, name, name_key if name_key in data else ""), values
 
 
-def classes(kind: str) -> dict[str, type[Any]]:
+def get_classes(kind: str) -> dict[str, type[Any]]:
     """Return the classes of a kind by name. The first call imports every module of its package."""
     _import_modules(_HOMES[kind][0])
     return _classes[kind]

@@ -85,7 +85,7 @@ class RingRegression(Task):
         by_distance = constant((self.alpha, *self.betas, *beyond), device, dtype)
         return by_distance[self._measure_distances(device)]
 
-    def make_weights(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
+    def make_pair_weights(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
         """Return the weight of each pair of positions in the training loss, (n, n)."""
         if self.augmented:
             # The share of all shifts of the window that contain both positions.
@@ -110,7 +110,7 @@ class RingRegression(Task):
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the expected squared error summed over the window, and 1, (M,)."""
         errors = self._compute_errors(logits_MBTV)
-        loss_M = (errors * self.make_weights(errors.dtype, errors.device)).sum(dim=(1, 2))
+        loss_M = (errors * self.make_pair_weights(errors.dtype, errors.device)).sum(dim=(1, 2))
         return loss_M, torch.ones_like(loss_M)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
@@ -121,7 +121,7 @@ class RingRegression(Task):
         """Return the expected squared error at each position, (M, 1, L)."""
         errors = self._compute_errors(logits_MBTV)
         columns = constant(tuple(length - 1 for length in lengths), errors.device)
-        window_errors = errors * self.make_weights(errors.dtype, errors.device)
+        window_errors = errors * self.make_pair_weights(errors.dtype, errors.device)
         losses = {"test_loss": errors.sum(dim=2), "train_loss": window_errors.sum(dim=2)}
         return {name: loss[:, None, columns] for name, loss in losses.items()}
 

@@ -32,9 +32,12 @@ class Batch:
             return None
         return torch.arange(self.tokens.shape[-1], device=self.tokens.device) < self.lengths[..., None]
 
-    def for_members(self, index_M: Tensor | None) -> Self:
-        """Return the batch of every member, (M, B, ...); index_M: the index of its seed, None if members are seeds."""
-        return self if index_M is None else self._map(lambda tensor: tensor[index_M])
+    def for_members(self, seed_index_M: Tensor | None) -> Self:
+        """Return the batch of every member, (M, B, ...).
+
+        seed_index_M: the index of each member's seed; None if members and seeds are the same.
+        """
+        return self if seed_index_M is None else self._map(lambda tensor: tensor[seed_index_M])
 
     def slice_seeds(self, first: int, last: int) -> Self:
         """Return the batch of the seeds first..last-1, as views."""

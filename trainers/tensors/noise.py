@@ -21,14 +21,14 @@ _MAX_BATCHES = 2**4  # batches of a pass
 class Noise:
     """The noise of a pass of M members, from a stream of their S seeds.
 
-    index_M: the index of each member's seed; None if members and seeds are the same. rate_M: dropout rates, float64
-    (M,); None means no dropout. training: False in evaluation, where only encodings that are random by definition
-    draw. first, total: the rows of the pass are a slice from row `first` of a batch of `total` rows, and get the same
-    numbers as in a pass over the full batch. part: the number of the batch in its step.
+    seed_index_M: the index of each member's seed; None if members and seeds are the same. rate_M: dropout rates,
+    float64 (M,); None means no dropout. training: False in evaluation, where only encodings that are random by
+    definition draw. first, total: the rows of the pass are a slice from row `first` of a batch of `total` rows, and get
+    the same numbers as in a pass over the full batch. part: the number of the batch in its step.
     """
 
     stream: Stream
-    index_M: Tensor | None
+    seed_index_M: Tensor | None
     rate_M: Tensor | None = None
     training: bool = True
     first: int = 0
@@ -89,4 +89,4 @@ class Noise:
 
     def _select_members(self, values: Tensor) -> Tensor:
         """Return values of seeds (S, ...) for every member, (M, ...)."""
-        return values if self.index_M is None else values[self.index_M]
+        return values if self.seed_index_M is None else values[self.seed_index_M]

@@ -13,7 +13,7 @@ from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import LOGITS_PER_MEMBER, evaluate, validate
 from trainers.packs.batches import StepBatches
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, draw_validation_inputs
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training.step import compute_losses, make_training_noise, sample_batches, train_step
 
@@ -130,13 +130,13 @@ def measure_seconds_per_step(member: MemberConfig, members: int, seconds: float)
     for _ in (*draw_evaluation_inputs(pack), *(draw_validation_inputs(pack) if pack.criteria else ())):
         pass
     start = time.process_time()
-    evaluate(pack, State.initial(pack))
-    validate(pack, State.initial(pack))
+    evaluate(pack, TrainingState.initial(pack))
+    validate(pack, TrainingState.initial(pack))
     evaluation_seconds = members * (time.process_time() - start) / share
 
     # Spread the time of all evaluations over the steps.
-    steps, every = member.training.steps, member.evaluation.every
-    return seconds_per_step + evaluation_seconds * (-(-steps // every) if every else 1) / steps
+    steps, interval = member.training.steps, member.evaluation_interval
+    return seconds_per_step + evaluation_seconds * (-(-steps // interval) if interval else 1) / steps
 
 
 def _reduce_rows(member: MemberConfig) -> tuple[Pack, float]:
@@ -163,7 +163,7 @@ def _reduce_rows(member: MemberConfig) -> tuple[Pack, float]:
 def _time_steps(pack: Pack, seconds: float) -> float:
     """Return the CPU seconds per training step, drawing included, measured for about `seconds`."""
     # The first step allocates memory and loads kernels, so it is not measured.
-    state, step_batches = State.initial(pack), StepBatches(pack)
+    state, step_batches = TrainingState.initial(pack), StepBatches(pack)
     train_step(pack, state, step_batches.batches(0, 1))
     start = time.process_time()
     batches = step_batches.batches(1, 1 + step_batches.steps_at_once)

@@ -11,10 +11,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainers.packs.pack import State
+from trainers.packs.pack import TrainingState
 from trainers.tensors.batch import Batch
 
-TrainStep = Callable[[State, Sequence[Batch]], None]
+TrainStep = Callable[[TrainingState, Sequence[Batch]], None]
 
 # Steps that use more than this share of the process's GPU memory stay eager: they keep the GPU busy anyway, and a
 # captured graph needs memory of its own in addition to that of the eager steps.
@@ -34,9 +34,9 @@ class CudaGraphStep:
         self._train_step, self._notice, self._has_noticed = train_step, notice, False
         self._peaks: dict[Hashable, float] = {}  # peak memory of the eager step, by the shapes of its batches
         self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
-        self._state: State | None = None
+        self._state: TrainingState | None = None
 
-    def __call__(self, state: State, batches: Sequence[Batch]) -> None:
+    def __call__(self, state: TrainingState, batches: Sequence[Batch]) -> None:
         """Train one step on these batches."""
         # Graphs read and write the tensors of a state, so another state needs other graphs.
         if self._state is not state:
@@ -60,7 +60,7 @@ class CudaGraphStep:
         torch._foreach_copy_(inputs, [tensor for batch in batches for tensor in batch.tensors()])
         graph.replay()
 
-    def _capture(self, key: Hashable, state: State, batches: Sequence[Batch]) -> bool:
+    def _capture(self, key: Hashable, state: TrainingState, batches: Sequence[Batch]) -> bool:
         """Capture a graph for batches of these shapes without taking a step; return whether that worked."""
         # Steps of large models keep the GPU busy anyway, and every further shape costs memory.
         total = torch.cuda.get_device_properties(state.theta.device).total_memory

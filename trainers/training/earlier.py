@@ -38,7 +38,7 @@ def explain_step_dependence(shorter: MemberConfig, longer: MemberConfig, device:
             f"{new_steps}"
         )
 
-    # A stopped member must not go on, and other kinds of programs have other bits.
+    # A stopped member must not continue, and other kinds of programs have other bits.
     if shorter.training.stop is not None:
         yield "members may have stopped early (training.stop)"
     if should_compile(shorter, device) != should_compile(longer, device):

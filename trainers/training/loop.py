@@ -25,7 +25,7 @@ from trainers.evaluation.results import (
 from trainers.files.checkpoint import Checkpoints, Snapshot
 from trainers.packs.active_members import ActiveMembers
 from trainers.packs.batches import StepBatches
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.random import fuse, pop_warning
 from trainers.tasks.metrics import Evaluated
 from trainers.tensors.precision import find_mkl_order_problem
@@ -69,13 +69,13 @@ def train(
     `training.initial`.
     """
     # A checkpoint of this pack has precedence over `earlier`, because it is further along.
-    names = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)
-    if [seed for _, seed in names] != [member.seed for member in members]:
+    member_ids = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)
+    if [seed for _, seed in member_ids] != [member.seed for member in members]:
         raise PackError(
-            f"ids {names} do not have the seeds of the members; allowed: {[member.seed for member in members]}"
+            f"ids {member_ids} do not have the seeds of the members; allowed: {[member.seed for member in members]}"
         )
     pack = Pack(members, torch.device(device))
-    stored, notices = checkpoints.load(names) if checkpoints else (None, [])
+    stored, notices = checkpoints.load(member_ids) if checkpoints else (None, [])
     compiled = stored.compiled if stored else should_compile(members[0], pack.device.type)
     if stored is None and earlier is not None:
         stored, notices = join_earlier(earlier, notices, compiled=compiled, max_step=members[0].training.steps)
@@ -83,8 +83,8 @@ def train(
     # Warnings come before the evaluations of a checkpoint, which are reported again.
     if should_fuse_draws(members[0], pack.device.type):
         fuse()
-    start = State.initial(pack, reads_files=stored is None)
-    run = _TrainingRun(pack, names, compiled, reporter, checkpoints, weights, prune_at, start)
+    start = TrainingState.initial(pack, reads_files=stored is None)
+    run = _TrainingRun(pack, member_ids, compiled, reporter, checkpoints, weights, prune_at, start)
     del start  # it is as large as the state
     for notice in (*notices, *filter(None, [find_mkl_order_problem(), pop_warning()])):
         reporter.notice(notice)
@@ -123,15 +123,15 @@ class _TrainingRun:
     def __init__(
         self,
         pack: Pack,
-        names: Sequence[tuple[str, int]],
+        member_ids: Sequence[tuple[str, int]],
         compiled: bool,
         reporter: Reporter,
         checkpoints: Checkpoints | None,
         weights: Path | None,
         prune_at: Sequence[int | None] | None,
-        start: State,
+        start: TrainingState,
     ) -> None:
-        self.pack, self.names = pack, names
+        self.pack, self.member_ids = pack, member_ids
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
         self.last_step_M = np.array([step or pack.training.steps for step in prune_at or [None] * len(pack)])
         self.compiled, self.active, self.steps_done = compiled, ActiveMembers(pack, start, compiled), 0
@@ -141,8 +141,8 @@ class _TrainingRun:
 
     def evaluate_if_due(self) -> None:
         """Evaluate if an evaluation is due and not yet done, and remove the members that have finished."""
-        every, last_step = self.pack.evaluation.every, self.evaluations[-1].step if self.evaluations else 0
-        is_due = self.steps_done == self.pack.training.steps or (every and self.steps_done % every == 0)
+        interval, last_step = self.pack.evaluation.every, self.evaluations[-1].step if self.evaluations else 0
+        is_due = self.steps_done == self.pack.training.steps or (interval and self.steps_done % interval == 0)
         if is_due and self.steps_done > last_step:
             self.evaluate()
             if self.remove_finished():
@@ -184,8 +184,8 @@ class _TrainingRun:
     def find_next_stop(self) -> int:
         """Return the next step at which the loop must stop: for an evaluation, a checkpoint or the end."""
         stops = [self.pack.training.steps]
-        if every := self.pack.evaluation.every:
-            stops.append((self.steps_done // every + 1) * every)
+        if interval := self.pack.evaluation.every:
+            stops.append((self.steps_done // interval + 1) * interval)
         if self.checkpoints and (due := self.checkpoints.next_step(self.steps_done)):
             stops.append(due)
         return min(stops)
@@ -239,7 +239,7 @@ class _TrainingRun:
             Evaluation(
                 step=self.steps_done,
                 final=final,
-                averages=pack.labels,
+                averages=pack.average_labels,
                 metrics=metrics,
                 lengths=pack.lengths,
                 values_MAKL=self.merge_finished(values, lambda last: last.select_metrics(metrics)),
@@ -306,14 +306,16 @@ class _TrainingRun:
     def write_weights_files(self) -> tuple[WeightsFile | None, ...]:
         """Write the final weights of every member if they are kept; return the file of each member."""
         pruned_M, beat = self.last_step_M < self.pack.training.steps, lambda: self.beat("evaluate")
-        return write_pack_weights(self.weights, self.names, self.pack, self.active, self.steps_done, pruned_M, beat)
+        return write_pack_weights(
+            self.weights, self.member_ids, self.pack, self.active, self.steps_done, pruned_M, beat
+        )
 
     def save(self) -> None:
         """Write a checkpoint of all members and of the evaluations so far."""
         assert self.checkpoints is not None
         evaluations = [evaluation.to_bytes() for evaluation in self.evaluations]
         self.checkpoints.save(
-            self.active.collect_full_state().make_snapshot(self.pack, evaluations, self.compiled), self.names
+            self.active.collect_full_state().make_snapshot(self.pack, evaluations, self.compiled), self.member_ids
         )
 
     def beat_if_due(self, phase: str = "evaluate") -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainers.optimization.loss import LossInputs
 from trainers.optimization.optimizer import Update, clip_gradient
-from trainers.packs.pack import Averages, Pack, State, read_average
+from trainers.packs.pack import Averages, Pack, TrainingState, read_average
 from trainers.positions.context import Recorder
 from trainers.random import Stream
 from trainers.tasks import supervised
@@ -37,7 +37,7 @@ def sample_batches(
     stream, task, length = Stream(pack.seeds_S, "data", step), pack.task, None
     if pack.training.one_length_per_batch:
         length = max(task.trained_lengths) if longest else task.draw_step_length(int(step))
-    return tuple(batch.for_members(pack.index_M) for batch in task.training_batches(stream, rows, None, length))
+    return tuple(batch.for_members(pack.seed_index_M) for batch in task.training_batches(stream, rows, None, length))
 
 
 def compute_losses(
@@ -108,13 +108,13 @@ def make_training_noise(pack: Pack, step: Tensor) -> Noise | None:
     if pack.dropout_rates is None and not pack.model.draws_random_numbers:
         return None
     # A compiled program serves packs of any size, so it reads seeds and index in a form that all packs have.
-    seeds_S, index_M = pack.seeds_S, pack.index_M
+    seeds_S, seed_index_M = pack.seeds_S, pack.seed_index_M
     if torch.compiler.is_compiling():
-        seeds_S, index_M = pack.compiled_seeds_S, pack.compiled_index_M
-    return Noise(Stream(seeds_S, "dropout", step), index_M, pack.dropout_rates)
+        seeds_S, seed_index_M = pack.compiled_seeds_S, pack.compiled_seed_index_M
+    return Noise(Stream(seeds_S, "dropout", step), seed_index_M, pack.dropout_rates)
 
 
-def step_once(pack: Pack, state: State) -> None:
+def step_once(pack: Pack, state: TrainingState) -> None:
     """Draw the batches of the next step and train on them, changing `state` in place."""
     train_step(pack, state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
 
@@ -199,7 +199,7 @@ def _split_rows(batch: Batch, count: int) -> list[tuple[int, Batch]]:
     return [(first, batch.slice_rows(first, last)) for first, last in pairwise(edges)]
 
 
-def train_step(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
+def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> None:
     """Train a pack for a step, changing `state` in place.
 
     A member is frozen if it has stopped, or if its loss, weights or optimizer state are not finite.
@@ -215,7 +215,7 @@ def train_step(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         h={**pack.hyperparameters, **pack.optimizer_hyperparameters},
         layout=pack.layout,
         decay_mask=pack.decay_mask,
-        seeds_M=pack.compiled_seeds_S[pack.compiled_index_M] if torch.compiler.is_compiling() else pack.seeds_M,
+        seeds_M=pack.compiled_seeds_S[pack.compiled_seed_index_M] if torch.compiler.is_compiling() else pack.seeds_M,
         compute_gradient=lambda theta: compute_clipped_gradients(pack, theta, batches, step, state.averages)[0],
     )
     theta, updates = pack.optimizer.update(inputs)
@@ -307,7 +307,7 @@ def _compile_train_step(pack: Pack, on_wait: Callable[[], None]) -> TrainStep:
 
     # Inputs of three members, because compilers treat sizes 0 and 1 as constants; their first dimension is dynamic.
     trial = pack.select([0, 0, 0])
-    state, step = State.initial(trial), torch.ones((), dtype=torch.int64, device=pack.device)
+    state, step = TrainingState.initial(trial), torch.ones((), dtype=torch.int64, device=pack.device)
     batches = separate_tensors(trial, sample_batches(trial, step, trial.training.batch_size))
     mark_dynamic([*trial.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
 
@@ -319,5 +319,5 @@ def _compile_train_step(pack: Pack, on_wait: Callable[[], None]) -> TrainStep:
 
 def separate_tensors(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
     """Return batches whose tensors have contiguous rows of their own for every member, as compiled programs need."""
-    index_M = None if pack.index_M is not None else pack.compiled_index_M
-    return [batch.for_members(index_M).contiguous() for batch in batches]
+    seed_index_M = None if pack.seed_index_M is not None else pack.compiled_seed_index_M
+    return [batch.for_members(seed_index_M).contiguous() for batch in batches]

@@ -37,8 +37,8 @@ def list_remaining_evaluations(pack: Pack, done: int) -> list[int]:
 
     With early stopping all of them, so that a member has the same curve in any pack; otherwise only the last step.
     """
-    every, steps = pack.evaluation.every, pack.training.steps
-    intermediate = range((done // every + 1) * every, steps, every) if every and pack.stop else ()
+    interval, steps = pack.evaluation.every, pack.training.steps
+    intermediate = range((done // interval + 1) * interval, steps, interval) if interval and pack.stop else ()
     return [*intermediate, *([steps] if done < steps else [])]
 
 

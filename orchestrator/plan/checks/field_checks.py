@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from orchestrator.plan.checks.bounds import find_misfits
 from orchestrator.plan.configurations import assign_values
 from orchestrator.plan.domains import find_range
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, SweepSpec, select_active_values
 from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, value_key
 from search_spaces.grammar.problems import Findings, ancestors, format_value, is_within, lookup, parent

@@ -18,7 +18,7 @@ from orchestrator.plan.configurations import (
 )
 from orchestrator.plan.distributions import describe_evaluated_lengths, list_further_distributions
 from orchestrator.plan.search import draw_configurations, draw_sample, list_generations
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.load import AVERAGES, Reading
 from search_spaces.grammar.objective import ShareAbove

@@ -8,7 +8,7 @@ from orchestrator.code.time_limit import TimeLimitExceeded, time_limit
 from orchestrator.interface.trainer import Member
 from orchestrator.plan.configurations import Configuration
 from orchestrator.text.consoles import make_console, say
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings
 from trainers.errors import locate_in_user_code

@@ -15,7 +15,7 @@ from orchestrator.interface.trainer import Member, PackCost
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.cutting import Sizes, balance_sizes, cut_members, split_evenly
 from orchestrator.plan.packing.shortages import Shortage
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 
 # Share of a worker's memory for the members of a pack. A step that is captured as a CUDA graph needs as much again,

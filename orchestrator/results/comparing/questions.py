@@ -34,8 +34,10 @@ def make_questions(
 
     # Configurations may have different tasks, so different metrics.
     measured = [side.result.measured[side.row.config_id] for pair in pairs for side in pair]
-    metric = _choose_common("metric", metric, objective.metric, [quantities.metrics for quantities in measured])
-    average = _choose_common("average", average, objective.average, [quantities.averages for quantities in measured])
+    metric = _choose_common("metric", metric, objective.metric, [measurements.metrics for measurements in measured])
+    average = _choose_common(
+        "average", average, objective.average, [measurements.averages for measurements in measured]
+    )
 
     # A configuration may lack a group of lengths, but requested lengths must be common to all.
     if lengths is None:

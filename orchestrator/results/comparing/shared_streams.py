@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator import trainer
+from orchestrator import trainer_choice
 from orchestrator.code.own_code import OwnCodeError
 from orchestrator.engine.environment import MODULE
 from orchestrator.engine.shared_draws import DATA, INITIAL, INPUTS, WEIGHTS
@@ -72,7 +72,7 @@ def compare_streams(
     differing = dict(find_differing_values(first.resolved, second.resolved))
     code = find_differing_code(first.code, second.code)
     changing = [key for key in differing if key not in first.technical or key not in second.technical]
-    keys_by_stream: dict[str, list[str]] = trainer.find_shared_streams(first.resolved, second.resolved, changing)
+    keys_by_stream: dict[str, list[str]] = trainer_choice.find_shared_streams(first.resolved, second.resolved, changing)
     if first.structural_keys & second.structural_keys:  # in one pack every seed is drawn once for all members
         keys_by_stream = {
             stream: [key for key in keys if key.startswith(INITIAL)] for stream, keys in keys_by_stream.items()
@@ -165,6 +165,7 @@ def _have_same_parameters(
 def describe_parameters(resolved: Mapping[str, Any]) -> str | None:
     """Return the declared parameters of a model and their initial values as text; None if its classes are missing."""
     try:
-        return trainer.get_trainer(resolved).describe_parameters(resolved)  # imports torch; most reports need none
+        # Imports torch, which most reports do not need.
+        return trainer_choice.get_trainer(resolved).describe_parameters(resolved)
     except OwnCodeError:
         return None

@@ -16,9 +16,9 @@ from search_spaces import Objective
 
 @dataclass(frozen=True, kw_only=True)
 class LengthGroups:
-    """The evaluated lengths of a metric, all (`every`) and by group."""
+    """The evaluated lengths of a metric, all (`evaluated`) and by group."""
 
-    every: tuple[int, ...]
+    evaluated: tuple[int, ...]
     trained: tuple[int, ...]
     selection: tuple[int, ...]
     test: tuple[int, ...]
@@ -31,7 +31,7 @@ def make_length_groups(measured: Measurements, objective: Objective, metric: str
     selection = tuple(sorted(objective.lengths)) if recorded_metric.distribution == judged_metric.distribution else ()
     longest = measured.longest_trained.get(recorded_metric.distribution)
     return LengthGroups(
-        every=recorded_metric.lengths,
+        evaluated=recorded_metric.lengths,
         trained=recorded_metric.trained_lengths,
         selection=selection,
         test=tuple(

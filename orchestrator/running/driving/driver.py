@@ -47,7 +47,7 @@ from orchestrator.running.driving.work import RunningPack, make_pack_work
 from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.train_pack import encode_work, get_stack_file, read_watchdog_report
 from orchestrator.text.wording import counted, label
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
 

@@ -13,7 +13,7 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_grid_points, map_draws
 from orchestrator.running.driving.racing import is_race_over
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 
 

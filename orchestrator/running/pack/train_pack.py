@@ -159,7 +159,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     If the sweep has an address, code and checkpoints come from there, and written files are copied there.
     """
     from orchestrator.record.kept.code import import_on_worker
-    from orchestrator.trainer import get_trainer
+    from orchestrator.trainer_choice import get_trainer
     from trainers.files.checkpoint import Checkpoints
 
     # Report the environment only after the import of the user's code, which may change it.

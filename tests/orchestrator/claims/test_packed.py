@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.claims.judge_file import judge_claims
 from orchestrator.claims.packed import locate_packed, read_packed, write_packed
-from orchestrator.claims.verb import judge_claims
 from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.errors import DamagedCurves
 from search_spaces.grammar.claims import ClaimsFile, load_claims

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from orchestrator.claims import verb
+from orchestrator.claims import judge_file
 from tests.command_line import CommandLine
 from tests.orchestrator.claims.conftest import PRE, SWEEP, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig
@@ -167,7 +167,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_trained_or_
     claims_file: Path, says, monkeypatch, words: list[str]
 ) -> None:
     started: list[object] = []
-    monkeypatch.setattr(verb.subprocess, "run", lambda command, check: started.append(command))
+    monkeypatch.setattr(judge_file.subprocess, "run", lambda command, check: started.append(command))
     (claims_file.parent / "elsewhere.yaml").write_text(SWEEP.replace("made_up", "elsewhere"))
     ask = ("claims", claims_file, "--storage", claims_file.parent, *words, "--page")
     code, out, err = says(*ask, claims_file)

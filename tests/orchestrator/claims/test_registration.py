@@ -11,7 +11,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from orchestrator.claims import verb
+from orchestrator.claims import judge_file
 from orchestrator.claims.packed import locate_packed, read_packed
 from orchestrator.claims.registration import describe_registration, list_changes, read_deciding_values
 from orchestrator.code.code_record import compute_digest
@@ -52,7 +52,7 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def page_of(file: Path, storage: Path) -> str:
-    lines = list(verb.judge_claims(file, storage, storage / "page.md"))
+    lines = list(judge_file.judge_claims(file, storage, storage / "page.md"))
     assert lines[-1].startswith(f"wrote {storage / 'page.md'}")
     return (storage / "page.md").read_text(encoding="utf-8")
 
@@ -81,7 +81,7 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
 
     write_claims(file, [{**ASKED, "says": "Post-norm helps.", "learned": {"metric": "total_variation", "most": 0.9}}])
     before = f"{changed}, when `says` was “{ASKED['says'].rstrip('.')}” and `learned` was null."
-    list(verb.judge_claims(file, folder.parent, keep=True))
+    list(judge_file.judge_claims(file, folder.parent, keep=True))
     for storage in (folder.parent, folder.parent / "nothing here"):  # its folder, and the packed sweep
         storage.mkdir(exist_ok=True)
         assert before in page_of(file, storage)
@@ -171,7 +171,7 @@ def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
     (folder / "events.jsonl").write_text("".join(whole[: first + 1]))
     assert SweepState.load(folder).ended is None
     said: list[str] = []
-    assert verb.run_missing(file, storage, said.append) == 0
+    assert judge_file.run_missing(file, storage, said.append) == 0
     assert said == [
         f"lengthwise resume {folder}",
         f"lengthwise run {tiny.with_name('second.yaml')} --storage {storage}",
@@ -180,8 +180,8 @@ def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
         state = SweepState.load(storage / name)
         assert state.ended == "complete" and state.claims, name
     said.clear()
-    assert verb.run_missing(file, storage, said.append) == 0 and not said, "nothing is trained twice"
-    assert list(verb.judge_claims(file, storage))[-1] == "0 of 2 claims are decided"
+    assert judge_file.run_missing(file, storage, said.append) == 0 and not said, "nothing is trained twice"
+    assert list(judge_file.judge_claims(file, storage))[-1] == "0 of 2 claims are decided"
 
 
 def test_a_sweep_resumes_when_the_claims_file_is_gone(tiny: Path, run_inline: Callable[..., Path]) -> None:
@@ -200,14 +200,14 @@ def test_a_ledger_of_another_version_of_the_file_is_said_and_not_taken_for_it(ti
     said = "begun with other values than its file has now: training.steps was 10, now 20."
     assert said in page_of(file, folder.parent)
     with pytest.raises(SpecChanged, match="differs from the recorded sweep"):
-        verb.run_missing(file, tiny.parent, print)
+        judge_file.run_missing(file, tiny.parent, print)
     tiny.write_text(TINY.replace("steps: 20", "steps: 10"))
-    assert "begun with" not in page_of(file, folder.parent) and verb.run_missing(file, tiny.parent, print) == 0
+    assert "begun with" not in page_of(file, folder.parent) and judge_file.run_missing(file, tiny.parent, print) == 0
 
 
 def test_a_sweep_that_was_never_run_and_has_no_file_is_named(tiny: Path) -> None:
     with pytest.raises(UserError, match=r"sweep made_up was not run, and .*made_up\.yaml does not exist"):
-        verb.run_missing(tiny.with_name("claims.yaml"), tiny.parent, print)
+        judge_file.run_missing(tiny.with_name("claims.yaml"), tiny.parent, print)
     assert not (tiny.parent / "tiny").exists(), "nothing was run before that was seen"
 
 

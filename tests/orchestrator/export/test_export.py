@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from orchestrator import open_sweep, run
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.export.best import make_best_file
-from orchestrator.export.verb import export
+from orchestrator.export.write_exports import export
 from orchestrator.preview.smoke import validate_sweep
 from orchestrator.record.kept.curves import write_curves
 from orchestrator.record.kept.weights import load

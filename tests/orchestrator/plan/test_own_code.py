@@ -93,7 +93,7 @@ def test_classes_register_once_and_the_same_module_again_is_no_second_one(writte
     folder = written(own_averages=AVERAGE.format(name="own_average"))
     load_module(find_module("own_averages", [folder]))
     load_module(find_module("own_averages", [folder]))
-    assert "own_average" in registry.names("average")
+    assert "own_average" in registry.list_names("average")
 
 
 def test_other_content_under_the_same_name_is_refused(written, tmp_path: Path) -> None:
@@ -123,10 +123,10 @@ def test_a_module_that_fails_is_named_with_its_line_and_leaves_nothing(written, 
     source = find_module("own_bad", [folder])
     with pytest.raises(OwnCodeError, match=said.replace("py:1", r"py:\d+").replace("py:2", r"py:\d+")):
         load_module(source)
-    assert "half_way" not in registry.names("average") and "own_bad" not in sys.modules
+    assert "half_way" not in registry.list_names("average") and "own_bad" not in sys.modules
     written(own_bad=AVERAGE.format(name="half_way"))
     load_module(find_module("own_bad", [folder]))
-    assert "half_way" in registry.names("average")
+    assert "half_way" in registry.list_names("average")
 
 
 def test_a_slow_import_is_noted_once(written, monkeypatch, capsys) -> None:
@@ -164,7 +164,7 @@ def test_the_sweep_file_names_modules_beside_it(written) -> None:
     spec = load_sweep(file)
     assert spec.imports == ("own_averages",) and spec.folder == folder
     (source,) = import_spec_modules(spec)
-    assert source.root == folder and "own_average" in registry.names("average")
+    assert source.root == folder and "own_average" in registry.list_names("average")
     assert spec.resolved()["imports"] == ["own_averages"]
 
 

@@ -14,7 +14,7 @@ from orchestrator.program import process
 from orchestrator.program.reports import DeclaredReports, merge_attempts
 
 STEPS = 60
-DECLARED = DeclaredReports(steps=STEPS, every=2, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
+DECLARED = DeclaredReports(steps=STEPS, evaluation_interval=2, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
 PROGRAM = """
 import os, subprocess, sys, time
 import lengthwise

@@ -15,9 +15,15 @@ import lengthwise
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportProblem, merge_attempts, parse_report
 
 DECLARED = DeclaredReports(
-    steps=250, every=100, averages=("raw", "ema"), metrics={"accuracy": (5, 10), "loss": (1,)}, lengths=(1, 5, 10)
+    steps=250,
+    evaluation_interval=100,
+    averages=("raw", "ema"),
+    metrics={"accuracy": (5, 10), "loss": (1,)},
+    lengths=(1, 5, 10),
 )
-RAW = DeclaredReports(steps=250, every=100, averages=("raw",), metrics=DECLARED.metrics, lengths=DECLARED.lengths)
+RAW = DeclaredReports(
+    steps=250, evaluation_interval=100, averages=("raw",), metrics=DECLARED.metrics, lengths=DECLARED.lengths
+)
 
 
 def line(step: int, value: float | None = 0.5, average: str = "raw", **more: Any) -> str:
@@ -163,7 +169,9 @@ def test_steps_that_are_not_due() -> None:
 
 
 def test_only_the_end_is_due() -> None:
-    declared = DeclaredReports(steps=9, every=None, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
+    declared = DeclaredReports(
+        steps=9, evaluation_interval=None, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,)
+    )
     steps, _ = merge_attempts({"1": '{"step": 9, "curves": {"loss": 1}}'}, declared)
     assert steps == []
     (step,), _ = merge_attempts({"1": '{"step": 9, "curves": {"loss": 1}}\n'}, declared)
@@ -194,7 +202,7 @@ attempts = st.lists(
 @given(attempts, st.lists(st.integers(1, 60), max_size=8))
 def test_any_attempts_in_any_pieces(drawn: list[tuple[int, int, int]], sizes: list[int]) -> None:
     """What was written by whole lines counts once, the first values first, however the files are cut into reads."""
-    declared = DeclaredReports(steps=5, every=1, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
+    declared = DeclaredReports(steps=5, evaluation_interval=1, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))
     files, first, written = {}, {}, 0
     repeated = 0
     for number, (start, end, missing) in enumerate(drawn):

@@ -30,7 +30,7 @@ from orchestrator.results.pack_environments import RecordedConfiguration, find_d
 from orchestrator.results.summarise import summarise
 from trainers.config.member import MemberConfig
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.training.step import sample_batches
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
@@ -167,7 +167,7 @@ def drawn_by(member):
     pack = Pack([member], torch.device("cpu"))
     data = [batch.tokens for batch in sample_batches(pack, torch.tensor(2), member.training.batch_size)]
     inputs = [test.batch.tokens for test in draw_evaluation_inputs(pack)]
-    return {DATA: data, INPUTS: inputs, WEIGHTS: [State.initial(pack).theta]}
+    return {DATA: data, INPUTS: inputs, WEIGHTS: [TrainingState.initial(pack).theta]}
 
 
 @pytest.mark.parametrize(

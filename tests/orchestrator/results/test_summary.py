@@ -36,7 +36,7 @@ def test_summary_equals_the_numbers_by_hand(small_sweep):
         assert row.generalization_length == max(reach, default=0)
         assert row.area_beyond == pytest.approx(counted[1][7:].mean())  # neither trained on nor selected by
         assert row.groups == LengthGroups(
-            every=tuple(range(1, 12)), trained=(1, 2, 3, 4, 5), selection=(6, 7), test=(8, 9, 10, 11)
+            evaluated=tuple(range(1, 12)), trained=(1, 2, 3, 4, 5), selection=(6, 7), test=(8, 9, 10, 11)
         )
     assert (result.seeds_run, result.seeds_failed) == (18, 1)
     assert result.has_ended and result.planned == 6

@@ -78,7 +78,7 @@ def test_what_is_no_address_is_refused_without_showing_it(file, given, monkeypat
         with pytest.raises(SystemExit) as ended:
             cli.main()
         said = capsys.readouterr().err
-        assert ended.value.code == 2 and "notify: is not an http or https address" in said and SECRET not in said
+        assert ended.value.code == 2 and "not an http or https address" in said and SECRET not in said
         assert said.startswith(words[0].replace("--set", "--set notify=***") + ":")
     assert not (tmp_path / "s").exists()
 

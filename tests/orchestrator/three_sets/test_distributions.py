@@ -38,12 +38,12 @@ def test_lengths_go_by_the_metric_and_what_it_lacks_is_no_failed_seed(ran):
     assert len(accuracy) and not accuracy["value"].isna().any()
     assert (result.seeds_run, result.seeds_failed) == (8, 0)
     row = result.rows[0]
-    assert row.groups == LengthGroups(every=(3, 4), trained=(), selection=(3,), test=(4,))
+    assert row.groups == LengthGroups(evaluated=(3, 4), trained=(), selection=(3,), test=(4,))
     assert result.groups(row, "accuracy") == LengthGroups(
-        every=(1, 2, 3, 4), trained=(1, 2, 3), selection=(), test=(4,)
+        evaluated=(1, 2, 3, 4), trained=(1, 2, 3), selection=(), test=(4,)
     )
     assert result.groups(row, "accuracy.long") == LengthGroups(
-        every=(5, 6, 7), trained=(), selection=(), test=(5, 6, 7)
+        evaluated=(5, 6, 7), trained=(), selection=(), test=(5, 6, 7)
     )
     assert (row.trained, row.area_beyond) == (None, None)
     assert list(row.other_distributions) == [("accuracy", "trained"), ("accuracy", "test"), ("accuracy.long", "test")]
@@ -84,7 +84,7 @@ def test_a_pack_that_died_is_lost_at_the_lengths_of_its_metrics_alone(ran):
 def test_on_the_trained_distribution_test_lengths_lie_beyond_the_trained_ones(ran):
     folder = ran("objective.metric=accuracy", "objective.lengths=[2]", "evaluation.lengths=[1, 2, 4, 5]")
     (groups,) = {row.groups for row in summarise(SweepState.load(folder)).rows}
-    assert groups == LengthGroups(every=(1, 2, 4), trained=(1, 2), selection=(2,), test=(4,))
+    assert groups == LengthGroups(evaluated=(1, 2, 4), trained=(1, 2), selection=(2,), test=(4,))
 
 
 def test_the_report_shows_every_distribution_by_name(ran, short_text):

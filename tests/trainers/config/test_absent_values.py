@@ -33,7 +33,7 @@ def all_absent_values() -> dict[str, dict[str, Any]]:
         "evaluation": fields_of(EvaluationConfig),
     }
     for kind in registry.KINDS:
-        for name in registry.names(kind):
+        for name in registry.list_names(kind):
             cls = registry.lookup(kind, name)
             if cls.__module__.startswith("trainers."):
                 found[f"{kind} {name}"] = fields_of(cls)

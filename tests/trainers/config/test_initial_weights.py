@@ -16,7 +16,7 @@ from tests.trainers.runs import Recorder, killed, same, train_recorded
 from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, WeightsError
-from trainers.packs.pack import Pack, State, read_averages
+from trainers.packs.pack import Pack, TrainingState, read_averages
 from trainers.training.step import sample_batches, step_once
 
 CPU = torch.device("cpu")
@@ -45,9 +45,9 @@ def from_file(member, path: Path, seed: int = 0, changes: Mapping[str, Any] | No
     return member(seed, training__initial={"file": str(path), **more}, **(changes or {})).pin_data()
 
 
-def starts(*members: MemberConfig) -> tuple[Pack, State]:
+def starts(*members: MemberConfig) -> tuple[Pack, TrainingState]:
     pack = Pack(members, CPU)
-    return pack, State.initial(pack, reads_files=True)
+    return pack, TrainingState.initial(pack, reads_files=True)
 
 
 def replace_source(member: MemberConfig, source: str) -> MemberConfig:

@@ -117,7 +117,7 @@ def test_a_key_that_holds_no_single_field_has_no_slot(key: str) -> None:
 
 @pytest.mark.parametrize("kind", ["task", "model"])
 def test_every_field_of_every_registered_class_has_a_slot(kind: str) -> None:
-    for name, cls in registry.classes(kind).items():
+    for name, cls in registry.get_classes(kind).items():
         for item in settings_fields(cls):
             slot = find_slot({**SECTIONS, kind: {"name": name}}, f"{kind}.{item.name}")
             assert (slot is None) == bool(item.metadata["kind"])

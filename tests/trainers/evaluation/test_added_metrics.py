@@ -20,7 +20,7 @@ from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation.evaluate import evaluate, evaluate_weights
 from trainers.metrics.metric import EvaluatedBatch, Metric
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, State, collect_weights
+from trainers.packs.pack import Pack, TrainingState, collect_weights
 from trainers.settings.fields import setting
 
 CPU = torch.device("cpu")
@@ -45,12 +45,12 @@ def members(count: int, metrics: dict[str, Any] | None, **changes: Any) -> list[
     ]
 
 
-def curves(pack: Pack, state: State) -> dict[str, np.ndarray]:
+def curves(pack: Pack, state: TrainingState) -> dict[str, np.ndarray]:
     names, values = evaluate(pack, state)
     return {name: values[:, 0, k] for k, name in enumerate(names)}
 
 
-def plain_values(pack: Pack, state: State, place: int, test: Any) -> dict[str, float]:
+def plain_values(pack: Pack, state: TrainingState, place: int, test: Any) -> dict[str, float]:
     """The shipped metrics of one member on one batch, by a loop over rows and targets."""
     views = {name: value[place : place + 1] for name, value in pack.layout.views(state.theta).items()}
     batch = test.batch.for_members(torch.tensor([place]))
@@ -276,5 +276,5 @@ def test_shipped_metrics_keep_the_contract(name: str) -> None:
 
 def test_nothing_waits_for_a_metric() -> None:
     pack = Pack(members(2, SHIPPED), CPU)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     assert waits(lambda: evaluate(pack, state)) == set()

@@ -13,7 +13,7 @@ from trainers.errors import ConfigError
 from trainers.evaluation.attention_weights import compute_input_attention
 from trainers.models import attention
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, make_evaluation_stream
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.tensors.noise import Noise
 
 COPY = {"name": "copy_string", **STRINGS}
@@ -34,7 +34,7 @@ def member(task: dict, model: dict, **position: object) -> MemberConfig:
 def initial(of: MemberConfig) -> dict[str, np.ndarray]:
     """Initial weights, large ones: small scores would make every row of weights the same."""
     pack = Pack([of], torch.device("cpu"))
-    return {name: 8 * value[0].numpy() for name, value in pack.layout.views(State.initial(pack).theta).items()}
+    return {name: 8 * value[0].numpy() for name, value in pack.layout.views(TrainingState.initial(pack).theta).items()}
 
 
 def test_the_weights_of_the_first_layer_are_those_of_its_equations() -> None:

@@ -23,7 +23,7 @@ from trainers.models.decoder import Decoder
 from trainers.models.lstm import Lstm
 from trainers.models.model import Model
 from trainers.models.vmapped import NamedModule
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.positions.position import Position
 from trainers.positions.randomized import Randomized
 from trainers.tasks.decoding import Decoding
@@ -73,7 +73,7 @@ def prompt_of(width: int, rows: int = B) -> Tensor:
 def lone(forward: Forward, m: int, b: int) -> Forward:
     """The same for one row of one member."""
     weights = {name: value[m : m + 1] for name, value in forward.weights.items()}
-    return replace(forward, weights=weights, noise=replace(forward.noise, index_M=torch.tensor([m]), first=b))
+    return replace(forward, weights=weights, noise=replace(forward.noise, seed_index_M=torch.tensor([m]), first=b))
 
 
 def logits_of(forward: Forward, tokens: list[int], total: int) -> Tensor:
@@ -209,7 +209,7 @@ def test_neither_pieces_of_the_rows_nor_the_pack_change_a_token(model) -> None:
         assert torch.equal(torch.cat(pieces, dim=1), whole)
     index = torch.tensor([1, 0, 1])
     weights = {name: value[index] for name, value in forward.weights.items()}
-    packed = replace(forward, weights=weights, noise=replace(forward.noise, index_M=index))
+    packed = replace(forward, weights=weights, noise=replace(forward.noise, seed_index_M=index))
     assert torch.equal(both(packed, prompt[index]), whole[index])
     assert not torch.equal(whole[0], whole[1])
 
@@ -358,14 +358,14 @@ def test_evaluations_have_the_same_texts_in_any_pieces_and_packs(member, monkeyp
     settings = {"task": Texts(), "model": model}
     members = [replace(member(seed, training__dtype="float64", evaluation__samples=24), **settings) for seed in (3, 5)]
     both = Pack(members, torch.device("cpu"))
-    names, whole = evaluate(both, State.initial(both), beat=lambda: beats.append(1))
+    names, whole = evaluate(both, TrainingState.initial(both), beat=lambda: beats.append(1))
     assert set(names) == {"plain", "by_state", "length"} and whole.std(axis=(0, 3)).min() > 0
     steps = len(beats)
     assert steps > 3 * (6 + 4)  # three lengths; at least the plain texts and a state
     monkeypatch.setattr(evaluation, "LOGITS_PER_MEMBER", 3 * 24 * model.cache_size_per_token)
-    _, pieces = evaluate(both, State.initial(both), beat=lambda: beats.append(1))
+    _, pieces = evaluate(both, TrainingState.initial(both), beat=lambda: beats.append(1))
     alone = Pack(members[1:], torch.device("cpu"))
-    _, lone = evaluate(alone, State.initial(alone))
+    _, lone = evaluate(alone, TrainingState.initial(alone))
     assert (pieces == whole).all() and (lone[0] == whole[1]).all()
     assert len(beats) > 5 * steps
 

@@ -17,7 +17,7 @@ from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.weights import MemberWeights, StoredWeights, list_stored_averages, write_weights
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 
 NAME = ("0123456789ab", 0)
 AVERAGES = {"ema": {"decay": 0.9}, "bema": {}, "norm_matched": {}}
@@ -50,7 +50,7 @@ def evaluated_again(member: MemberConfig, weights) -> np.ndarray:
     sections = member.to_dict()
     sections["training"]["averages"] = {"raw": {}}
     pack = Pack([MemberConfig.from_dict(sections)], torch.device("cpu"))
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     named = {name: torch.from_numpy(array)[None] for name, array in weights.items()}
     state.theta.copy_(pack.layout.flat(named))
     return evaluate(pack, state)[1][0, 0]

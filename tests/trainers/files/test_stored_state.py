@@ -11,7 +11,7 @@ from trainers import Checkpoints, train
 from trainers.errors import CheckpointError
 from trainers.files.checkpoint import Snapshot
 from trainers.files.container import decode
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.tensors.parameters import ParameterLayout
 
 NAMES = [("one", 0), ("other", 1)]
@@ -113,14 +113,14 @@ def test_other_buffers_are_refused_by_name(members, recorder, halfway, change, s
 
 
 @dataclass(kw_only=True)
-class GrownState(State):
+class GrownState(TrainingState):
     """A state with a field that older checkpoints do not have."""
 
     paused_at: torch.Tensor
 
     @classmethod
     def initial(cls, pack: Pack) -> "GrownState":
-        values = vars(State.initial(pack))
+        values = vars(TrainingState.initial(pack))
         return cls(**values, paused_at=torch.full((len(pack),), -1, dtype=torch.int64))
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.trainers.own_tasks import TOKENS, Last
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import EvaluationBatch, Task
@@ -76,7 +76,7 @@ def test_only_scored_positions_count_over_the_keys_they_see(
     task = {"name": name, **settings}
     changes = {"model__init_std": 0.6, "model__form": form, "evaluation__samples": 12}
     pack = Pack([member(seed, task=task, **changes) for seed in (0, 1)], CPU)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     names, values = evaluate(pack, state)
     found = dict(zip(names, values[:, 0].swapaxes(0, 1), strict=True))
     views = pack.layout.views(state.theta.double())

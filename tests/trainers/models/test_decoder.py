@@ -64,7 +64,7 @@ def test_fused_attention_equals_written_out_attention() -> None:
     )
 
 
-CAUSAL = [name for name in registry.names("position") if name not in ("significance", "randomized")]
+CAUSAL = [name for name in registry.list_names("position") if name not in ("significance", "randomized")]
 
 
 @pytest.mark.parametrize("position", [*CAUSAL, {"name": "tra", "threshold": False}], ids=str)

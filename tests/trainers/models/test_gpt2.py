@@ -14,7 +14,7 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.attention import MAX_QUERIES
 from trainers.models.decoder import Decoder
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.positions.randomized import Randomized
 from trainers.random import Stream
 from trainers.tensors.batch import Batch
@@ -212,7 +212,7 @@ def test_long_rows_of_groups_need_no_mask_of_all_pairs(member) -> None:
             return out
 
     pack = long_rows(member, 49)
-    step, theta = torch.tensor(1), State.initial(pack).theta
+    step, theta = torch.tensor(1), TrainingState.initial(pack).theta
     batches = pack.task.training_batches(Stream(pack.seeds_S, "data", step), 2)
     with Watch():
         gradient, loss = compute_gradients(pack, theta, batches, step)

@@ -16,7 +16,7 @@ from trainers.models.attention import Drop, apply_attention
 from trainers.models.block import block_drops
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.positions.alibi import Alibi
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position
@@ -33,7 +33,7 @@ CPU = torch.device("cpu")
 TASK = PaddedMultiplication(multiplier_digits=1, number_digits=12, train_digits=2)
 M, B = 2, 3
 QUESTION, STATE, STATES = 3, 2, 4  # tokens of a question, tokens of a state, states after the first
-LOCAL = {name: name for name in registry.names("position") if name not in ("significance", "randomized")}
+LOCAL = {name: name for name in registry.list_names("position") if name not in ("significance", "randomized")}
 LOCAL |= {"shaw, values": Shaw(clip=2, values=True), "tra, all keys": ThresholdRelative(threshold=False)}
 SEPARATOR = 10  # ends a question: no digit
 
@@ -154,7 +154,7 @@ def test_slices_of_a_batch_have_the_positions_and_gradient_of_the_whole(member) 
     settings = {"training__dtype": "float64", "training__batch_size": 10}
     model = replace(HOOKED, dropout_sites=("attention", "residual"))
     whole, parts = (pack_of(member, (0, 1), model, **settings, training__accumulation=n) for n in (1, 3))
-    step, theta = torch.tensor(2), State.initial(whole).theta
+    step, theta = torch.tensor(2), TrainingState.initial(whole).theta
     batch = (whole.task.sample(Stream(whole.seeds_S, "data", step), 10),)
     torch.testing.assert_close(
         compute_gradients(whole, theta, batch, step),
@@ -208,7 +208,7 @@ def test_scores_that_are_the_same_for_all_rows_are_dropped_row_by_row(member) ->
     for count in (1, 3):
         training = replace(plain.training, accumulation=count)
         pack = Pack([replace(plain, task=Last(), model=model, training=training)], CPU)
-        step, theta = torch.tensor(1), State.initial(pack).theta
+        step, theta = torch.tensor(1), TrainingState.initial(pack).theta
         found.append(compute_gradients(pack, theta, sample_batches(pack, step, 6), step)[0])
     torch.testing.assert_close(*found)
     seen: list[Tensor] = []

@@ -33,7 +33,7 @@ OWN = {
     "randomized learned": Randomized(longest=32, base="learned"),
     "randomized everything": Randomized(longest=32, base=Everything(), draw="row"),
 }
-SHIPPED: dict[str, str | Position] = {name: name for name in registry.names("position") if name != "significance"}
+SHIPPED: dict[str, str | Position] = {name: name for name in registry.list_names("position") if name != "significance"}
 SHIPPED |= {"fire": Fire(threshold=3.0), "randomized": Randomized(longest=32)}
 POSITIONS: dict[str, str | Position] = {**SHIPPED, **OWN}
 IDS = {"default": None, "restarting": [0, 1, 2, 3, 3, 4, 3, 4, 5]}

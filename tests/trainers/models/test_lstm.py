@@ -10,7 +10,7 @@ from tests.trainers.training.test_waits import check_one_program, waits
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate
 from trainers.models.lstm import Lstm
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
 from trainers.tensors.parameters import ParameterLayout
@@ -55,7 +55,7 @@ def test_it_starts_as_torch_does() -> None:
 def test_nothing_waits(member, rate: float) -> None:
     model = {"name": "lstm", "width": 8, "dropout": rate}
     pack = Pack([member(seed, model=model) for seed in (2, 7)], CPU)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     assert waits(lambda: step_once(pack, state)) == set() == waits(lambda: evaluate(pack, state))
 
 

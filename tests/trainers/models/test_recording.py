@@ -20,7 +20,7 @@ from trainers.evaluation.evaluate import evaluate
 from trainers.metrics.metric import EvaluatedBatch, Metric
 from trainers.models.vmapped import Vmapped, _try_build
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.recording import Values, record, recording_to
@@ -110,12 +110,12 @@ def members(seeds: tuple[int, ...], model: str, metrics: dict[str, Any] | None =
     return [MemberConfig.from_dict({**sections, "seed": seed}) for seed in seeds]
 
 
-def curves(pack: Pack, state: State) -> dict[str, np.ndarray]:
+def curves(pack: Pack, state: TrainingState) -> dict[str, np.ndarray]:
     names, values = evaluate(pack, state)
     return {name: values[:, 0, k] for k, name in enumerate(names)}
 
 
-def module_of(pack: Pack, state: State, m: int) -> nn.Module:
+def module_of(pack: Pack, state: TrainingState, m: int) -> nn.Module:
     """The module with the weights of a member."""
     module = pack.model.net(pack.task.inputs, pack.task.outputs, pack.task.positions)
     module.load_state_dict({name: value[m] for name, value in pack.layout.views(state.theta).items()}, strict=False)
@@ -157,7 +157,7 @@ def test_a_member_is_alone_what_it_is_in_a_pack(model: str) -> None:
 
 
 def test_nothing_is_recorded_in_training_or_where_nothing_reads_it() -> None:
-    states = dict[str, tuple[Pack, State]]()
+    states = dict[str, tuple[Pack, TrainingState]]()
     for name in ("stacked", "unread"):
         pack = Pack(members((3, 5), name), CPU)
         Net.calls.clear()  # of the trial
@@ -193,7 +193,7 @@ def test_a_metric_that_reads_what_is_not_recorded_is_named() -> None:
 
 def test_recorded_values_have_gradients_in_a_pass_that_asks_for_them() -> None:
     pack = Pack(members((3, 5), "stacked"), CPU)
-    theta = State.initial(pack).theta.requires_grad_()
+    theta = TrainingState.initial(pack).theta.requires_grad_()
     tokens = torch.zeros(2, 4, 6, dtype=torch.int64)
     values: dict[str, Tensor] = {}
     pack.model.logits(pack.layout.views(theta), Batch(tokens, tokens), None, pack.form, values.__setitem__)
@@ -249,7 +249,7 @@ def test_a_value_of_each_row_is_refused_for_a_batch_of_several_lengths(registere
     (problem,) = check_model(of_rows)
     assert "even" in problem
     pack = Pack([MemberConfig.from_dict(of_tokens)], CPU)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     values, module = curves(pack, state), module_of(pack, state, 0)
     for test in draw_evaluation_inputs(pack):
         for length in test.lengths:
@@ -274,7 +274,7 @@ def test_members_called_one_after_another_record_equally_often() -> None:
 
 def test_nothing_waits_for_what_is_recorded() -> None:
     pack = Pack(members((3, 5), "stacked", {"from_the_last": {}}), CPU)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     assert waits(lambda: evaluate(pack, state)) == set()
 
 

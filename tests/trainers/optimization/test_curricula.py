@@ -19,7 +19,7 @@ from trainers.evaluation.results import Validation
 from trainers.optimization.criterion import Stop
 from trainers.optimization.curricula import Curriculum, Threshold
 from trainers.packs.batches import StepBatches, count_elements_per_row
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.training.step import sample_batches
 from trainers.training.stopping import choose_next_stages, find_members_to_stop
@@ -205,7 +205,7 @@ def test_a_curriculum_killed_and_resumed_goes_on_as_if_never_stopped(member, fiv
 
 def test_states_of_some_members_are_put_together_again(member) -> None:
     pack = Pack([staged(member, seed) for seed in SEEDS], CPU)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     both = state.select([3, 1]).concatenate(state.select([0, 4, 2])).select([2, 1, 4, 0, 3])
     for one, other in zip(both.tensors(), state.tensors(), strict=True):
         assert torch.equal(one, other)

@@ -137,7 +137,7 @@ def test_every_member_is_updated_as_by_the_reference(
 
 
 def test_every_shipped_optimizer_is_compared() -> None:
-    assert {named["name"] for named, _, _ in CASES.values()} == set(registry.names("optimizer"))
+    assert {named["name"] for named, _, _ in CASES.values()} == set(registry.list_names("optimizer"))
 
 
 def test_clipping_equals_clip_grad_norm_per_member() -> None:

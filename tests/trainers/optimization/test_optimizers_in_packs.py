@@ -18,7 +18,7 @@ from trainers.config.slots import find_slot
 from trainers.errors import ConfigError
 from trainers.optimization.optimizer import Optimizer, Update
 from trainers.optimization.optimizers.adamw import AdamW
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.settings import registry
 from trainers.settings.fields import setting
 from trainers.tensors.parameters import ParameterLayout
@@ -85,7 +85,7 @@ def test_a_member_has_the_same_bits_alone_and_beside_other_hyperparameters(membe
         return Pack([built(member, name, seed) for seed in seeds], CPU)
 
     pack, state = check_alone(pack_of, packs=((7,), (2, 7, 5, 2)) if name == "adamw" else ((7,), (2, 7)), steps=4)
-    assert not torch.equal(state.theta, State.initial(pack).theta)
+    assert not torch.equal(state.theta, TrainingState.initial(pack).theta)
 
 
 @pytest.mark.parametrize("name", ["sgd", "lion", "muon", "adafactor", "noisy"])
@@ -241,7 +241,7 @@ def test_a_faulty_optimizer_is_found_before_a_run(registered: Any, cls: type[Opt
     assert said in problem
 
 
-@pytest.mark.parametrize("name", sorted(registry.names("optimizer")))
+@pytest.mark.parametrize("name", sorted(registry.list_names("optimizer")))
 def test_a_shipped_optimizer_passes_the_check(name: str) -> None:
     assert check_class("optimizer", name) == []
 
@@ -260,7 +260,7 @@ def test_a_failed_member_keeps_its_state_and_others_continue(member: Make, name:
 
 def test_a_member_whose_state_is_not_finite_has_failed(member: Make) -> None:
     pack = Pack([member(seed, training__optimizer="lion") for seed in (0, 1)], CPU)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     state.optimizer["momentum"][0, 3] = float("inf")
     step_once(pack, state)
     assert state.failed_at.tolist() == [1, -1]

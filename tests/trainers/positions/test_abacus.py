@@ -18,9 +18,9 @@ def test_places_of_a_worked_example() -> None:
     tokens, _ = PaddedAddition(width=4, train_digits=2).example(87, 4005)
     assert tokens == "P P 8 7 + 4 0 0 5"
     ids = torch.tensor([PAD, PAD, 8, 7, PLUS, 4, 0, 0, 5])
-    assert Abacus().places(ids, False).tolist() == [0, 0, 2, 1, 0, 4, 3, 2, 1]
-    assert Abacus(pads=True).places(ids, False).tolist() == [4, 3, 2, 1, 0, 4, 3, 2, 1]
-    assert Abacus().places(ids, True).tolist() == [0, 0, 1, 2, 0, 1, 2, 3, 4]
+    assert Abacus().find_places(ids, False).tolist() == [0, 0, 2, 1, 0, 4, 3, 2, 1]
+    assert Abacus(pads=True).find_places(ids, False).tolist() == [4, 3, 2, 1, 0, 4, 3, 2, 1]
+    assert Abacus().find_places(ids, True).tolist() == [0, 0, 1, 2, 0, 1, 2, 3, 4]
     assert doctest.testmod(abacus).attempted >= 2 and doctest.testmod(abacus).failed == 0
 
 
@@ -28,7 +28,7 @@ def test_places_of_a_worked_example() -> None:
 def test_places_count_along_each_run(causal: bool) -> None:
     draw = random.Random(3)
     rows = [[draw.choice([0, 5, 9, PAD, PLUS]) for _ in range(12)] for _ in range(40)]
-    got = Abacus().places(torch.tensor(rows).reshape(2, 20, 12), causal).reshape(40, 12).tolist()
+    got = Abacus().find_places(torch.tensor(rows).reshape(2, 20, 12), causal).reshape(40, 12).tolist()
     for row, found in zip(rows, got, strict=True):
         for t, token in enumerate(row):
             run = 0

@@ -13,7 +13,7 @@ from trainers.models import attention as attention_module
 from trainers.models.attention import apply_attention
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.positions.alibi import Alibi
 from trainers.positions.fire import Fire
 from trainers.positions.kerple import Kerple
@@ -127,7 +127,7 @@ def test_kerple_below_its_bound_is_set_to_it_and_goes_on_learning(optimizer: str
         "training": {"steps": 4, "batch_size": 4, "learning_rate": 0.05, "optimizer": optimizer, "compile": False},
     }
     pack = Pack([MemberConfig.from_dict({**sections, "seed": seed}) for seed in range(2)], torch.device("cpu"))
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     r2 = pack.layout.views(state.theta)["kerple.r2"]
     r2.copy_(torch.full_like(r2, 0.01))
     gradient, _ = compute_gradients(pack, state.theta, sample_batches(pack, state.step + 1, 4), state.step + 1)
@@ -208,7 +208,7 @@ def test_a_bias_that_is_not_trained_compiles() -> None:
         torch.testing.assert_close(compiled[key], value, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", registry.names("position"))
+@pytest.mark.parametrize("name", registry.list_names("position"))
 def test_the_fused_kernel_is_used_where_nothing_is_added(monkeypatch, name: str) -> None:
     calls = []
     fused = attention_module.functional.scaled_dot_product_attention

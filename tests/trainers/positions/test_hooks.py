@@ -13,7 +13,7 @@ from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.forward import Forward
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.positions.context import Scores
 from trainers.positions.nope import Nope
 from trainers.positions.tra import ThresholdRelative
@@ -51,7 +51,7 @@ def test_biases_are_optional() -> None:
 
 BY_IDS: dict[str, str | dict] = {
     name: {"name": name, **({"threshold": 2.0} if name == "fire" else {})}
-    for name in registry.names("position")
+    for name in registry.list_names("position")
     if name not in ("abacus", "significance", "tra", "fox", "cope", "randomized")  # by tokens, order, or draws
 }
 
@@ -75,7 +75,7 @@ def test_what_layers_record_becomes_a_metric_at_every_length(member, task) -> No
     model = Decoder(layers=2, width=D, heads=H, position=ThresholdRelative())
     assert tuple(model.metrics) == (*MEANS, GREATEST)
     pack = Pack([replace(member(seed, evaluation={"samples": 4}), model=model, task=task) for seed in (0, 1)], CPU)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     names, values = evaluate(pack, state)
     tests = list(pack.task.evaluation_batches(pack_stream(pack), 4, pack.lengths))
     assert len(tests) == (len(pack.lengths) if isinstance(task, Last) else 1)

@@ -17,7 +17,7 @@ from trainers.tensors.batch import Batch
 
 BASES: dict[str, str | dict] = {
     name: {"name": name, **({"threshold": 2.0} if name == "fire" else {})}
-    for name in registry.names("position")
+    for name in registry.list_names("position")
     if name not in ("abacus", "significance", "randomized")  # two do not go by ids, or by tokens as well
 }
 

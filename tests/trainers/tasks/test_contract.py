@@ -14,7 +14,7 @@ from trainers.random import Stream
 from trainers.settings import registry
 from trainers.settings.descriptions import describe_kind
 
-CLASSES = [(kind, name) for kind in registry.KINDS for name in registry.names(kind) if name != "vmapped"]
+CLASSES = [(kind, name) for kind in registry.KINDS for name in registry.list_names(kind) if name != "vmapped"]
 
 
 @pytest.mark.parametrize(("kind", "name"), CLASSES)

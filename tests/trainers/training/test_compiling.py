@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.tensors.noise import Noise
 from trainers.training.compiling import (
     call_first,
@@ -135,13 +135,13 @@ def test_one_program_serves_packs_of_all_sizes(member, changes) -> None:
         train_step, dynamic=False, fullgraph=True, backend=lambda graph, _: calls.append(graph) or graph.forward
     )
     first = Pack([member(0, **changes)] * 2, CPU).select([0, 0, 0])
-    state = State.initial(first)
+    state = TrainingState.initial(first)
     batches = separate_tensors(first, sample_batches(first, state.step + 1, 4))
     mark_dynamic([*first.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
     compiled(first, state, batches)
     for seeds in [(0, 0), (0, 1), (4, 1, 1, 2), (1, 2, 3, 4, 5)]:
         pack = Pack([member(seed, **changes) for seed in seeds], CPU)
-        one, other = State.initial(pack), State.initial(pack)
+        one, other = TrainingState.initial(pack), TrainingState.initial(pack)
         batches = separate_tensors(pack, sample_batches(pack, one.step + 1, 4))
         compiled(pack, one, batches)
         train_step(pack, other, batches)

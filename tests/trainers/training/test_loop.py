@@ -15,7 +15,7 @@ from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation import results
 from trainers.files import checkpoint
 from trainers.files.container import decode, encode
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.training.cost import count_saved_bytes, estimate_member_cost, measure_seconds_per_step
 from trainers.training.step import make_train_step
 
@@ -89,10 +89,10 @@ def test_cost_counts_what_is_there(member) -> None:
 def test_rows_evaluated_in_pieces_give_the_same_curves(member, monkeypatch) -> None:
     pack = Pack([member(0), member(1)], torch.device("cpu"))
     beats = list[str]()  # one for each piece
-    whole = evaluation.evaluate(pack, State.initial(pack), beat=lambda: beats.append("whole"))[1]
+    whole = evaluation.evaluate(pack, TrainingState.initial(pack), beat=lambda: beats.append("whole"))[1]
     a_row = float(pack.model.operations(pack.task, 1, max(pack.lengths)))
     monkeypatch.setattr(evaluation, "OPERATIONS_PER_MEMBER", 7 * a_row)
-    pieces = evaluation.evaluate(pack, State.initial(pack), beat=lambda: beats.append("pieces"))[1]
+    pieces = evaluation.evaluate(pack, TrainingState.initial(pack), beat=lambda: beats.append("pieces"))[1]
     assert np.allclose(pieces, whole, rtol=1e-5, atol=3e-6)  # displacement has the rounding of odds times the length
     assert beats.count("pieces") > beats.count("whole")
 

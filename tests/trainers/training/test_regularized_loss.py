@@ -10,7 +10,7 @@ from torch.nn import functional
 from tests.trainers.runs import check_alone, stepped
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.tasks.supervised import IGNORED, loss, regularize
 from trainers.tensors.batch import Batch
 from trainers.training.step import compute_gradients, sample_batches
@@ -73,7 +73,8 @@ def test_slices_of_a_batch_add_up_to_it(member: Make) -> None:
     ]
     step = torch.tensor(1)
     gradients = [
-        compute_gradients(pack, State.initial(pack).theta, sample_batches(pack, step, 16), step)[0] for pack in packs
+        compute_gradients(pack, TrainingState.initial(pack).theta, sample_batches(pack, step, 16), step)[0]
+        for pack in packs
     ]
     torch.testing.assert_close(gradients[0], gradients[1])
 

@@ -13,7 +13,7 @@ from trainers.config.member import MemberConfig
 from trainers.errors import PackError
 from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.training.step import step_once
 
 CPU = torch.device("cpu")
@@ -152,7 +152,7 @@ def test_a_product_does_not_depend_on_its_place_in_a_batch() -> None:
 
 def test_members_of_one_seed_see_the_same_data(member) -> None:
     pack = Pack([member(2), member(2, training__learning_rate=0.1), member(1)], CPU)
-    assert pack.seeds_S.tolist() == [1, 2] and pack.index_M is not None and pack.index_M.tolist() == [1, 1, 0]
+    assert pack.seeds_S.tolist() == [1, 2] and pack.seed_index_M is not None and pack.seed_index_M.tolist() == [1, 1, 0]
 
 
 def test_a_diverging_member_is_frozen_and_the_others_go_on(member, recorder) -> None:
@@ -164,7 +164,7 @@ def test_a_diverging_member_is_frozen_and_the_others_go_on(member, recorder) -> 
     assert all(np.isnan(curve.values).all() for curve in together[1].curves)
     assert together[0].curves == train([good], recorder)[0].curves
     pack = Pack([good, bad], CPU)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     for _ in range(failed_at):
         step_once(pack, state)
     frozen = state.theta[1].clone()

@@ -15,7 +15,7 @@ from trainers.optimization import averaging
 from trainers.optimization.averaging import Bema, Ema, NormMatched
 from trainers.optimization.optimizers.adamw import AdamW
 from trainers.optimization.optimizers.descent import GradientDescent
-from trainers.packs.pack import Pack, State, read_averages
+from trainers.packs.pack import Pack, TrainingState, read_averages
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training import step
 from trainers.training.cost import estimate_member_cost
@@ -119,7 +119,7 @@ class Passes(TorchDispatchMode):
 def test_an_update_takes_so_many_passes(member, monkeypatch, label: str, most: int) -> None:
     """From the clipped gradient on; none chooses between old and new while nobody has failed."""
     pack = packed(member, {label: EVERY[label]})
-    state, batches = State.initial(pack), sample_batches(pack, torch.tensor(1), 16)
+    state, batches = TrainingState.initial(pack), sample_batches(pack, torch.tensor(1), 16)
     found = step.compute_gradients(pack, state.theta, batches, torch.tensor(1))
     monkeypatch.setattr(step, "compute_gradients", lambda *_: found)
     with Passes(state.theta.numel()) as passes:
@@ -146,7 +146,7 @@ def test_a_checkpoint_has_the_buffers_of_every_average_by_its_label(member) -> N
     buffers = {"ema": 1, "bema": 3, "norm_matched": 3, "queries": 3, "other": 3}
     named = {f"averages.{label}.{j}" for label, count in buffers.items() for j in range(count)}
     assert {name for name in stored.arrays if name.startswith("averages.")} == named
-    again = State.initial(pack).restore(stored, pack)
+    again = TrainingState.initial(pack).restore(stored, pack)
     for one in (state, again):
         step_once(pack, one)
     for label, weights in read_averages(pack, state).items():
@@ -178,7 +178,7 @@ def test_an_update_of_ones_own_is_given_every_number(member) -> None:
     pack = Pack([replace(member(seed), training=training) for seed in (0, 1)], CPU)
     assert set(pack.average_hyperparameters[0]) == {"decay", "burn_in", "update_period"}
     assert "burn_in" not in pack.average_hyperparameters[2] and pack.source_indices == (0, 1, 2)
-    start = State.initial(pack)
+    start = TrainingState.initial(pack)
     first = start.theta.clone()
     step_once(pack, start)
     assert torch.equal(start.averages[0][0], first)
@@ -190,9 +190,9 @@ def test_a_failed_member_keeps_its_whole_state(member) -> None:
     rates = (3e-3, 1e30)
     members = [member(0, training__averages=averages, training__learning_rate=rate) for rate in rates]
     pack, alone = Pack(members, CPU), Pack(members[:1], CPU)
-    state, other = State.initial(pack), State.initial(alone)
+    state, other = TrainingState.initial(pack), TrainingState.initial(alone)
 
-    def of(some: State, m: int) -> list[Tensor]:
+    def of(some: TrainingState, m: int) -> list[Tensor]:
         buffers = [b for buffers in some.averages for b in buffers]
         every = [some.theta, *some.optimizer.values(), some.loss_sum, *buffers]
         return [tensor[m].clone() for tensor in every]
@@ -216,7 +216,7 @@ def test_a_failed_member_keeps_its_whole_state(member) -> None:
 
 def test_who_goes_on_is_counted(member) -> None:
     pack = packed(member)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     step_once(pack, state)
     assert int(state.failed_at[0]) == -1 and int(state.loss_steps[0]) == int(state.step)
 
@@ -239,7 +239,7 @@ class Lagged(averaging.Average):
 def test_buffers_that_hand_on_what_they_have_lose_nothing(member) -> None:
     pack = packed(member, {"raw": {}})
     pack.sources, pack.average_hyperparameters = (Lagged(),), ({},)
-    state, seen = State.initial(pack), []
+    state, seen = TrainingState.initial(pack), []
     for _ in range(4):
         seen.append(state.theta.clone())
         step_once(pack, state)

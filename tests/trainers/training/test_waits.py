@@ -15,7 +15,7 @@ from tests.trainers.runs import check_one_program
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.batches import StepBatches
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.settings import registry
 from trainers.training.step import step_once
@@ -82,7 +82,7 @@ def waits(call: Callable[[], Any]) -> set[str]:
     return watch.seen
 
 
-def evaluated_anew(pack: Pack, state: State) -> None:
+def evaluated_anew(pack: Pack, state: TrainingState) -> None:
     """An evaluation that draws its inputs, as the first one does."""
     pack.cached_inputs.clear()
     evaluate(pack, state)
@@ -95,7 +95,7 @@ def pack_of(name: str) -> Pack:
 @pytest.mark.parametrize("name", CASES)
 def test_neither_a_step_nor_an_evaluation_waits(name: str) -> None:
     pack = pack_of(name)
-    state = State.initial(pack)
+    state = TrainingState.initial(pack)
     assert waits(lambda: step_once(pack, state)) == set()
     assert waits(lambda: evaluated_anew(pack, state)) == set()
 
@@ -104,7 +104,7 @@ def test_rounds_of_products_are_measured_without_waiting() -> None:
     (one, *_) = EAGER["padded_multiplication: fixed set"]
     task = {**one["task"], "measured_rounds": [1, 2]}
     pack = Pack([MemberConfig.from_dict({**one, "task": task, "seed": seed}) for seed in (3, 4)], torch.device("cpu"))
-    assert waits(lambda: evaluated_anew(pack, State.initial(pack))) == set()
+    assert waits(lambda: evaluated_anew(pack, TrainingState.initial(pack))) == set()
 
 
 @pytest.mark.parametrize("name", CASES)

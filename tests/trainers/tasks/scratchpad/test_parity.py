@@ -12,7 +12,7 @@ from tests.trainers.tasks.scratchpad.writer import Writer
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.metrics import Evaluated
@@ -187,7 +187,7 @@ def test_a_pack_is_evaluated_with_every_metric(member, form: str) -> None:
         evaluation={"samples": 6, "lengths": [2, 4]},
     )
     pack = Pack([config, replace(config, seed=2)], CPU)
-    names, values = evaluate(pack, State.initial(pack))
+    names, values = evaluate(pack, TrainingState.initial(pack))
     assert set(names) == set(config.metrics) and "steps_to_exact_match" in names
     assert np.isfinite(values[:, :, [names.index(name) for name in names if "steps" not in name]]).all()
 

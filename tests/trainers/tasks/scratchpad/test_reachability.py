@@ -8,7 +8,7 @@ import torch
 
 from tests.trainers.tasks.scratchpad.graph_solver import answer, distances, read, solver, words
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.scratchpad.reachability import Reachability
@@ -102,7 +102,7 @@ def test_metrics_of_both_distributions_are_recorded(member) -> None:
         "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2},
     }
     pack = Pack([member(0, **changes)], torch.device("cpu"))
-    names, values = evaluate(pack, State.initial(pack))
+    names, values = evaluate(pack, TrainingState.initial(pack))
     there = {name: values[0, 0, place] for place, name in enumerate(names)}
     assert pack.lengths == (1, 2, 3)
     for name in ("exact_match", "connected", "unconnected"):

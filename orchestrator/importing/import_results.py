@@ -30,7 +30,7 @@ from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.sweep.specification import write_spec
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import command, counted, spans
-from orchestrator.trainer import get_trainer
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings
 from search_spaces.grammar.validate import build_spec
