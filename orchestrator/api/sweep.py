@@ -85,9 +85,9 @@ class Sweep:
         trained, selection and test lengths, such as test_median; generalization_length, area_beyond; seeds_planned,
         seeds_run, seeds_failed, seeds_crashed; rounds in a race; complete, failed, form.
         """
-        from orchestrator.report.tables.configurations import configuration_lines
+        from orchestrator.report.tables.configurations import make_configuration_records
 
-        return _make_table(configuration_lines(self.summary))
+        return _make_table(make_configuration_records(self.summary))
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -116,9 +116,9 @@ class Sweep:
 
         round, config_id, new_seeds, decided_by (median or rank sum), value, p, stays.
         """
-        from orchestrator.report.tables.race import race_lines
+        from orchestrator.report.tables.race import make_race_records
 
-        return _make_table(race_lines(self.summary))
+        return _make_table(make_race_records(self.summary))
 
     @property
     def best(self) -> Row:
@@ -158,11 +158,11 @@ class Sweep:
         and `p` are the result, `n` is the number of pairs or seeds, `first_failed` and `second_failed` are the numbers
         of failed seeds. Raises UserError for a configuration that does not exist or has not ended.
         """
-        from orchestrator.report.tables.seed_comparisons import comparison_lines
+        from orchestrator.report.tables.seed_comparisons import make_comparison_records
         from orchestrator.results.comparing.named_comparison import compare_named
 
         return _make_table(
-            comparison_lines(compare_named(self.folder, str(a), str(b), **_join_lengths(question)).comparisons)
+            make_comparison_records(compare_named(self.folder, str(a), str(b), **_join_lengths(question)).comparisons)
         )
 
     def compare_with(self, other: Sweep | str | Path, **question: Any) -> pd.DataFrame:
@@ -173,12 +173,12 @@ class Sweep:
         length" are those of a simultaneous 95 % band. `metric`, `average` and `lengths` are those of `compare_sweeps`.
         Raises UserError for sweeps without a common configuration, NotASweep for a folder without a ledger.
         """
-        from orchestrator.report.comparisons import sweep_comparison_lines
+        from orchestrator.report.comparisons import make_sweep_comparison_records
         from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 
         sweep = other if isinstance(other, Sweep) else open_sweep(other)
         return _make_table(
-            sweep_comparison_lines([compare_sweeps(self.summary, sweep.summary, **_join_lengths(question))])
+            make_sweep_comparison_records([compare_sweeps(self.summary, sweep.summary, **_join_lengths(question))])
         )
 
     def evaluate(
@@ -194,7 +194,7 @@ class Sweep:
         number, task, samples, step, metric, average, length, median, q25, q75, seeds, failed. Raises what
         `evaluate_later` raises.
         """
-        from orchestrator.report.tables.later_evaluations import later_lines
+        from orchestrator.report.tables.later_evaluations import make_later_records
         from orchestrator.upkeep.later_evaluation import evaluate_later
 
         # Numpy values are allowed, so everything passes as JSON.
@@ -204,7 +204,7 @@ class Sweep:
 
         # The summary also has earlier evaluations, which the caller did not ask for.
         self.refresh()
-        return _make_table(later_lines(later for later in self.summary.later_evaluations if later.key in keys))
+        return _make_table(make_later_records(later for later in self.summary.later_evaluations if later.key in keys))
 
     def attention(
         self,

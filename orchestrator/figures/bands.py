@@ -49,7 +49,7 @@ def plot_configurations(
     """
     # Draw all grey medians as a single artist: separate lines would take minutes.
     lines: list[Artist] = []
-    if medians := [np.column_stack(finite_line(bands[row.config_id])) for row in grey if row.config_id in bands]:
+    if medians := [np.column_stack(get_finite_line(bands[row.config_id])) for row in grey if row.config_id in bands]:
         grey_lines = LineCollection(medians, colors=GREY, linewidths=0.7, alpha=0.6, zorder=2)
         axes.add_collection(grey_lines)
         axes.autoscale_view()
@@ -73,7 +73,7 @@ def mark_unreached(axes: Axes, band: Band, colour: str) -> None:
     axes.plot(lengths, [CROSS_HEIGHT] * len(lengths), "x", color=colour, markersize=6, transform=edge, zorder=6)
 
 
-def finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def get_finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return lengths and medians of a band, with NaN for infinite medians."""
     return np.array(band.lengths), mask_infinite(band.median)
 
@@ -81,7 +81,7 @@ def finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: Any = "-", marker: str = "o") -> Line2D:
     """Draw the median of a configuration, its quartiles as a band, its seeds as thin lines; return the median line."""
     # Draw the seeds, then the quartiles; infinite quartiles are cut off at the finite values.
-    lengths, median = finite_line(band)
+    lengths, median = get_finite_line(band)
     for values in band.seeds.values():
         axes.plot(lengths, values, color=colour, linewidth=0.5, alpha=0.25, zorder=2)
     low, high = np.array(band.q25, dtype=float), np.array(band.q75, dtype=float)
@@ -106,7 +106,7 @@ def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: An
 def shape_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[int]], scale: str, direction: str) -> None:
     """Set scales, limits and grid of axes with `bands` at `lengths`; `direction` is the better one of the metric."""
     seed_values = (value for band in bands for line in (band.q25, band.q75, *band.seeds.values()) for value in line)
-    scale_values(axes, scale, direction, np.concatenate([finite_line(band)[1] for band in bands]), seed_values)
+    scale_values(axes, scale, direction, np.concatenate([get_finite_line(band)[1] for band in bands]), seed_values)
     all_lengths = sorted({length for run in lengths for length in run})
     axes.set_xlim(all_lengths[0] - 0.5, all_lengths[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))

@@ -59,7 +59,7 @@ def plot_curves(
     # Add labels and legend.
     axes.set_xlabel(escape_for_figure(labels.get("length", summary.axis)))
     axes.set_ylabel(escape_for_figure(f"{labels.get(metric, f'{metric} ({average})')}, median over seeds"))
-    names = [configuration_label(row, summary, labels) for row in coloured]
+    names = [make_configuration_label(row, summary, labels) for row in coloured]
     names += [f"the other {counted(len(grey), 'configuration')}"] if grey else []
     axes.legend(lines, [escape_for_figure(name) for name in names], fontsize="small", frameon=False)
     return axes
@@ -84,7 +84,7 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
     return axes
 
 
-def configuration_label(row: Row, summary: Summary, labels: Labels) -> str:
+def make_configuration_label(row: Row, summary: Summary, labels: Labels) -> str:
     """Return the legend of a configuration: label and values, or its text in `labels`, and failed seeds."""
     values = format_values(row.values, summary.searched)
     text = labels.get(label(row.number), f"{label(row.number)} {values}".rstrip())

@@ -15,18 +15,18 @@ from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import write_csv
 from orchestrator.report.sentences import ENOUGH_SEEDS, make_extend_command
-from orchestrator.report.tables.columns import Column, Columns, Lines, make_cells
+from orchestrator.report.tables.columns import Column, Columns, Records, make_cells
 from orchestrator.report.tables.seed_comparisons import (
     MAX_TERMINAL_LINES,
     MAX_VALUES,
-    comparison_columns,
-    comparison_lines,
+    count_pairs_needed,
     describe_sign,
-    difference_notes,
-    pairs_needed,
-    verdict_sentence,
+    list_difference_notes,
+    make_comparison_columns,
+    make_comparison_records,
+    write_verdict,
 )
-from orchestrator.report.terminal import lay_out, prose, rich_table
+from orchestrator.report.terminal import lay_out, make_rich_table, prose
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
@@ -83,14 +83,14 @@ def compare_and_show(
                 console.print("")
             for part in _show_sweeps(compared, console):
                 console.print(part)
-        lines = sweep_comparison_lines(comparisons)
+        lines = make_sweep_comparison_records(comparisons)
     elif figure is not None:
         raise UserError(f"--figure {figure}: draws only comparisons of sweeps; lengthwise report draws configurations")
     else:
         named = compare_named(folder, *others, metric=metric, average=average, lengths=lengths)
         for part in _show_named(named, console):
             console.print(part)
-        lines = comparison_lines(named.comparisons)
+        lines = make_comparison_records(named.comparisons)
 
     # Write the requested files.
     if figure is not None:
@@ -125,7 +125,7 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     yield from _lay_out_comparisons(comparisons, [], result, console)
 
     # How to read the table.
-    notes = [f"Here {describe_sign(comparisons)}", *difference_notes(comparisons)]
+    notes = [f"Here {describe_sign(comparisons)}", *list_difference_notes(comparisons)]
     if len(comparisons) > 1:
         notes.append("Each group of lengths has its own p, not corrected for the number of groups.")
     if is_one_sweep and 1 in (compared.first.row.rank, compared.second.row.rank):
@@ -139,7 +139,7 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
 def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, result: Summary) -> RenderableType:
     """Return the verdict as the first line of a comparison; equal names become "First" and "Second"."""
     first, second = names if names[0] != names[1] else ("First", "Second")
-    return prose(verdict_sentence(line, first, second, result.infinity_text), console, result, "bold")
+    return prose(write_verdict(line, first, second, result.infinity_text), console, result, "bold")
 
 
 def _advise_more_seeds(line: SeedComparison, results: Sequence[Summary], console: Console) -> Iterator[RenderableType]:
@@ -189,7 +189,7 @@ def _load_sweep(folder: Path, first: Path) -> SweepState:
         raise NotASweep(f"{error}; allowed: other sweeps, or two configurations of {first}") from None
 
 
-def sweep_comparison_lines(comparisons: Sequence[SweepComparison]) -> Lines:
+def make_sweep_comparison_records(comparisons: Sequence[SweepComparison]) -> Records:
     """Return a CSV line for every comparison: all matched configurations together, each length, each configuration.
 
     The columns are the names of the sweeps and those of seed_comparisons.csv; `family` is the kind of comparison.
@@ -198,7 +198,7 @@ def sweep_comparison_lines(comparisons: Sequence[SweepComparison]) -> Lines:
     return [
         {"first_sweep": compared.first.name, "second_sweep": compared.second.name, **line}
         for compared in comparisons
-        for line in comparison_lines([*compared.together, *compared.by_length, *compared.configurations])
+        for line in make_comparison_records([*compared.together, *compared.by_length, *compared.configurations])
     ]
 
 
@@ -251,7 +251,7 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     )
     if len(matching.pairs) > 1 and not has_intervals:
         notes.append(f"Each of the {len(matching.pairs)} matched configurations, without intervals: --csv FILE.")
-    notes += difference_notes(compared.configurations if has_intervals else compared.together)
+    notes += list_difference_notes(compared.configurations if has_intervals else compared.together)
     together, alone = ([line.unmatched for line in lines] for lines in (compared.together, compared.configurations))
     if (left_out := max(together, default=0)) > min(alone, default=0):  # else in the notes above
         notes.append(f"All together: {counted(left_out, 'seed')} left out, missing in some matched configuration.")
@@ -262,8 +262,8 @@ def _lay_out_comparisons(
     comparisons: Sequence[SeedComparison], names: Columns, result: Summary, console: Console
 ) -> Iterator[RenderableType]:
     """Yield the tables of differences that fit the console; `names` are columns before the differences."""
-    cells = make_cells(comparisons, [*names, *comparison_columns(comparisons, result.infinity_text)])
-    yield from map(rich_table, lay_out(cells, console.width, keys=len(names) + 1))
+    cells = make_cells(comparisons, [*names, *make_comparison_columns(comparisons, result.infinity_text)])
+    yield from map(make_rich_table, lay_out(cells, console.width, keys=len(names) + 1))
 
 
 def _make_name_columns(compared: SweepComparison) -> Columns:
@@ -382,5 +382,5 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     verdict = "lower" if tested[0].question.direction == "none" else "better"
     first_better = f"the first sweep is {verdict} in {better or 'none'} of them"
     examples = f": {join_first_few(differ, 8)}; {first_better}" if differ else ""
-    needed = pairs_needed(tested)
+    needed = count_pairs_needed(tested)
     yield f"{sentence}{examples}{f' (that takes {needed} pairs of seeds)' if needed else ''}."

@@ -17,10 +17,10 @@ from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.ledger.folders import REPORT_HTML, has_ledger, make_no_sweep_error
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import OUTDATED_FILES, REPORT_CSV, TABLES, csv_tables, write_csv
+from orchestrator.report.csv_tables import OUTDATED_FILES, REPORT_CSV, TABLES, make_csv_tables, write_csv
 from orchestrator.report.page.render import render_page
-from orchestrator.report.tables.later_evaluations import later_section
-from orchestrator.report.terminal import Screen, lay_out, prose, rich_table
+from orchestrator.report.tables.later_evaluations import make_later_section
+from orchestrator.report.terminal import Screen, lay_out, make_rich_table, prose
 from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.text.consoles import say
@@ -79,7 +79,7 @@ def write_report(folder: Path, result: Summary | None = None, curves: pd.DataFra
     assert result is not None and curves is not None
 
     # Write the page and the tables; an old table would contradict them.
-    tables = csv_tables(result)
+    tables = make_csv_tables(result)
     write_atomic(folder / REPORT_HTML, [render_page(result, curves).encode()])
     for name, lines in tables.items():
         write_csv(folder / name, lines, ["config_id"])
@@ -88,7 +88,7 @@ def write_report(folder: Path, result: Summary | None = None, curves: pd.DataFra
     return folder / REPORT_HTML, folder / REPORT_CSV
 
 
-def report_files(folder: Path) -> list[Path]:
+def list_report_files(folder: Path) -> list[Path]:
     """Return the existing files of a report: the page and its tables."""
     return [path for name in (REPORT_HTML, *TABLES) if (path := folder / name).is_file()]
 
@@ -119,10 +119,12 @@ def show_later_evaluations(folder: Path, keys: Collection[object], console: Cons
     """Print a table of the later evaluations with these keys (`make_evaluation_key`), at all of their lengths."""
     # Print the table of these evaluations with its notes.
     result = read_summary(folder)
-    section = later_section(result, [evaluation for evaluation in result.later_evaluations if evaluation.key in keys])
+    section = make_later_section(
+        result, [evaluation for evaluation in result.later_evaluations if evaluation.key in keys]
+    )
     console.print(Text(section.heading, style="bold"))
     for part in lay_out(section.cells, console.width, keys=2):
-        console.print(rich_table(part))
+        console.print(make_rich_table(part))
     for note in section.notes:
         console.print(prose(note, console, result, "dim"))
 

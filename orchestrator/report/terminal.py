@@ -16,9 +16,9 @@ from orchestrator.report.tables.columns import CELL_WIDTH, Cells, break_cell, ma
 from orchestrator.report.tables.configurations import (
     CONFIG_ID,
     IN_SEARCH,
-    identity_columns,
-    result_columns,
-    value_columns,
+    make_identity_columns,
+    make_result_columns,
+    make_value_columns,
 )
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summary import Row, Summary
@@ -50,7 +50,7 @@ def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
 
     Beside a wide column fewer of the first columns are repeated.
     """
-    if table_width(cells) <= width:
+    if measure_table(cells) <= width:
         return [cells]
 
     # Break every cell and heading into lines.
@@ -64,21 +64,21 @@ def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
     names, tables = list(broken), list[Cells]([{}])
     for number, name in enumerate(names):
         added = {name: broken[name]}
-        if tables[-1] and table_width(tables[-1] | added) > width:
+        if tables[-1] and measure_table(tables[-1] | added) > width:
             candidates = [{key: broken[key] for key in names[:count]} for count in range(min(keys, number), 0, -1)]
-            tables.append(next((columns for columns in candidates if table_width(columns | added) <= width), {}))
+            tables.append(next((columns for columns in candidates if measure_table(columns | added) <= width), {}))
         tables[-1] |= added
     return tables
 
 
-def table_width(cells: Cells) -> int:
-    """Return the width in characters of a table of `rich_table`."""
+def measure_table(cells: Cells) -> int:
+    """Return the width in characters of a table of `make_rich_table`."""
     return sum(
         2 + max(len(line) for text in (name, *column) for line in text.split("\n")) for name, column in cells.items()
     )
 
 
-def rich_table(cells: Cells) -> Table:
+def make_rich_table(cells: Cells) -> Table:
     """Return a table without a frame."""
     # Tables have a line below the head and no other frame.
     style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 0, 0, 1)}
@@ -116,9 +116,9 @@ class Screen:
         rows = [row for row in result.rows if row.complete]
         if rows:
             yield ""
-            cells = short_table(result, rows[:MAX_ROWS], lambda cells: table_width(cells) <= width)
-            yield from map(rich_table, lay_out(cells, width, keys=2))
-            hidden = [name for name in make_cells(rows, value_columns(result)) if name not in cells]
+            cells = make_short_table(result, rows[:MAX_ROWS], lambda cells: measure_table(cells) <= width)
+            yield from map(make_rich_table, lay_out(cells, width, keys=2))
+            hidden = [name for name in make_cells(rows, make_value_columns(result)) if name not in cells]
             omitted = [counted(len(rows) - MAX_ROWS, "configuration")] if len(rows) > MAX_ROWS else []
             omitted += [f"values of {', '.join(hidden)}"] if hidden else []
             if omitted:
@@ -136,19 +136,19 @@ class Screen:
         yield Text(f"Page: {result.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 
 
-def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> Cells:
+def make_short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> Cells:
     """Return the columns of the table of `rows` that fit.
 
     The config_id is always left out; if needed the quartiles, then values.
     """
     # Hide columns that say nothing in this sweep.
-    names, values = make_cells(rows, identity_columns(result)), make_cells(rows, value_columns(result))
+    names, values = make_cells(rows, make_identity_columns(result)), make_cells(rows, make_value_columns(result))
     del names[CONFIG_ID]
     hidden = {"form"} if result.has_unequal_seeds else {"seeds", "form"}
     score_is_median = result.objective.reduce == "mean" and result.objective.seeds == "median"
     hidden |= {"score"} if score_is_median else set()  # shown as the median at the selection lengths
     hidden |= set() if result.seeds_failed else {"failed"}
-    columns = [column for column in result_columns(result) if column.heading not in hidden]
+    columns = [column for column in make_result_columns(result) if column.heading not in hidden]
     results = make_cells(rows, columns, result.infinity_text)
 
     # Leave out quartiles, then values, until the others fit.

@@ -17,7 +17,7 @@ from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curv
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import report_files, write_report
+from orchestrator.report.files import list_report_files, write_report
 from orchestrator.results.summarise import summarise
 from orchestrator.text.wording import command
 from orchestrator.tracking.address import choose_tracking_uri, get_sqlite_path, is_from_this_machine
@@ -87,7 +87,7 @@ def publish(
             else:
                 write_report(folder, result, curves)
                 write_curves(state, curves)
-            return [folder / CURVES_FILE, *report_files(folder)]
+            return [folder / CURVES_FILE, *list_report_files(folder)]
 
         if sweep_files:
             store.upload(parent, make_files, {"sweep.yaml": state.spec}, sweep_run.compute_digest(*digests))

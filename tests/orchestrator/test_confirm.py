@@ -22,7 +22,7 @@ from orchestrator.report.files import write_report
 from orchestrator.report.page.data import has_fresh_seeds
 from orchestrator.report.sentences import describe_best, write_answers
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.configurations import identity_columns
+from orchestrator.report.tables.configurations import make_identity_columns
 from orchestrator.report.terminal import Screen
 from orchestrator.results import confirmations
 from orchestrator.results.confirmations import read_confirmations
@@ -335,7 +335,7 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     assert all(sentence in screen.getvalue() for sentence in write_answers(summarise(state), values=False))
     other = summarise(state).rows[1].number
     assert ": #0 (#2 in the search" in describe_best(child) and " 0.304" in describe_best(child)
-    assert make_cells(child.rows, identity_columns(child))["in search"] == ["#2", f"#{other}"]
+    assert make_cells(child.rows, make_identity_columns(child))["in search"] == ["#2", f"#{other}"]
     assert (
         dict(make_status_rows(SweepState.load(child.folder)))["confirms"]
         == f"searched (#0 is #2, #1 is #{other} there)"

@@ -14,7 +14,7 @@ import pandas as pd
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.report.sentences import make_extend_command
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.configurations import identity_columns, result_columns, value_columns
+from orchestrator.report.tables.configurations import make_identity_columns, make_result_columns, make_value_columns
 from orchestrator.report.tables.effects import list_outcomes
 from orchestrator.results.analysis import explain_missing_effects, shows_effects
 from orchestrator.results.comparing.shared_streams import are_paired
@@ -60,7 +60,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "groups": [{name: [*getattr(lengths, name)] for name in GROUPS} for lengths in groups],
         "table": make_cells(
             result.rows,
-            [*identity_columns(result), *value_columns(result), *result_columns(result)],
+            [*make_identity_columns(result), *make_value_columns(result), *make_result_columns(result)],
             result.infinity_text,
         ),
         "hyperparameters": [

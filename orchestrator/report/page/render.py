@@ -16,11 +16,11 @@ import pandas as pd
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import describe_columns, list_judging_notes, make_extend_command, write_answers
 from orchestrator.report.tables.columns import Cells, Section
-from orchestrator.report.tables.configurations import confirmation_section
-from orchestrator.report.tables.effects import effect_notes
-from orchestrator.report.tables.later_evaluations import later_section
-from orchestrator.report.tables.provenance import provenance_section
-from orchestrator.report.tables.race import race_section
+from orchestrator.report.tables.configurations import make_confirmation_section
+from orchestrator.report.tables.effects import list_effect_notes
+from orchestrator.report.tables.later_evaluations import make_later_section
+from orchestrator.report.tables.provenance import make_provenance_section
+from orchestrator.report.tables.race import make_race_sections
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summary import Row, Summary
@@ -119,17 +119,17 @@ def _make_sections(result: Summary) -> Iterator[str]:
     # Failures and confirmations are always shown.
     yield from _make_failure_section(result)
     for confirmed in read_confirmations(result):
-        yield _render_section(confirmation_section(result, confirmed))
+        yield _render_section(make_confirmation_section(result, confirmed))
 
     # A reader unfolds the rest.
     folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=list_judging_notes(result))]
     if shows_effects(result) and result.status != "running":
         folded.append(
-            Section(heading="About the effects of hyperparameters", cells={}, paragraphs=effect_notes(result))
+            Section(heading="About the effects of hyperparameters", cells={}, paragraphs=list_effect_notes(result))
         )
-    folded += race_section(result)
-    folded += [later_section(result)] if result.later_evaluations else []
-    folded.append(provenance_section(result))
+    folded += make_race_sections(result)
+    folded += [make_later_section(result)] if result.later_evaluations else []
+    folded.append(make_provenance_section(result))
     for section in folded:
         body = _render_section(section, heading=False)
         yield f"<details><summary>{escape(section.heading)}</summary>{body}</details>"

@@ -15,7 +15,7 @@ from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.wording import format_number
 
 Cells = dict[str, list[str]]
-Lines = list[dict[str, Any]]
+Records = list[dict[str, Any]]  # lines of a CSV file: values by name of column
 
 NONE = "-"  # the text of a missing value
 CELL_WIDTH = 18  # characters of a broken cell, unless an unbroken part is longer
@@ -66,7 +66,7 @@ def make_cells(lines: Sequence[Any], columns: Columns, infinite: str = "inf") ->
     return {heading: texts for heading, texts in cells.items() if set(texts) - {NONE}}
 
 
-def make_lines(lines: Iterable[Any], columns: Columns) -> Lines:
+def make_records(lines: Iterable[Any], columns: Columns) -> Records:
     """Return the lines of a CSV file: the full values of every column with a name."""
     return [
         {name: value for column in columns if column.name for name, value in _name_values(column, line)}
@@ -92,8 +92,8 @@ def _format_value(value: Any, infinite: str) -> str:
     return NONE if value is None else format_number(value, infinite) if isinstance(value, float) else str(value)
 
 
-def csv_columns(names: str) -> list[Column]:
-    """Return CSV columns that read attributes of a line: csv_columns("n low=outcome.low") reads n and outcome.low."""
+def parse_columns(names: str) -> list[Column]:
+    """Return CSV columns that read attributes of a line: parse_columns("n low=outcome.low") reads n and outcome.low."""
     pairs = (name.partition("=") for name in names.split())
     return [Column("", attrgetter(path or name), name) for name, _, path in pairs]
 

@@ -10,11 +10,11 @@ from orchestrator.report.tables.columns import (
     NONE,
     Column,
     Columns,
-    Lines,
+    Records,
     Section,
-    csv_columns,
     make_cells,
-    make_lines,
+    make_records,
+    parse_columns,
 )
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.confirmed import Confirmation, read_search_labels
@@ -25,7 +25,7 @@ from orchestrator.text.wording import compact_value, format_number, label, short
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
 
 
-def identity_columns(result: Summary) -> Columns:
+def make_identity_columns(result: Summary) -> Columns:
     """Return the columns that identify a configuration: rank, label, label in the search, config_id, number."""
     in_search = read_search_labels(result.state.provenance)
     return [
@@ -33,14 +33,14 @@ def identity_columns(result: Summary) -> Columns:
         Column("label", lambda row: label(row.number)),
         Column(IN_SEARCH, lambda row: in_search.get(row.number)),
         Column(CONFIG_ID, attrgetter("config_id"), "config_id"),
-        *csv_columns("number"),
+        *parse_columns("number"),
     ]
 
 
-def value_columns(result: Summary) -> Columns:
+def make_value_columns(result: Summary) -> Columns:
     """Return a column for each searched key, headed by the short key unless another column has this heading."""
     # A short key must not look like another column.
-    headings = {column.heading for column in (*identity_columns(result), *result_columns(result))}
+    headings = {column.heading for column in (*make_identity_columns(result), *make_result_columns(result))}
 
     def make_column(key: str, short: str) -> Column:
         return Column(
@@ -53,7 +53,7 @@ def value_columns(result: Summary) -> Columns:
     return [make_column(key, short) for key, short in shorten_keys([*result.searched]).items()]
 
 
-def result_columns(result: Summary) -> Columns:
+def make_result_columns(result: Summary) -> Columns:
     """Return the columns of results: score, medians by group of lengths and distribution, reach, counts of seeds."""
     # Make the medians at each group of lengths, and on other distributions.
     groups = [
@@ -80,7 +80,7 @@ def result_columns(result: Summary) -> Columns:
         *distribution_columns,
         Column(reach, attrgetter("generalization_length"), "generalization_length"),
         Column(rounds, attrgetter("rounds")),
-        *csv_columns("area_beyond seeds_planned"),
+        *parse_columns("area_beyond seeds_planned"),
         Column(
             "seeds",
             attrgetter("seeds_run"),
@@ -88,10 +88,10 @@ def result_columns(result: Summary) -> Columns:
             lambda row: str(row.seeds_run) if row.complete else f"{row.seeds_run} of {row.seeds_planned}",
         ),
         Column("failed", attrgetter("seeds_failed"), "seeds_failed"),
-        *csv_columns("seeds_crashed"),
+        *parse_columns("seeds_crashed"),
         *(stopped if result.may_stop else ()),
-        *(csv_columns("rounds pruned_at" if result.race.rungs else "rounds") if result.race else ()),
-        *csv_columns("complete failed"),
+        *(parse_columns("rounds pruned_at" if result.race.rungs else "rounds") if result.race else ()),
+        *parse_columns("complete failed"),
         Column(
             "form" if len({row.form for row in result.rows}) > 1 else "",
             attrgetter("form"),
@@ -101,9 +101,11 @@ def result_columns(result: Summary) -> Columns:
     ]
 
 
-def configuration_lines(result: Summary) -> Lines:
+def make_configuration_records(result: Summary) -> Records:
     """Return a line of report.csv for every configuration, by rank."""
-    return make_lines(result.rows, [*identity_columns(result), *value_columns(result), *result_columns(result)])
+    return make_records(
+        result.rows, [*make_identity_columns(result), *make_value_columns(result), *make_result_columns(result)]
+    )
 
 
 def _read_other_distribution(metric: str, group: str) -> Callable[[Row], Any]:
@@ -133,7 +135,7 @@ def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
     return [
         Column("", lambda row: confirmed.name, "confirmation"),
         Column("", lambda row: confirmed.parent, "search"),
-        *csv_columns("config_id"),
+        *parse_columns("config_id"),
         Column("search rank", attrgetter("search_rank"), "search_rank"),
         Column(IN_SEARCH, lambda row: label(row.number)),
         Column("", lambda row: json.dumps(row.values, ensure_ascii=False), "values"),
@@ -148,7 +150,7 @@ def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
     ]
 
 
-def confirmation_section(result: Summary, confirmed: Confirmation) -> Section:
+def make_confirmation_section(result: Summary, confirmed: Confirmation) -> Section:
     """Return the section with search scores beside confirmed scores, at the selection and at the test lengths."""
     return Section(
         heading="Search score and confirmed score",
@@ -157,11 +159,11 @@ def confirmation_section(result: Summary, confirmed: Confirmation) -> Section:
     )
 
 
-def confirmed_lines(result: Summary) -> Lines:
+def make_confirmation_records(result: Summary) -> Records:
     """Return a line of confirmed.csv for every configuration of every confirmation."""
     confirmations = read_confirmations(result)
     return [
         line
         for confirmed in confirmations
-        for line in make_lines(confirmed.rows, _make_confirmation_columns(confirmed))
+        for line in make_records(confirmed.rows, _make_confirmation_columns(confirmed))
     ]

@@ -95,7 +95,7 @@ def list_effect_lines(result: Summary) -> list[EffectLine]:
     return lines
 
 
-def effect_notes(result: Summary) -> list[str]:
+def list_effect_notes(result: Summary) -> list[str]:
     """Return notes on the unit of n, on how to read the effects, and on missing numbers."""
     # Describe the outcome and the unit of n.
     rises = "worse" if result.objective.direction == "minimize" else "better"
@@ -108,7 +108,7 @@ def effect_notes(result: Summary) -> list[str]:
     ]
 
     # Say how many intervals are expected to exclude 0 by chance.
-    if number := sum(1 for _ in shown_intervals(effects)):
+    if number := sum(1 for _ in list_shown_intervals(effects)):
         shown = f"{number} intervals of effects are" if number > 1 else "1 interval of effects is"
         notes.append(
             f"{shown} shown: without any effect, expect about {0.05 * number:.2g} of {number} to exclude 0 by chance."
@@ -144,7 +144,7 @@ def effect_notes(result: Summary) -> list[str]:
     return [*notes, *_explain_missing("Importance (fANOVA)", [(e.key, e.importance.reason) for e in effects])]
 
 
-def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
+def list_shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
     """Yield the ends of every interval of the effects."""
     for effect in effects:
         # Correlations, differences and slopes have intervals.

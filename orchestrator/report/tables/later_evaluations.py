@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from orchestrator.report.tables.columns import Column, Lines, Section, make_cells
+from orchestrator.report.tables.columns import Column, Records, Section, make_cells
 from orchestrator.results.later_evaluations import LaterEvaluation
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -15,7 +15,7 @@ HEADING = "Kept weights evaluated later"
 Line = tuple[LaterEvaluation, str, int]  # an evaluation, a metric and a length
 
 
-def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) -> Section:
+def make_later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) -> Section:
     """Return the section with the judged metric of later evaluations (default: all) at every length, by average."""
     # Make a line for each evaluation, metric and length, and a column for each weight average.
     evaluations = evaluations or result.later_evaluations
@@ -49,7 +49,7 @@ def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) 
     return Section(heading=HEADING, cells=cells, notes=notes)
 
 
-def later_lines(evaluations: Iterable[LaterEvaluation]) -> Lines:
+def make_later_records(evaluations: Iterable[LaterEvaluation]) -> Records:
     """Return a line of later_evaluations.csv for every metric, average and length; `task` has the replaced settings."""
     return [
         {

@@ -11,7 +11,7 @@ from orchestrator.text.wording import counted, join_first_few
 MAX_GROUPS = 6  # shown groups of packs
 
 
-def provenance_section(result: Summary) -> Section:
+def make_provenance_section(result: Summary) -> Section:
     """Return the section with machine and versions, code records, user modules, and environments of packs."""
     # The sweep: machine, versions, code records and user modules.
     environments = PackEnvironments.from_state(result.state)

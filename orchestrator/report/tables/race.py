@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from functools import partial
 
-from orchestrator.report.tables.columns import Column, Lines, Section, make_cells
+from orchestrator.report.tables.columns import Column, Records, Section, make_cells
 from orchestrator.results.race_rounds import describe_race, describe_rule
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import label, spans
@@ -22,7 +22,7 @@ RUNG_NOTES = (
 )
 
 
-def race_section(result: Summary) -> list[Section]:
+def make_race_sections(result: Summary) -> list[Section]:
     """Return the sections on the rounds of a race and on its rungs, if there are any; empty without a race."""
     if result.race is None:
         return []
@@ -62,7 +62,7 @@ def race_section(result: Summary) -> list[Section]:
     return sections
 
 
-def race_lines(result: Summary) -> Lines:
+def make_race_records(result: Summary) -> Records:
     """Return a line of race.csv for every configuration of every round: its seeds, the rule, whether it stays.
 
     `value` is its median score or rank sum over all seeds up to the round; `stays` is empty until it is decided.
@@ -82,7 +82,7 @@ def race_lines(result: Summary) -> Lines:
     ]
 
 
-def rung_lines(result: Summary) -> Lines:
+def make_rung_records(result: Summary) -> Records:
     """Return a line of rungs.csv for every configuration of every rung, with the deciding value.
 
     `value` is its median score at the step; `improvement` (the median since an earlier step) and `spread` decide the

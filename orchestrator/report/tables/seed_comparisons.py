@@ -10,11 +10,11 @@ from orchestrator.report.tables.columns import (
     NONE,
     Column,
     Columns,
-    Lines,
-    csv_columns,
+    Records,
     format_interval,
     format_p,
-    make_lines,
+    make_records,
+    parse_columns,
 )
 from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
@@ -31,7 +31,7 @@ POLICIES = {
 }
 
 
-def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "inf") -> Columns:
+def make_comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "inf") -> Columns:
     """Return the columns of comparisons over seeds; page and terminal add the names of the configurations.
 
     Differences are first - second. The last columns of a CSV file have the resolved keys in which the two differ, as
@@ -53,42 +53,42 @@ def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "i
         )
 
     return [
-        *csv_columns("family group=question.group"),
+        *parse_columns("family group=question.group"),
         Column(
             "at lengths",
             lambda line: spans(line.question.lengths),
             "lengths",
             lambda line: f"{line.question.group} {spans(line.question.lengths)}",
         ),
-        *csv_columns("metric=question.metric average=question.average first second first_median second_median"),
+        *parse_columns("metric=question.metric average=question.average first second first_median second_median"),
         Column("medians", describe_medians),
-        *csv_columns("paired=outcome.paired n=outcome.n"),
+        *parse_columns("paired=outcome.paired n=outcome.n"),
         Column("", lambda line: line.outcome.n if line.outcome.paired else line.outcome.n_second, "n_second"),
         Column("difference", attrgetter("outcome.difference"), "difference", _describe_difference),
-        *csv_columns("low=outcome.low high=outcome.high"),
+        *parse_columns("low=outcome.low high=outcome.high"),
         Column("level", attrgetter("outcome.level"), "level", describe_level),
-        *csv_columns("mean_difference=outcome.mean"),
+        *parse_columns("mean_difference=outcome.mean"),
         Column("seeds", _count_seeds),
         Column("first better", attrgetter("first_better"), "first_better"),
-        *csv_columns("second_better"),
+        *parse_columns("second_better"),
         Column("failed" if failed else "", lambda line: f"{line.first_failed}, {line.second_failed}"),
         Column("", lambda line: line.outcome.ties if line.outcome.paired else None, "ties"),
         Column("p", attrgetter("outcome.p"), "p", lambda line: format_p(line.outcome.p)),
-        *csv_columns("smallest_p=outcome.smallest_p"),
+        *parse_columns("smallest_p=outcome.smallest_p"),
         Column("p (Holm)" if corrected else "", attrgetter("holm_p"), "holm_p", lambda line: format_p(line.holm_p)),
-        *csv_columns("tests first_seeds second_seeds first_failed second_failed"),
-        *csv_columns("shared=shared.sentence missing=outcome.reason"),
+        *parse_columns("tests first_seeds second_seeds first_failed second_failed"),
+        *parse_columns("shared=shared.sentence missing=outcome.reason"),
         Column("", read_values(0), "first_values"),
         Column("", read_values(1), "second_values"),
     ]
 
 
-def comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
+def make_comparison_records(comparisons: Sequence[SeedComparison]) -> Records:
     """Return a line of seed_comparisons.csv for every comparison."""
-    return make_lines(comparisons, comparison_columns(comparisons))
+    return make_records(comparisons, make_comparison_columns(comparisons))
 
 
-def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
+def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     """Return notes on the pairing of seeds, on assumptions of intervals and tests, and on failed seeds."""
     # Describe how seeds were paired.
     notes, pairings = [], Counter(map(_describe_pairing, comparisons))
@@ -132,7 +132,7 @@ def describe_sign(comparisons: Sequence[SeedComparison]) -> str:
     return f"differences are first minus second of {question.metric} ({question.average}){sign}."
 
 
-def verdict_sentence(line: SeedComparison, first: str, second: str, infinite: str = "inf") -> str:
+def write_verdict(line: SeedComparison, first: str, second: str, infinite: str = "inf") -> str:
     """Return a sentence that names the better configuration and the difference, or says that it is inconclusive."""
     # Without a difference, or with an interval that contains 0, the verdict is inconclusive.
     outcome, question = line.outcome, line.question
@@ -156,7 +156,7 @@ def verdict_sentence(line: SeedComparison, first: str, second: str, infinite: st
     return f"{better} is better than {other} {where}: {metric} is {lower} by {size} ({evidence})."
 
 
-def pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
+def count_pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
     """Return how many pairs of seeds a p below ALPHA needs; None if there are enough or seeds are unpaired."""
     if any(not line.outcome.paired or line.tests * line.outcome.smallest_p < ALPHA for line in tested):
         return None
@@ -199,7 +199,7 @@ def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
     # Describe the correction, and whether there are enough seeds.
     if tests > 1:
         lines.append(f"p (Holm): after Holm's correction for the {tests} comparisons at the same lengths.")
-    if needed := pairs_needed(tested):
+    if needed := count_pairs_needed(tested):
         after = " after the correction" if tests > 1 else ""
         lines.append(f"Too few seeds for a p{after} below {ALPHA:g}: at least {needed} pairs are needed.")
     return lines

@@ -105,11 +105,11 @@ def test_curves_with_nothing_to_compare_are_not_called_identical(members, steps)
 
 def test_curves_of_members_with_other_losses_are_not_called_identical(tmp_path, synthetic_sweep):
     state = synthetic_sweep(tmp_path / "one", draws(2), 2, lambda *_: 0.5)
-    assert describe_runs(summarise(state)).count("identical") == 2
+    assert describe_status(summarise(state)).count("identical") == 2
     for pack in state.packs.values():  # all members have equal curves, but each its loss
         for fields in pack.evaluations.values():
             fields["loss"] = [int(config_id, 16) + seed for config_id, seed in pack.members]
-    assert "identical" not in describe_runs(summarise(state))
+    assert "identical" not in describe_status(summarise(state))
 
 
 def test_perfect_curves_may_be_identical(tmp_path, synthetic_sweep):

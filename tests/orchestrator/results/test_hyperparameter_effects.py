@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orchestrator.report.csv_tables import make_effect_records
-from orchestrator.report.tables.effects import effect_notes
+from orchestrator.report.tables.effects import list_effect_notes
 from orchestrator.results.analysis import compute_score_effects, compute_test_effects
 from orchestrator.results.summarise import summarise
 
@@ -80,7 +80,7 @@ def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
 
 
 def test_notes_say_what_slopes_and_importance_are(planted):
-    notes = " ".join(effect_notes(planted))
+    notes = " ".join(list_effect_notes(planted))
     assert "in standard deviations; n = 48." in notes and "add up to 1 even without any effect" in notes
     assert "not given" not in notes
 
@@ -97,7 +97,7 @@ def test_csv_has_a_line_for_each_outcome_key_and_value(planted):
 def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
     result = summarise(small_sweep)
     assert all(math.isnan(effect.importance.share) for effect in compute_score_effects(result))
-    notes = effect_notes(result)
+    notes = list_effect_notes(result)
     (said,) = [note for note in notes if note.startswith("Importance (fANOVA): none for")]
     assert "6 configurations are too few for the importance of 3 hyperparameters (at least 24)" in said
     for key in result.searched:

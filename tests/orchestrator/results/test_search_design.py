@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.tables.effects import effect_notes
+from orchestrator.report.tables.effects import list_effect_notes
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.scoring.search_design import read_design
 from orchestrator.results.summarise import summarise
@@ -53,7 +53,7 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     (difference,) = norm.differences
     ends = (difference.difference, difference.low, difference.high)
     assert difference.value == "pre" and ends == pytest.approx((0.1, 0.1, 0.1)) and norm.test == "sign test"
-    notes = " ".join(effect_notes(result))
+    notes = " ".join(list_effect_notes(result))
     assert "n counts draws" in notes and "to exclude 0 by chance" in notes and "Kruskal" not in notes
 
 
@@ -68,7 +68,7 @@ def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
         (difference,) = norm.differences
         assert (result.design.kind, norm.n, norm.unit) == ("fixed", 7, "seeds")
         assert (difference.low, difference.high) == (pytest.approx(0.1), pytest.approx(0.1))
-        assert "n counts seeds" in " ".join(effect_notes(result))
+        assert "n counts seeds" in " ".join(list_effect_notes(result))
 
 
 def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):
@@ -89,4 +89,4 @@ def test_a_search_that_follows_scores_has_no_interval(tmp_path, synthetic_sweep)
     assert result.design.kind == "adaptive"
     for one in compute_score_effects(result):
         assert one.low != one.low and "tpe chose later configurations" in (one.reason or "")
-    assert "tpe chose later configurations" in " ".join(effect_notes(result))
+    assert "tpe chose later configurations" in " ".join(list_effect_notes(result))

@@ -11,9 +11,9 @@ from scipy import stats
 
 from orchestrator.engine.shared_draws import DATA, INPUTS, WEIGHTS
 from orchestrator.errors import UserError
-from orchestrator.report.csv_tables import csv_tables
+from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.seed_comparisons import comparison_columns, comparison_lines
+from orchestrator.report.tables.seed_comparisons import make_comparison_columns, make_comparison_records
 from orchestrator.results.analysis import compare_orders
 from orchestrator.results.comparing import questions
 from orchestrator.results.comparing.named_comparison import compare_named
@@ -257,7 +257,7 @@ def test_a_technical_key_has_no_column(tmp_path, synthetic_sweep):
         measured["technical"] = ["model.norm"]
     result = summarise(state)
     assert list(result.searched) == ["training.learning_rate"]
-    assert "model.norm" not in csv_tables(result)["report.csv"][0]
+    assert "model.norm" not in make_csv_tables(result)["report.csv"][0]
 
 
 def test_packs_of_one_sweep_that_trained_with_other_code_share_nothing_for_sure(tmp_path, synthetic_sweep):
@@ -339,8 +339,8 @@ def test_a_comparison_can_ask_for_another_metric_average_and_lengths(three):
 def test_of_a_metric_without_a_better_direction_neither_is_better(three):
     found = compare_named(three.folder, "1", "0", metric="displacement").comparisons
     assert {one.question.direction for one in found} == {"none"} and found[0].outcome.n == 6
-    assert "first better" not in make_cells(found, comparison_columns(found))
-    for line in comparison_lines(found):
+    assert "first better" not in make_cells(found, make_comparison_columns(found))
+    for line in make_comparison_records(found):
         assert line["first_better"] is None and line["second_better"] is None and line["ties"] == 0
 
 

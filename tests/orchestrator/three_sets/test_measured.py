@@ -17,7 +17,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import csv_tables
+from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.files import present_report, write_report
 from orchestrator.results.summarise import summarise
 from orchestrator.running.watching.meter import make_status_rows
@@ -130,8 +130,8 @@ def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_o
     assert not any("steps_to" in name for name in (*again.metrics, *again.headline))
     assert {metric for _, metric, _ in again.bands} > set(again.metrics)
     assert [(row.config_id, row.score) for row in again.rows] == [(row.config_id, row.score) for row in whole.rows]
-    for name, lines in csv_tables(again).items():
-        assert [list(line) for line in lines] == [list(line) for line in csv_tables(whole)[name]], name
+    for name, lines in make_csv_tables(again).items():
+        assert [list(line) for line in lines] == [list(line) for line in make_csv_tables(whole)[name]], name
     write_report(folder)
     state = SweepState.load(folder)
     contents = SweepRuns(again, read_records(folder), read_curves(state))

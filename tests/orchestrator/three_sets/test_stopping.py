@@ -13,7 +13,7 @@ from orchestrator.errors import DamagedLedger
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import csv_tables
+from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.files import write_report
 from orchestrator.results.scoring.validation_scores import read_validation_scores
 from orchestrator.results.summarise import summarise
@@ -60,7 +60,7 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
     count, median = len(result.stopped_at), np.median(result.stopped_at)
     assert f"{count} stopped early" in short_text(result, 250)
     assert dict(make_status_rows(state))["seeds stopped early"] == f"{count}/12, median at step {median:,g}"
-    tables = csv_tables(result)
+    tables = make_csv_tables(result)
     assert [line["seeds_stopped"] for line in tables["report.csv"]] == [len(row.stopped_at) for row in result.rows]
     seen = pd.DataFrame(tables["validation.csv"])
     assert set(seen["stage"]) == {0, 1} and {"at_1", "at_2", "at_3"} <= set(seen.columns)
@@ -93,7 +93,10 @@ def test_a_sweep_without_stopping_says_nothing_of_it(ran, short_text):
     result = summarise(state)
     assert not result.may_stop and read_validation_scores(state) == ()
     assert "stopped" not in short_text(result, 250) and "seeds stopped early" not in dict(make_status_rows(state))
-    assert "validation.csv" not in csv_tables(result) and "seeds_stopped" not in csv_tables(result)["report.csv"][0]
+    assert (
+        "validation.csv" not in make_csv_tables(result)
+        and "seeds_stopped" not in make_csv_tables(result)["report.csv"][0]
+    )
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ from orchestrator.record.kept.weights import list_kept_weights
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import encode_record, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import csv_tables
-from orchestrator.report.tables.later_evaluations import later_lines, later_section
+from orchestrator.report.csv_tables import make_csv_tables
+from orchestrator.report.tables.later_evaluations import make_later_records, make_later_section
 from orchestrator.results.summarise import summarise
 from orchestrator.upkeep.later_evaluation import evaluate_later
 
@@ -150,9 +150,9 @@ def test_rows_of_any_length_can_be_evaluated_and_the_table_says_what_was_trained
     for record in later(folder):
         assert record.fields["measured"]["trained"] == {"": [1, 2]}
     result = summarise(SweepState.load(folder))
-    cells = later_section(result).cells
+    cells = make_later_section(result).cells
     assert set(cells["trained on"]) == {"1-2"} and set(cells["task"]) == {"as trained", "train_length 20"}
-    assert {line["trained"] for line in later_lines(result.later_evaluations)} == {"1-2"}
+    assert {line["trained"] for line in make_later_records(result.later_evaluations)} == {"1-2"}
     with pytest.raises(UserError, match="the task has no length 30"):
         evaluate_later(folder, [1], lengths=[30])
     with pytest.raises(UserError, match="must be distinct"):
@@ -283,7 +283,7 @@ def test_a_record_made_by_somebody_else_is_refused(trained_sweep, changes, messa
     last.fields.update(changes)
     (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode_record, [*records, last])))
     with pytest.raises(LedgerError, match=message):
-        csv_tables(summarise(SweepState.load(trained_sweep)))
+        make_csv_tables(summarise(SweepState.load(trained_sweep)))
 
 
 def test_a_sweep_without_weights_says_how_they_are_kept(small_sweep):
