@@ -84,11 +84,11 @@ def describe_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> st
     # Imported results have no training time.
     minutes = f"{format_duration(sum_seconds(sweep.state.packs, sweep.state.recuts))} of one core"
     cost = "imported" if IMPORTED in sweep.state.provenance else minutes
-    failures = f", {sweep.failed_count} members failed" if sweep.failed_count else ""
+    failures = f", {counted(sweep.failed_count, 'member')} failed" if sweep.failed_count else ""
     lowest, highest = min(sweep.steps.values()), max(sweep.steps.values())
     steps = f"{lowest:,} steps" if lowest == highest else f"{lowest:,} to {highest:,} steps"
     configurations = counted(len(sweep.state.configurations), "configuration")
-    size = f"{configurations}, {len(sweep.seeds)} seeds{failures}, {steps}"
+    size = f"{configurations}, {counted(len(sweep.seeds), 'seed')}{failures}, {steps}"
     paragraph = f"**`{name}`** ({size}; {cost}{_describe_stopped(sweep)})"
 
     # An edited sweep file no longer describes the sweep that was run.

@@ -126,7 +126,7 @@ def test_trainers_need_only_torch_and_numpy() -> None:
     foreign = ["ray", "optuna", "mlflow", "pydantic", "matplotlib", "pandas", "scipy", "search_spaces", "orchestrator"]
     program = (
         "import sys; import trainers, trainers.training.cost, trainers.settings.registry as r;"
-        "[r.names(k) for k in r.KINDS];"
+        "[r.list_names(k) for k in r.KINDS];"
         "found = {m.split('.')[0] for m in sys.modules} & set(sys.argv[1:]);"
         "sys.exit(', '.join(sorted(found)) or 0)"
     )
