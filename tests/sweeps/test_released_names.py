@@ -72,7 +72,7 @@ def test_a_sweep_file_that_is_damaged_in_its_folder_is_written_again_once_it_is_
 
 @pytest.mark.slow
 def test_an_interrupted_one_is_extended(tmp_path: Path) -> None:
-    folder = copied("interrupted_eager", tmp_path)
+    folder = copied("interrupted_weights", tmp_path)
     before, spec = SweepState.load(folder), load_sweep(folder / "sweep.yaml")
     ledger = (folder / LEDGER_FILE).read_bytes()
     inline = ["resources.scheduler=inline", "tracking.enabled=false"]
