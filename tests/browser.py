@@ -158,5 +158,5 @@ class Browser:
         elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning"):
             self.problems.append(str([one.get("value") for one in parameters["args"]]))
         elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
-            self.problems.append(parameters["entry"]["text"])
+            self.problems.append(f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}")
         return message

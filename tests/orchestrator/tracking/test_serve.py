@@ -19,41 +19,6 @@ from orchestrator.tracking import ui
 from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.ui import serve
-from tests.mlflow_points import artifact
-from tests.ports import free_ports
-
-
-@pytest.mark.slow
-def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_running(sweep, publish):
-    done = publish(sweep.folder)
-    port = free_ports(1)[0]
-    code = (
-        "import sys; from pathlib import Path; from orchestrator.tracking.ui import serve;"
-        "serve(Path(sys.argv[1]), port=int(sys.argv[2]))"
-    )
-    command = [sys.executable, "-u", "-c", code, str(sweep.folder.parent), str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        try:
-            lines = [process.stdout.readline().strip() for _ in range(5)]
-            assert lines[0].startswith(f"MLflow runs at http://127.0.0.1:{port} ")
-            assert lines[1] == "set_complement / läng e"
-            links = dict(line.split(": ", 1) for line in lines[2:])
-            assert "/artifacts/report.html?" in links["report"]
-            page = artifact(f"http://127.0.0.1:{port}", done.parent_run_id, "report.html")
-            assert page == (sweep.folder / "report.html").read_bytes()
-            again = publish(sweep.folder, f"http://127.0.0.1:{port}")  # the same store by its other door
-            assert (again.created, again.points) == (0, 0)
-            group = int(subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()[0])
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
-            left = subprocess.run(
-                ["ps", "-o", "stat=", "-g", str(group)], capture_output=True, text=True, check=False
-            ).stdout
-            assert all(state.startswith("Z") for state in left.split())
-            with socket.socket() as probe:
-                assert probe.connect_ex(("127.0.0.1", port)) != 0
-        finally:
-            process.kill()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +41,7 @@ def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path
         try:
             deadline = time.monotonic() + 300
             while not (servers := psutil.Process(process.pid).children()) and time.monotonic() < deadline:
-                time.sleep(0.001)
+                time.sleep(0.01)
             time.sleep(delay)
             begun = {one.pid for one in psutil.Process(process.pid).children(recursive=True)}
             for name in signals:
