@@ -12,7 +12,7 @@ import yaml
 from orchestrator.record.ledger import folders as places
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.state.state import SweepState
-from tests.command_line import refused
+from tests.command_line import REPOSITORY, refused
 from tests.orchestrator.running.ledgers import sets
 
 
@@ -137,12 +137,16 @@ def test_characters_that_an_output_lacks_are_replaced(lengthwise, study):
 @pytest.mark.slow
 def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
     """An output that is full is one sentence and exit code 1; a closed pipe is no fault."""
-    for sink, name, code in (("> /dev/full", "full", 1), ("| head -1", "piped", 0)):
-        line = f'set -o pipefail; "{sys.executable}" -m orchestrator run "$@" {sink}'
-        words = ["bash", "-c", line, "run", tiny, "--storage", tmp_path, "--name", name, "--set", "training.steps=2"]
-        where = Path(__file__).parents[3]
-        ran = subprocess.run(words, env=lengthwise.environment, cwd=where, capture_output=True, text=True)
-        assert ran.returncode == code, ran.stderr
-        assert ran.stderr.count("\n") == code and ("No space left on device" in ran.stderr) == bool(code)
+    words = ("run", tiny, "--storage", tmp_path, "--set", "training.steps=2", "--name")
+    command = [sys.executable, "-m", "orchestrator", *map(str, words), "full"]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            command, env=lengthwise.environment, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert ran.returncode == 1 and ran.stderr.count("\n") == 1 and "No space left on device" in ran.stderr
+    piped = lengthwise.start(*words, "piped")
+    piped.stdout.close()
+    assert (piped.stderr.read(), piped.wait()) == ("", 0)
+    for name in ("full", "piped"):
         state = SweepState.load(tmp_path / name)
         assert state.ended == "complete" and (tmp_path / name / "report.html").exists()
