@@ -40,11 +40,10 @@ class _Display:
         self._session, self._publisher = session, publisher
 
     def tick(self, driver: SweepDriver) -> None:
-        """Redraw the display if due. Raises KeyboardInterrupt after a signal."""
+        """Report rejections by MLflow, and redraw the display if due. Raises KeyboardInterrupt after a signal."""
         self._session.interrupts.check()
-        if not self.progress.is_due:
-            return
-        self.progress.show(self._meter.make_rows(driver.state, driver.running))
+        if self.progress.is_due:
+            self.progress.show(self._meter.make_rows(driver.state, driver.running))
         for refusal in self._publisher.read_refusals() if self._publisher is not None else ():
             self._session.say("; training continues; ".join(f"not published: {refusal}".splitlines()))
 

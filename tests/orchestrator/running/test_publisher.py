@@ -64,7 +64,7 @@ def test_a_refused_login_is_said_at_once_and_training_continues(lengthwise, long
     server.answer, address = 401, f"http://{server.address}"
     words = long_sweep.words("refused", "resources.scheduler=local", "tracking.enabled=true", f"tracking.uri={address}")
     long_sweep.hold.touch()
-    driver = lengthwise.start(*words, anew=True, HOLD=str(long_sweep.hold))
+    driver = lengthwise.start(*words, HOLD=str(long_sweep.hold))
     said = next(line for line in driver.stdout if "not published" in line)
     assert not any(one.is_scored for one in SweepState.load(long_sweep.storage / "refused").configurations.values())
     long_sweep.release()

@@ -1,5 +1,6 @@
 """A running sweep is published by a child process, and no problem of MLflow reaches the sweep."""
 
+import io
 import json
 import os
 import threading
@@ -17,6 +18,8 @@ from rich.console import Console
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.report.files import present_report
+from orchestrator.running.watching.progress import ProgressDisplay
+from orchestrator.sweep import train
 from orchestrator.text.wording import command
 from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TIMEOUTS
@@ -89,6 +92,16 @@ def publisher(tmp_path):
 
 def send(publisher, attempt):
     publisher.theirs.send_bytes(json.dumps(asdict(attempt)).encode())
+
+
+def test_a_refusal_is_said_though_the_next_line_of_progress_is_not_due(publisher, sweep, monkeypatch):
+    monkeypatch.setattr(ProgressDisplay, "is_due", False)
+    said = []
+    interrupts = SimpleNamespace(check=lambda: None)
+    session = SimpleNamespace(console=Console(file=io.StringIO()), interrupts=interrupts, say=said.append)
+    send(publisher, Attempt(problem="no such user", is_refused=True))
+    train._Display(session, "sweep", sweep, publisher).tick(SimpleNamespace())
+    assert said == ["not published: no such user"]
 
 
 def test_the_end_waits_for_the_last_pass_so_long_and_no_longer(publisher, tmp_path):
