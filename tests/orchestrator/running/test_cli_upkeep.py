@@ -55,8 +55,10 @@ def test_runs_are_deleted_wherever_this_machine_published_them_and_what_stays_is
         shutil.copy(fresh_store, tmp_path / store)
     other = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     for name in ("one", "two"):
-        settings = sets("search.configurations=1", "tracking.enabled=true")
+        settings = sets("search.configurations=1", f"tracking.enabled={name == 'one'}")
         lengthwise.succeeds("run", tiny, "--storage", tmp_path, "--name", name, *settings)
+        if name == "two":
+            lengthwise.succeeds("publish", tmp_path / name)
         for again in (False, True):
             sent = lengthwise("publish", tmp_path / name, "--tracking-uri", other)
             assert sent.returncode == 0 and (" 0 new points sent" in sent.stdout) == again, sent.stderr
