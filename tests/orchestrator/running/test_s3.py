@@ -182,7 +182,8 @@ def test_training_goes_on_while_the_storage_answers_with_errors(machines, long_s
 @pytest.mark.slow
 def test_what_could_not_be_copied_is_said_at_the_end_and_copied_by_resume(machines, long_sweep, s3, monkeypatch):
     machine, other = itertools.islice(machines, 2)
-    monkeypatch.setattr(storage, "RETRY_SECONDS", 1.0)
+    for module in (storage, mirrored):
+        monkeypatch.setattr(module, "RETRY_SECONDS", 1.0)
     s3.fault = lambda method, path: (500, "InternalError") if method == "PUT" and "/drivers/" not in path else None
     failed = machine(*words(long_sweep, "late", "resources.keep_weights=false"))
     assert failed.returncode == 1
