@@ -78,7 +78,7 @@ def check_metrics(member: MemberConfig) -> list[tuple[str, str]]:
 def check_class(kind: str, name: str) -> list[str]:
     """Return the problems of a registered class, a sentence for each."""
     try:
-        cls = registry.lookup(kind, name)
+        cls = registry.get_class(kind, name)
     except ConfigError as error:
         return [problem.message for problem in error.problems]
     problems = _failed_examples(cls)

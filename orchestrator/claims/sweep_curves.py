@@ -24,7 +24,7 @@ from orchestrator.results.scoring.objective import (
 from orchestrator.statistics.failed_seeds import score_seeds
 from orchestrator.text.wording import spans
 from search_spaces import ABSENT, find_nearest_name
-from search_spaces.grammar.problems import dotted_keys, lookup
+from search_spaces.grammar.problems import dotted_keys, read_key
 
 
 class SweepCurves:
@@ -106,7 +106,7 @@ class SweepCurves:
 
     def read_setting(self, config_id: str, key: str) -> Any:
         """Return the value of a dotted key in a configuration; ABSENT if it is missing."""
-        return lookup(self.state.configurations[config_id].resolved, key)
+        return read_key(self.state.configurations[config_id].resolved, key)
 
     def find_configurations(self, where: Mapping[str, Any]) -> list[str]:
         """Return the config_ids with all values of `where`, by dotted key; raises UserError if there are none.

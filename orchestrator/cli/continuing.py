@@ -128,8 +128,7 @@ def confirm(
     --set may only change resources, budget, tracking, notify.
     """
     # The plan depends on the results of the sweep, so `confirm_sweep` calls it once they are read.
-    from orchestrator.sweep.confirm import confirm as confirm_sweep
-    from orchestrator.sweep.confirm import plan_confirmation
+    from orchestrator.sweep.confirm import confirm_sweep, plan_confirmation
 
     plan = partial(
         plan_confirmation,

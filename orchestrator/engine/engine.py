@@ -15,7 +15,7 @@ from orchestrator.engine.environment import read_environment
 from orchestrator.engine.start_shares import StartShares, describe_start_shares
 from orchestrator.errors import UserError
 from orchestrator.interface.measurements import Measurements
-from orchestrator.interface.trainer import DeclaredObjective, PackCost, Reporter
+from orchestrator.interface.trainer import DeclaredObjective, PackCost
 from orchestrator.machine.gpus import limit_gpu_memory
 from search_spaces.grammar.problems import ENGINE_SECTIONS
 from trainers.check import check_metrics, check_model, check_optimizer, check_task
@@ -34,6 +34,7 @@ from trainers.training.compiling import estimate_seconds
 from trainers.training.cost import Cost, count_trained_bytes, estimate_member_cost, use_one_thread
 
 if TYPE_CHECKING:
+    from trainers.evaluation.results import Reporter
     from trainers.metrics.metric import Metric
     from trainers.models.model import Model
     from trainers.tasks.task import Task

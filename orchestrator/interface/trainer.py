@@ -18,10 +18,12 @@ from trainers.tasks.metrics import RecordedMetric
 if TYPE_CHECKING:
     from orchestrator.code.own_code import CodeSource
     from trainers.config.slots import Slot
-    from trainers.evaluation.results import Evaluation, Progress
+    from trainers.evaluation.results import Reporter
 
 
-LAST_REPORT = "its last report"  # words of the error if a program exits before its last report
+# Text in the recorded error of a program that exits before its last report. `equal_failures` reads it there, because a
+# ledger has no other field for it; so the text must not change.
+LAST_REPORT = "its last report"
 MEMBERS_FOLDER = "members"  # has the reports, logs and checkpoints of programs
 
 
@@ -37,19 +39,6 @@ class Member(Protocol):
     @property
     def evaluation_interval(self) -> int | None: ...  # noqa: D102
     def to_dict(self) -> dict[str, Any]: ...  # noqa: D102
-
-
-class Reporter(Protocol):
-    """A receiver of the reports of a pack; an exception raised in its methods ends the pack."""
-
-    def report(self, evaluation: Evaluation) -> bool | None:
-        """Record an evaluation; True asks the trainer to save its state and return."""
-
-    def progress(self, progress: Progress) -> None:
-        """Receive a heartbeat."""
-
-    def notice(self, text: str) -> None:
-        """Receive a message for the user."""
 
 
 @dataclass(frozen=True, kw_only=True)

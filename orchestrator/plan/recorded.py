@@ -13,7 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.configurations import assign_values
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
-from search_spaces.grammar.problems import lookup
+from search_spaces.grammar.problems import read_key
 from trainers.errors import ConfigError
 
 T = TypeVar("T")
@@ -119,11 +119,11 @@ def set_recorded_defaults(spec: SweepSpec, recorded: Sequence[RecordedConfigurat
         key: value for configuration in recorded for key, value in find_changed_defaults(spec, configuration).items()
     }
     members = [rebuild_member(configuration).to_dict() for configuration in recorded] if changed else []
-    shared = {key: value for key, value in changed.items() if all(lookup(member, key) == value for member in members)}
+    shared = {key: value for key, value in changed.items() if all(read_key(member, key) == value for member in members)}
     return spec.model_copy(update=assign_values(spec, shared)) if shared else spec
 
 
-def refuse_changed(spec: SweepSpec, recorded: Iterable[RecordedConfiguration], subject: str) -> None:
+def refuse_changed_defaults(spec: SweepSpec, recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if changed defaults make the current code build other configurations from the recorded values."""
     keys = dict.fromkeys(key for configuration in recorded for key in find_changed_defaults(spec, configuration))
     if keys:

@@ -8,7 +8,7 @@ from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from search_spaces import ABSENT, Grid, SweepSpec
 from search_spaces.grammar.domains import Choice, value_key
-from search_spaces.grammar.problems import lookup
+from search_spaces.grammar.problems import read_key
 
 
 def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
@@ -41,6 +41,6 @@ def _find_categories(spec: SweepSpec) -> dict[str, tuple[Any, ...]]:
     listed_configurations = spec.search.listed or ()
     fixed = {section: getattr(spec, section) for section in spec.sections}
     for key in dict.fromkeys(key for configuration in listed_configurations for key in configuration):
-        key_values = (configuration.get(key, lookup(fixed, key)) for configuration in listed_configurations)
+        key_values = (configuration.get(key, read_key(fixed, key)) for configuration in listed_configurations)
         categories[key] = tuple({value_key(value): value for value in key_values if value is not ABSENT}.values())
     return {key: values for key, values in categories.items() if len(values) > 1 and not is_numeric(values)}

@@ -6,7 +6,7 @@ ProgramEnded    the program ended before its last report, or wrote a line that i
 import errno
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.program.reports import MergedReports
@@ -33,16 +33,23 @@ class ProgramEnded(Exception):  # noqa: N818 - named by what happened
         return self.message
 
 
-def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, start_step: int) -> bool:
+class ReachedLimit(NamedTuple):
+    """The limit that stopped a program, as text; `is_hours`: it was `resources.member_hours`, not silence."""
+
+    text: str
+    is_hours: bool
+
+
+def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedReports, start_step: int) -> bool:
     """Return True if a program that ended early asked by RESTART_CODE to be started again, else raise ProgramEnded.
 
-    code: its exit code, -N if signal N killed it. reason: why it was stopped by a limit, else None. log: of this
+    code: its exit code, -N if signal N killed it. limit: which limit stopped it, else None. log: of this
     attempt, in the folder of the member. reports: of all attempts. start_step: the last complete step when this attempt
     began. Raises OutOfSpace or OSError if the disk is full.
     """
     completed, steps = reports.completed, reports.declared.steps
     progress = f"after step {last} of {steps}" if (last := reports.last_step) else "before its first report"
-    if reason is None and code == RESTART_CODE:
+    if limit is None and code == RESTART_CODE:
         return True
 
     # A full disk stops the whole sweep, because every other member would fail on it as well.
@@ -50,11 +57,10 @@ def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, 
     line = _find_error_line(trace)
     _refuse_full_disk(log, line)
 
-    # A retry is worth it after what comes from outside: a limit or a signal. A second attempt that uses up its hours at
-    # the same step will not get further either.
-    if reason is not None:
-        has_stalled = "hours" in reason and _has_used_up_hours(log.parent, completed)
-        raise ProgramEnded(f"{reason}, {progress}", trace, "never" if has_stalled else "always")
+    # Retry after a limit or a signal; not if two attempts used up their hours at the same step.
+    if limit is not None:
+        has_stalled = limit.is_hours and _has_used_up_hours(log.parent, completed)
+        raise ProgramEnded(f"{limit.text}, {progress}", trace, "never" if has_stalled else "always")
     if code == 0:
         raise ProgramEnded(f"it ended {progress}, without {reports.describe_missing()}", trace, "never")
     if code < 0:

@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
-    """Run `supervise` in a child process, the keeper, and return its exit status; tell it when the worker has ended.
+    """Run `supervise` in a child process, the keeper, and return its exit status; signal it when the worker has ended.
 
     If the keeper is killed, kill all processes below it.
     """
@@ -40,7 +40,8 @@ def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
     if keeper == 0:
         os._exit(supervise(parent, lock, grace, words))
 
-    # Another parent than the worker means that the worker has ended; a timer checks it, because no signal tells.
+    # Another parent than the worker means that the worker has ended; a timer checks this, because Linux sends no signal
+    # for it.
     def check_worker(number: int, frame: object) -> None:
         if os.getppid() != worker:
             _send_signal(keeper, _WORKER_ENDED)

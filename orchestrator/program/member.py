@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.interface.measurements import Measurements
 from orchestrator.program.command import find_unknown_placeholders
-from search_spaces.grammar.problems import dotted_keys, lookup
+from search_spaces.grammar.problems import dotted_keys, read_key
 from trainers.errors import Problem, find_nearest
 from trainers.settings.fields import Settings, setting
 from trainers.settings.identity import digest, identity, structure
@@ -216,7 +216,7 @@ class ProgramMember(Settings):
         """Return the value of the key under `up_to`; None without `up_to`, and unless it is a whole number from 1."""
         trained = self.evaluation.trained_lengths
         key = trained["up_to"].removeprefix("config.") if isinstance(trained, Mapping) else ""
-        value = lookup(self.config, key)
+        value = read_key(self.config, key)
         return value if type(value) is int and value >= 1 else None
 
 

@@ -23,13 +23,13 @@ import numpy as np
 
 import lengthwise
 from orchestrator.code.own_code import PROGRAM
-from orchestrator.interface.trainer import MEMBERS_FOLDER, Reporter
+from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.program.command import PlaceholderValues, fill_words
-from orchestrator.program.ends import ProgramEnded, judge_end, read_log
+from orchestrator.program.ends import ProgramEnded, ReachedLimit, judge_end, read_log
 from orchestrator.program.member import ProgramMember
 from orchestrator.program.process import MemberLock, Process, start_program, try_lock
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
-from trainers.evaluation.results import Evaluation, Progress
+from trainers.evaluation.results import Evaluation, Progress, Reporter
 from trainers.files.atomic_file import write_atomic
 
 _MAX_IDLE_RESTARTS = 20  # consecutive restarts that the program requests without reporting a new step
@@ -49,7 +49,7 @@ def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporte
     run = _MemberRun(work, member, reporter)
     run.read_earlier_attempts()
 
-    # Programs on preemptible machines may ask to be started again, but one that gets no further would do so for ever.
+    # Programs on preemptible machines may ask to be restarted; a program without progress would restart forever.
     idle_restarts = 0
     while not (run.is_done or run.is_stopped):
         completed = run.reports.completed
@@ -57,7 +57,7 @@ def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporte
             return
         idle_restarts = 0 if run.reports.completed > completed else idle_restarts + 1
         if idle_restarts > _MAX_IDLE_RESTARTS:
-            raise ProgramEnded(f"asked {idle_restarts} times to be started again without a new step", None, "never")
+            raise ProgramEnded(f"requested {idle_restarts} restarts without a new step", None, "never")
 
 
 class _MemberRun:
@@ -127,12 +127,12 @@ class _MemberRun:
         number = 1 + max((int(path.stem.rpartition("-")[2]) for path in self._list_attempt_files("*")), default=0)
         reports, log = (self.folder / f"attempt-{number}.{ending}" for ending in ("jsonl", "log"))
         reports.touch()
-        code, reason = 0, None
+        code, limit = 0, None
         try:
             if self.member.program.function is not None:
                 self._call_function(reports)
             else:
-                code, reason = self._run_command(reports, log)
+                code, limit = self._run_command(reports, log)
         except ReportProblem as problem:
             # Its checkpoints may be of steps that were never recorded, so a later attempt starts from the beginning.
             with suppress(FileNotFoundError):  # removed by the program
@@ -142,12 +142,12 @@ class _MemberRun:
             raise  # of a function: the traceback names its line
 
         # After a crash the next attempt repeats a step that lacks averages.
-        if code == 0 and reason is None:
+        if code == 0 and limit is None:
             self._record_steps(self.reports.finish())
         self._fill_due_steps()
         if self.is_done or self.is_stopped:
             return False
-        return judge_end(code, reason, log, self.reports, self.start_step)
+        return judge_end(code, limit, log, self.reports, self.start_step)
 
     # A command --------------------------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class _MemberRun:
             time.sleep(_POLL_SECONDS)
         return lock
 
-    def _run_command(self, reports: Path, log: Path) -> tuple[int, str | None]:
+    def _run_command(self, reports: Path, log: Path) -> tuple[int, ReachedLimit | None]:
         """Run the command; return its exit code, and the limit that stopped it, else None."""
         lock = self._wait_for_lock()
         self.start_step = self.reports.completed
@@ -197,15 +197,15 @@ class _MemberRun:
             process.end()
             raise
 
-    def _follow(self, process: Process, reports: Path, log: Path) -> tuple[int, str | None]:
+    def _follow(self, process: Process, reports: Path, log: Path) -> tuple[int, ReachedLimit | None]:
         """Read reports until the program has ended; return its exit code, and the limit that stopped it, else None."""
         offset = size = 0
         began = last_output = time.monotonic()
         hours, silence, grace = self.work["member_hours"], self.work["watchdog_seconds"], self.work["grace_seconds"]
-        reason: str | None = None
+        limit: ReachedLimit | None = None
         end_requested_at: float | None = None  # infinite after SIGTERM
         while True:
-            # The exit code comes first: what the program wrote before its end is then read below.
+            # Poll before reading, so that the last lines are read.
             code = process.poll()
             if lines := _read_whole_lines(reports, offset):
                 offset += len(lines)
@@ -214,7 +214,7 @@ class _MemberRun:
             if log.exists() and (log_size := log.stat().st_size) != size:
                 size, last_output = log_size, time.monotonic()
             if code is not None:
-                return code, reason
+                return code, limit
             self._report_progress("train")
 
             # `report` asks the program to end; SIGTERM follows after the grace time, and SIGKILL by the keeper.
@@ -222,11 +222,11 @@ class _MemberRun:
             if self.should_end and end_requested_at is None:
                 end_requested_at = now
             is_overdue = end_requested_at is not None and now - end_requested_at > grace
-            if reason is None and now - last_output > silence:
-                reason = f"no report and no log output for {silence:g} s"
-            elif reason is None and hours is not None and now - began > 3600 * hours:
-                reason = f"stopped after resources.member_hours ({hours:g})"
-            if (reason is not None or is_overdue) and end_requested_at != math.inf:
+            if limit is None and now - last_output > silence:
+                limit = ReachedLimit(f"no report and no log output for {silence:g} s", is_hours=False)
+            elif limit is None and hours is not None and now - began > 3600 * hours:
+                limit = ReachedLimit(f"stopped after resources.member_hours ({hours:g})", is_hours=True)
+            if (limit is not None or is_overdue) and end_requested_at != math.inf:
                 process.terminate()
                 end_requested_at = math.inf
             self._wait_for_end(process)

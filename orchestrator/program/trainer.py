@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.code.own_code import CodeSource, read_files
 from orchestrator.interface.measurements import Measurements
-from orchestrator.interface.trainer import DeclaredObjective, PackCost, Reporter
+from orchestrator.interface.trainer import DeclaredObjective, PackCost
 from orchestrator.program.command import receives_key
 from orchestrator.program.files import find_files
 from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings
 from orchestrator.program.run import make_search_path, run_member
-from search_spaces.grammar.problems import PROGRAM_SECTIONS, dotted_keys, lookup
+from search_spaces.grammar.problems import PROGRAM_SECTIONS, dotted_keys, read_key
 from trainers.config.slots import check_single_values, find_slot
 from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.tasks.metrics import RecordedMetric
 
 if TYPE_CHECKING:
     from trainers.config.slots import Slot
+    from trainers.evaluation.results import Reporter
 
 _DESCRIBE_INTERPRETER = """
 import importlib.metadata, sys
@@ -212,7 +213,7 @@ def _find_function_problems(function: str) -> list[tuple[str, str]]:
 def _find_varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:
     """Return the dotted keys whose values differ between configurations; inner mappings are not values."""
     keys = dict.fromkeys(key for config in configs for key in dotted_keys(config))
-    values = {key: [lookup(config, key) for config in configs] for key in keys}
+    values = {key: [read_key(config, key) for config in configs] for key in keys}
     return [
         key
         for key, column in values.items()

@@ -11,7 +11,7 @@ from orchestrator.results.scoring.median_curves import compute_quartiles_at
 from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import ABSENT
-from search_spaces.grammar.problems import lookup
+from search_spaces.grammar.problems import read_key
 
 
 def collect_searched_values(result: Summary) -> dict[str, dict[str, Any]]:
@@ -35,7 +35,7 @@ def get_searched_value(result: Summary, row: Row, key: str, missing: Any = ABSEN
     """
     value = row.values.get(key, ABSENT)
     if value is ABSENT and result.searched[key] == "listed" and result.design.kind == "fixed":
-        value = lookup(result.recorded[row.config_id].resolved, key)
+        value = read_key(result.recorded[row.config_id].resolved, key)
         value = ABSENT if isinstance(value, Mapping) and missing is not ABSENT else value
     return missing if value is ABSENT else value
 

@@ -14,7 +14,7 @@ Code = Mapping[str, str]  # digests of the engine, of the user's modules and of 
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedConfiguration:
+class ConfigurationProvenance:
     """A configuration as recorded: its resolved sections, and the structural keys of its packs.
 
     `code` has the code of each seed's pack, `technical` are the dotted keys whose values do not change results.
@@ -119,7 +119,7 @@ def read_pack_code(state: SweepState) -> dict[str, Code]:
     return pack_code
 
 
-def record_configurations(state: SweepState) -> dict[str, RecordedConfiguration]:
+def record_configurations(state: SweepState) -> dict[str, ConfigurationProvenance]:
     """Return the record of every configuration by config_id."""
     recorded, pack_code = {}, read_pack_code(state)
     for config_id, configuration in state.configurations.items():
@@ -127,7 +127,7 @@ def record_configurations(state: SweepState) -> dict[str, RecordedConfiguration]
         pack_by_seed = {seed: member.pack_id for seed, member in configuration.members.items()}
         keys = {state.packs[pack_id].structural_key for pack_id in pack_by_seed.values()} - {""}
         measured = state.measured[configuration.measured]
-        recorded[config_id] = RecordedConfiguration(
+        recorded[config_id] = ConfigurationProvenance(
             resolved=configuration.resolved,
             structural_keys=frozenset(keys),
             code={seed: pack_code[pack_id] for seed, pack_id in pack_by_seed.items()},

@@ -11,7 +11,7 @@ from orchestrator.interface.measurements import Measurements
 from orchestrator.record.state.race import Race
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import LaterEvaluation, read_later_evaluations
-from orchestrator.results.pack_environments import RecordedConfiguration
+from orchestrator.results.pack_environments import ConfigurationProvenance
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups, make_length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey
@@ -101,7 +101,7 @@ class Summary:
     status: str
     objective: Objective
     measured: Mapping[str, Measurements]
-    recorded: Mapping[str, RecordedConfiguration]
+    recorded: Mapping[str, ConfigurationProvenance]
     searched: dict[str, str]
     design: Design
     rows: tuple[Row, ...]

@@ -31,7 +31,7 @@ from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
 DEFAULT_TOP, DEFAULT_SEEDS = 3, 10
 
 
-def confirm(folder: Path, console: Console, plan: Callable[[SweepState], DerivedSweep]) -> Outcome:
+def confirm_sweep(folder: Path, console: Console, plan: Callable[[SweepState], DerivedSweep]) -> Outcome:
     """Run the confirmation of the sweep in `folder` in the same storage, then write the report of both.
 
     `plan` is `plan_confirmation` with its options bound. Raises what `plan` and `run_sweep` raise.

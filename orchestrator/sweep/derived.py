@@ -11,7 +11,7 @@ from orchestrator.ending.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.plan.recorded import (
     list_recorded_values,
-    refuse_changed,
+    refuse_changed_defaults,
     refuse_corrected,
     refuse_without_data,
     set_recorded_defaults,
@@ -85,5 +85,7 @@ def make_listed_spec(
             f"{target} already has a sweep; resume it with: {command('resume', target)}\nor choose another --name"
         )
     pairs = zip(recorded, draw_configurations(spec, range(count_configurations(spec))), strict=True)
-    refuse_changed(spec, [replace(configuration, values=draw.values) for configuration, draw in pairs], subject)
+    refuse_changed_defaults(
+        spec, [replace(configuration, values=draw.values) for configuration, draw in pairs], subject
+    )
     return spec.set_folder(find_program(state))

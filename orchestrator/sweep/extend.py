@@ -22,8 +22,7 @@ from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.extension import Extension, refuse_configurations, require_extension
-from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
-from orchestrator.plan.recorded import refuse_without_start, set_recorded_defaults
+from orchestrator.plan.recorded import refuse_changed_defaults, refuse_without_start, set_recorded_defaults
 from orchestrator.record.kept.code import find_program
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_others, refuse_imported
@@ -40,7 +39,7 @@ from orchestrator.sweep.specification import (
     get_section,
     is_earlier,
     read_recorded_spec,
-    refuse_changed,
+    refuse_changed_spec,
     refuse_fixed,
     rewrite_spec,
 )
@@ -218,7 +217,7 @@ def _copy_edited_settings(spec: SweepSpec, state: SweepState, overrides: Sequenc
     if path.exists():
         file_spec = load_sweep(path, recorded=True)
         if spec.spec_hash != file_spec.spec_hash and not is_earlier(file_spec, state):
-            refuse_changed(file_spec, state)
+            refuse_changed_spec(file_spec, state)
         settings = [override for override in overrides if get_section(override) in SETTINGS]
         spec = copy_settings(spec, load_sweep(path, settings, recorded=True) if settings else file_spec)
     return spec.set_folder(find_program(state) or spec.folder)

@@ -70,7 +70,7 @@ def _list_edited_modules(spec: SweepSpec, state: SweepState) -> list[str]:
     return edited_modules
 
 
-def refuse_changed(spec: SweepSpec, state: SweepState) -> None:
+def refuse_changed_spec(spec: SweepSpec, state: SweepState) -> None:
     """Raise SpecChanged if sweep.yaml computes something else than the recorded specification."""
     _refuse_difference(read_recorded_spec(state), spec, state)
 
@@ -135,7 +135,7 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
     elif len(state.specs) > 1 and is_earlier(stale := _load_file(path), state):
         rewrite_spec(copy_settings(read_recorded_spec(state), stale).resolved(), state.folder)
     spec = _load_file(path, overrides)
-    refuse_changed(spec, state)
+    refuse_changed_spec(spec, state)
     spec = spec.model_copy(update={"space": {key: spec.space[key] for key in read_recorded_spec(state).space}})
     return spec.set_folder(find_program(state) or spec.folder)
 

@@ -45,7 +45,8 @@ class _Display:
         if self.progress.is_due:
             self.progress.show(self._meter.make_rows(driver.state, driver.running))
         for refusal in self._publisher.read_refusals() if self._publisher is not None else ():
-            self._session.say("; training continues; ".join(f"not published: {refusal}".splitlines()))
+            first_line, *details = f"not published: {refusal}".splitlines()
+            self._session.say("\n".join([f"{first_line}; training continues", *details]))
 
 
 def train_missing(

@@ -54,12 +54,13 @@ def serve(
     refuses.
     """
     # All problems are reported before the server starts, whose own errors would be in its log.
-    requested_uri, uri = uri, uri or make_default_uri(storage)
+    is_default = not uri
+    uri = uri or make_default_uri(storage)
     database = get_sqlite_path(uri)
     if database is None:
         remedy = f"run: {make_server_command(uri, storage)}" if is_database(uri) else "open this address in a browser"
         raise UserError(f"{uri}: not a SQLite store; allowed: sqlite:///FILE; instead {remedy}")
-    if requested_uri and not database.exists():
+    if not is_default and not database.exists():
         raise UserError(f"{uri}: there is no such file; to create it, publish a sweep there")
     if problem := find_store_problem(uri):
         raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")

@@ -28,7 +28,7 @@ from orchestrator.text.wording import label
 from orchestrator.trainer_choice import refuse_program
 from search_spaces import ABSENT, SweepFileError
 from search_spaces.grammar.parse import apply_override
-from search_spaces.grammar.problems import Findings, lookup
+from search_spaces.grammar.problems import Findings, read_key
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import build_recorded_member
 from trainers.errors import ConfigError, Problem, WeightsError
@@ -198,11 +198,11 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
         findings.raise_any()
     except SweepFileError as error:
         raise UserError(str(error).replace("--set task.", "--task ")) from None
-    values = {key: lookup(resolved, key) for key in keys if key is not None}
+    values = {key: read_key(resolved, key) for key in keys if key is not None}
     return {
         key.removeprefix("task."): value
         for key, value in values.items()
-        if value is not ABSENT and value != lookup(original, key)
+        if value is not ABSENT and value != read_key(original, key)
     }
 
 

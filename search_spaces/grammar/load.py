@@ -18,7 +18,7 @@ from search_spaces.grammar.problems import (
     child,
     find_nearest_name,
     is_within,
-    lookup,
+    read_key,
     sections_of,
 )
 from search_spaces.grammar.section_checks import check_between_sections, note_random_search, note_unread_search
@@ -270,7 +270,7 @@ def _fill_objective(data: dict[str, Any]) -> bool:
 
     # Averages are a mapping of labels; a program may also give a list or a single label.
     key = PROGRAM_AVERAGES if "program" in data else AVERAGES
-    averages = lookup(data, key)
+    averages = read_key(data, key)
     if isinstance(averages, dict | list):
         labels = list(averages)
     else:
@@ -284,7 +284,7 @@ def _fill_objective(data: dict[str, Any]) -> bool:
 
 def _varies_labels(data: dict[str, Any], averages: str, labels: list[str]) -> bool:
     """Return whether configurations may have other weight averages than these; `averages` is their key."""
-    listed = lookup(data, "search.listed")
+    listed = read_key(data, "search.listed")
     tables = [data.get("space"), *(listed if isinstance(listed, list) else ())]
     keys = [str(key) for table in tables if isinstance(table, dict) for key in table]
 

@@ -281,7 +281,7 @@ def _strip_values(problem: Problem) -> str:
     return _VARYING.sub("", problem.message)
 
 
-def lookup(mapping: Any, dotted: str) -> Any:
+def read_key(mapping: Any, dotted: str) -> Any:
     """Return the value at a dotted key of nested mappings, ABSENT if the key is missing."""
     for step in dotted.split("."):
         if not isinstance(mapping, dict) or step not in mapping:

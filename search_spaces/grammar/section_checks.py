@@ -3,7 +3,7 @@
 from typing import Any
 
 from search_spaces.grammar.domains import Domain, Grid, is_number
-from search_spaces.grammar.problems import ABSENT, Findings, child, is_within, lookup, sections_of
+from search_spaces.grammar.problems import ABSENT, Findings, child, is_within, read_key, sections_of
 from search_spaces.grammar.search import Search
 from search_spaces.grammar.space import check_key
 
@@ -96,7 +96,7 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
 
 def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, Any]]:
     """Return the configurations of search.listed that are mappings, and record problems of their keys."""
-    listed = lookup(data, "search.listed")
+    listed = read_key(data, "search.listed")
     sections = {section: data.get(section, {}) for section in sections_of(data)}
     mappings = []
     for index, values in enumerate(listed if isinstance(listed, list) else ()):
@@ -118,7 +118,7 @@ def _check_objective(
     """Record lengths of the objective that are not evaluated, and an average that is not defined."""
     # Lengths that configurations vary are checked when these are built.
     objective = data["objective"] if isinstance(data.get("objective"), dict) else {}
-    evaluated = lookup(data, "evaluation.lengths")
+    evaluated = read_key(data, "evaluation.lengths")
     varied = dict.fromkeys([*space, *(key for values in listed for key in values)])
     if (
         "program" not in data  # metrics of a program may have separate lengths
@@ -132,7 +132,7 @@ def _check_objective(
                 findings.add(f"objective.lengths[{index}]", "is not evaluated", given=length, allowed=allowed)
 
     # An average may come from the file or, label by label, from the space.
-    averages = lookup(data, "training.averages")
+    averages = read_key(data, "training.averages")
     average = objective.get("average", ABSENT)
     start = "training.averages."
     is_searched = any(is_within(start.rstrip("."), key) for key in varied)
@@ -149,11 +149,11 @@ RACING_KEY = "search.racing"
 def _check_racing(data: dict[str, Any], findings: Findings) -> None:
     """Record problems of a race; a section that could not be read is ignored."""
     # The rule by which configurations stay: exactly one, unless a single round is only pruned at rungs.
-    racing = lookup(data, RACING_KEY)
+    racing = read_key(data, RACING_KEY)
     if not isinstance(racing, dict):
         return
     rules = [rule for rule in ("keep", "test") if racing.get(rule) is not None]
-    seeds = lookup(data, "seeds")
+    seeds = read_key(data, "seeds")
     count = len(seeds) if isinstance(seeds, list | tuple) else seeds
     first, steps = racing.get("first"), racing.get("steps")
     has_one_round = isinstance(count, int) and isinstance(first, int) and 1 <= count <= first
@@ -162,7 +162,7 @@ def _check_racing(data: dict[str, Any], findings: Findings) -> None:
         findings.add(RACING_KEY, message, allowed="keep: a share such as 0.25, or test: friedman")
     if racing.get("level") is not None and "test" not in rules:
         findings.add(f"{RACING_KEY}.level", "is read by a test only", given=racing["level"], nearest="test: friedman")
-    if lookup(data, "search.sampler") == "tpe":
+    if read_key(data, "search.sampler") == "tpe":
         findings.add(
             RACING_KEY,
             "tpe cannot learn from scores over different numbers of seeds",
@@ -179,7 +179,7 @@ def _check_racing(data: dict[str, Any], findings: Findings) -> None:
         _check_rungs(data, steps, count if has_one_round else first, findings)
 
     # Rank tests and claims compare configurations seed by seed, so every seed needs a value.
-    if "test" in rules and lookup(data, "objective.failed_seeds") == "exclude":
+    if "test" in rules and read_key(data, "objective.failed_seeds") == "exclude":
         findings.add(
             "objective.failed_seeds",
             "a rank test needs a value of every seed, but exclude leaves out failed seeds",
@@ -194,8 +194,8 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
     """Record problems of the rungs of the first round, in which every configuration has `seeds` seeds."""
     # A rung compares configurations at a step, so all must have evaluations at the same steps.
     key, guard = f"{RACING_KEY}.steps", rungs.get("guard", True) is True
-    listed = lookup(data, "search.listed")
-    varied = [lookup(data, "space"), *(listed if isinstance(listed, list) else ())]
+    listed = read_key(data, "search.listed")
+    varied = [read_key(data, "space"), *(listed if isinstance(listed, list) else ())]
     for name in ("training.steps", "evaluation.every"):
         section = name.partition(".")[0]
         if any(isinstance(entry, dict) and (name in entry or section in entry) for entry in varied):
@@ -203,7 +203,7 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
             return
 
     # The first rung must be at an evaluation before the end.
-    first, every, last = rungs.get("first"), lookup(data, "evaluation.every"), lookup(data, "training.steps")
+    first, every, last = rungs.get("first"), read_key(data, "evaluation.every"), read_key(data, "training.steps")
     if not isinstance(every, int):
         message = "compares configurations at evaluations, but the only evaluation is at the end"
         findings.add(key, message, allowed="evaluation.every: a number of steps")
@@ -223,5 +223,5 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
     # The guard compares an improvement with the spread over seeds, which a single seed does not have.
     if guard and seeds == 1:
         message = "the guard needs the spread over seeds, but there is only one seed"
-        address = f"{RACING_KEY}.first" if lookup(data, f"{RACING_KEY}.first") == 1 else "seeds"
+        address = f"{RACING_KEY}.first" if read_key(data, f"{RACING_KEY}.first") == 1 else "seeds"
         findings.add(address, message, given=seeds, allowed=f"at least 2, or {key}.guard: false")

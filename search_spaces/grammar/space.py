@@ -15,7 +15,7 @@ from search_spaces.grammar.problems import (
     find_nearest_name,
     format_value,
     is_within,
-    lookup,
+    read_key,
 )
 
 METRICS = "evaluation.metrics"
@@ -83,7 +83,7 @@ def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, An
             setter = "the space draws" if section == "space" else f"{section} sets"
             findings.add(address, f"is inside {outer}, which {setter}; keep one of the two")
             return False
-        value = lookup(sections, outer)
+        value = read_key(sections, outer)
         if value is not ABSENT and not isinstance(value, dict):
             findings.add(address, f"{outer} is fixed to {format_value(value)}, which has no keys inside")
             return False
@@ -173,7 +173,7 @@ def _check_condition(
 ) -> None:
     """Record a condition on a key that is unknown, cannot be a condition, or never has the value."""
     # A key outside the space must have a fixed value; `check_conditions_on_fixed_keys` compares it with the condition.
-    fixed = lookup(sections, other)
+    fixed = read_key(sections, other)
     if other not in space_keys:
         if fixed is ABSENT:
             candidates = [*space_keys, *(name for name in dotted_keys(sections) if "." in name)]
@@ -204,7 +204,7 @@ def check_conditions_on_fixed_keys(space: dict[str, Domain], sections: dict[str,
         for other, values in domain.when.items():
             address = child(f"space.{key}.when", other)
             outer = next((name for name in space if is_within(other, name) or is_within(name, other)), None)
-            fixed = lookup(sections, other)
+            fixed = read_key(sections, other)
             if other in space:
                 continue
             if outer is not None:

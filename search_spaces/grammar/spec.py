@@ -18,7 +18,7 @@ from pydantic import Field, InstanceOf, PrivateAttr, WithJsonSchema
 
 from search_spaces.grammar.domains import Domain, Grid, make_plain, space_schema, value_key
 from search_spaces.grammar.objective import Objective
-from search_spaces.grammar.problems import SECTIONS, Findings, Place, is_within, lookup, sections_of
+from search_spaces.grammar.problems import SECTIONS, Findings, Place, is_within, read_key, sections_of
 from search_spaces.grammar.search import Search
 from search_spaces.grammar.values import Address, Gpus, KeepWeights, Modules, Name, PackSize, Seeds, Strict, Text
 
@@ -305,7 +305,7 @@ def select_active_values(spec: SweepSpec, drawn: Mapping[str, Any]) -> dict[str,
         # A cache, because chains of conditions would be walked once for every key.
         if key not in active:
             active[key] = key in drawn and all(
-                value_key(drawn[other] if other in spec.space and is_active(other) else lookup(sections, other))
+                value_key(drawn[other] if other in spec.space and is_active(other) else read_key(sections, other))
                 in {value_key(value) for value in values}
                 for other, values in spec.space[key].when.items()
             )

@@ -386,7 +386,7 @@ def test_the_confirmation_runs_by_the_path_of_every_sweep(searched, monkeypatch)
 
     monkeypatch.setattr(derived.sweep, "run_sweep", run)
     plan = partial(plan_confirmation, top=1, seeds="2", name="other")
-    outcome = confirm_module.confirm(state.folder, Console(file=io.StringIO()), plan)
+    outcome = confirm_module.confirm_sweep(state.folder, Console(file=io.StringIO()), plan)
     assert outcome.exit_code == 1 and seen["storage"] == state.folder.parent
     assert seen["spec"].name == "other" and seen["origin"][CONFIRMS]["sweep"] == "searched"
     assert read_first_record(state.folder).fields["name"] == "searched"

@@ -168,7 +168,7 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
     (metric,) = [text for text in page("trainers/README.md").blocks("python") if FIRST_MISTAKE in text]
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(metric, "README.md", "exec"), names)
-    measured = type("Measured", (names["WithFirstMistake"], registry.lookup("task", "running_maximum")), {})
+    measured = type("Measured", (names["WithFirstMistake"], registry.get_class("task", "running_maximum")), {})
     assert check_task(measured()) == []
     model = {"name": "attention_only", "width": 8}
     training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01, "compile": False}

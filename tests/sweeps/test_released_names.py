@@ -22,7 +22,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summarise
-from orchestrator.sweep.confirm import confirm, plan_confirmation
+from orchestrator.sweep.confirm import confirm_sweep, plan_confirmation
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.specification import load_spec, refuse_existing
 from orchestrator.sweep.sweep import resume_sweep
@@ -115,7 +115,7 @@ def test_weights_are_found_under_the_names_of_the_ledger(tmp_path: Path) -> None
 def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     folder = copied("finished", tmp_path)
     plan = partial(plan_confirmation, top=2, seeds="3", overrides=["resources.scheduler=inline"])
-    assert confirm(folder, quiet(), plan).exit_code == 0
+    assert confirm_sweep(folder, quiet(), plan).exit_code == 0
     now, then = (SweepState.load(where / "finished-confirm") for where in (tmp_path, RELEASED))
     members = [
         [build_recorded_member(one.resolved, 0) for one in state.configurations.values()] for state in (now, then)
@@ -169,7 +169,7 @@ def test_what_was_mended_since_is_not_gone_on_with_but_still_read(tmp_path: Path
     with pytest.raises(UserError, match=r"(?s)cannot be resumed.*model: attention_only was revision 1 and is rev"):
         resume_sweep(folders["interrupted_eager"], quiet(), accept_code_change=True)
     with pytest.raises(UserError, match="cannot be confirmed"):
-        confirm(folders["finished"], quiet(), plan_confirmation)
+        confirm_sweep(folders["finished"], quiet(), plan_confirmation)
     assert len(summarise(SweepState.load(folders["finished"])).rows) == 6
     assert resume_sweep(folders["finished"], quiet()).status == "complete", "nothing of it is trained again"
     assert {name: (folder / LEDGER_FILE).read_bytes() for name, folder in folders.items()} == before

@@ -11,7 +11,7 @@ from trainers.settings import registry
 ROOT = Path(__file__).parents[2]
 KINDS = ("task", "model", "position")
 NAMES = {name for kind in KINDS for name in registry.list_names(kind)}
-HOMES = {registry.lookup(kind, name).__module__ for kind in KINDS for name in registry.list_names(kind)}
+HOMES = {registry.get_class(kind, name).__module__ for kind in KINDS for name in registry.list_names(kind)}
 SHARED = ("attention", "block", "model", "transformer")  # of the models, what several of them are made of
 
 

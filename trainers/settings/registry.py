@@ -64,7 +64,7 @@ def list_names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(get_classes(kind)))
 
 
-def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
+def get_class(kind: str, name: Any, key: str = "name") -> type[Any]:
     """Return the class registered under `name`. Raises ConfigError for an unknown name or an invalid class."""
     registered = get_classes(kind)
     if not isinstance(name, str) or name not in registered:
@@ -124,7 +124,7 @@ def resolve(
             message, given = "unknown key", values[misspelt]
             raise ConfigError([Problem(key=misspelt, given=given, message=message, allowed=name_key, nearest=name_key)])
         raise ConfigError([Problem(key=name_key, message="is required", allowed=", ".join(allowed))])
-    return lookup(kind, name, name_key if name_key in data else ""), values
+    return get_class(kind, name, name_key if name_key in data else ""), values
 
 
 def get_classes(kind: str) -> dict[str, type[Any]]:

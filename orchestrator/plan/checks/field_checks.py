@@ -16,7 +16,7 @@ from orchestrator.plan.domains import find_range
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, SweepSpec, select_active_values
 from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, value_key
-from search_spaces.grammar.problems import Findings, ancestors, format_value, is_within, lookup, parent
+from search_spaces.grammar.problems import Findings, ancestors, format_value, is_within, parent, read_key
 from trainers.errors import Problem
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def _check_fixed_values(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     """Check the sections as written, including values that the space replaces; yield the keys of problems."""
     # Sections lack required values that the space draws: check them with an example of each domain.
     fixed = assign_values(spec, {})
-    drawn = [key for key in spec.space if lookup(fixed, key) in (ABSENT, {}) and not findings.is_doubtful(key)]
+    drawn = [key for key in spec.space if read_key(fixed, key) in (ABSENT, {}) and not findings.is_doubtful(key)]
     example = {key: _make_example(spec.space[key]) for key in drawn}
     class_keys = [key for key in spec.space if key.rpartition(".")[2] in CLASS_KEYS and not findings.is_doubtful(key)]
     unconditional = [key for key, domain in spec.space.items() if not domain.when]
@@ -60,7 +60,7 @@ def _check_fixed_values(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     # A missing value may be drawn, and an earlier problem may be the cause of this one.
     is_incomplete = findings.is_doubtful("space") or findings.is_doubtful("search")
     for problem in problems:
-        given: Any = lookup(fixed, problem.key)
+        given: Any = read_key(fixed, problem.key)
         if given is ABSENT and (
             is_incomplete or any(is_within(key, problem.key) or is_within(problem.key, key) for key in drawn)
         ):
@@ -127,7 +127,7 @@ def _check_listed_configurations(spec: SweepSpec, findings: Findings) -> Iterato
                 continue
             listed_key = next((key for key in values if is_within(problem.key, key)), None)
             address = f"search.listed[{index}].{problem.key}" if listed_key else problem.key
-            findings.report(replace(problem, given=lookup(sections, problem.key)), address)
+            findings.report(replace(problem, given=read_key(sections, problem.key)), address)
             yield problem.key
 
 
@@ -169,8 +169,8 @@ def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, 
                 is_whole_value = not isinstance(value, Mapping) and problem.message != "is required"
                 inner = "" if is_whole_value else problem.key.removeprefix(key)
                 address = f".{domain.kind}[{index}]{inner}" if is_list else f".{domain.kind}"
-                problems.append(replace(problem, key=address, given=lookup(sections, key + inner)))
-            elif is_within(key, problem.key) and lookup(assign_values(spec, case), problem.key) is ABSENT:
+                problems.append(replace(problem, key=address, given=read_key(sections, key + inner)))
+            elif is_within(key, problem.key) and read_key(assign_values(spec, case), problem.key) is ABSENT:
                 return [replace(problem, key="", message=f"{problem.key}: {problem.message}", given=ABSENT)]
     return problems
 

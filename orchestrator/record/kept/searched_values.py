@@ -10,7 +10,7 @@ import numpy as np
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from search_spaces import ABSENT
-from search_spaces.grammar.problems import lookup
+from search_spaces.grammar.problems import read_key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ def _find_value(state: SweepState, configuration: ConfigurationState, key: str) 
     is_listed = state.spec.get("search", {}).get("sampler") == "listed"
     if key in configuration.values:
         return configuration.values[key]
-    return lookup(configuration.resolved, key) if is_listed else ABSENT
+    return read_key(configuration.resolved, key) if is_listed else ABSENT
 
 
 def _make_column(values: list[Any]) -> pd.Series[Any]:

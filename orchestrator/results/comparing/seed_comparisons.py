@@ -151,10 +151,10 @@ def compare_sides(
     """Compare two configurations: by pairs of seeds if these share random streams, else as two samples.
 
     Seeds are paired only if one configuration has all seeds of the other. Failed seeds count as
-    `statistics.failed_seeds` says. `shared` is the result of `find_shared_streams`, if it is known.
+    `statistics.failed_seeds` says. `shared` is the result of `compare_recorded_streams`, if it is known.
     """
     # If each side has seeds of its own, pairing would drop seeds of both, so all seeds are compared unpaired.
-    shared = shared or find_shared_streams(first, second)
+    shared = shared or compare_recorded_streams(first, second)
     first_values, second_values = (collect_seed_values(side, question) for side in (first, second))
     common_seeds = sorted(first_values.keys() & second_values.keys())
     paired = shared.is_paired and bool(common_seeds) and len(common_seeds) == min(len(first_values), len(second_values))
@@ -178,7 +178,7 @@ def compare_sides(
     )
 
 
-def find_shared_streams(first: Side, second: Side) -> SharedStreams:
+def compare_recorded_streams(first: Side, second: Side) -> SharedStreams:
     """Return which random streams members of one seed share between two configurations."""
     first_record, second_record = (side.result.recorded[side.row.config_id] for side in (first, second))
     return compare_streams(first_record, second_record, partial(import_recorded, first.result.state))

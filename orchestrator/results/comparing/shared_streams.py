@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator import trainer_choice
 from orchestrator.code.own_code import OwnCodeError
 from orchestrator.engine.environment import MODULE
 from orchestrator.engine.shared_draws import DATA, INITIAL, INPUTS, WEIGHTS
 from orchestrator.errors import UntrustedCode
-from orchestrator.results.pack_environments import RecordedConfiguration, find_differing_code
+from orchestrator.results.pack_environments import ConfigurationProvenance, find_differing_code
+from orchestrator.trainer_choice import find_shared_streams, get_trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class SharedStreams:
 
 
 def compare_streams(
-    first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
+    first: ConfigurationProvenance, second: ConfigurationProvenance, import_code: Callable[[], None] = lambda: None
 ) -> SharedStreams:
     """Return which random streams members of one seed share between two configurations.
 
@@ -72,7 +72,7 @@ def compare_streams(
     differing = dict(find_differing_values(first.resolved, second.resolved))
     code = find_differing_code(first.code, second.code)
     changing = [key for key in differing if key not in first.technical or key not in second.technical]
-    keys_by_stream: dict[str, list[str]] = trainer_choice.find_shared_streams(first.resolved, second.resolved, changing)
+    keys_by_stream: dict[str, list[str]] = find_shared_streams(first.resolved, second.resolved, changing)
     if first.structural_keys & second.structural_keys:  # in one pack every seed is drawn once for all members
         keys_by_stream = {
             stream: [key for key in keys if key.startswith(INITIAL)] for stream, keys in keys_by_stream.items()
@@ -103,7 +103,7 @@ def compare_streams(
 
 
 def _list_unrelated_modules(
-    first: RecordedConfiguration, second: RecordedConfiguration, code: Iterable[str]
+    first: ConfigurationProvenance, second: ConfigurationProvenance, code: Iterable[str]
 ) -> dict[str, list[str]]:
     """Return for training data and test inputs the parts of the code that do not draw them: modules without the task.
 
@@ -119,13 +119,13 @@ def _list_unrelated_modules(
     return {INPUTS: modules} if _has_curriculum(first, second) else {INPUTS: modules, DATA: modules}
 
 
-def _has_curriculum(*configurations: RecordedConfiguration) -> bool:
+def _has_curriculum(*configurations: ConfigurationProvenance) -> bool:
     """Return whether one of the configurations trains with a curriculum."""
     return any(configuration.resolved.get("training", {}).get("curriculum") for configuration in configurations)
 
 
 def are_paired(
-    first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
+    first: ConfigurationProvenance, second: ConfigurationProvenance, import_code: Callable[[], None] = lambda: None
 ) -> bool:
     """Return `compare_streams(...).is_paired`, without building models if test inputs and code are equal."""
     # Equal test inputs are enough for pairs, so the models need not be built.
@@ -149,7 +149,7 @@ def find_differing_values(
 
 
 def _have_same_parameters(
-    first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None]
+    first: ConfigurationProvenance, second: ConfigurationProvenance, import_code: Callable[[], None]
 ) -> bool | None:
     """Return whether both models declare the same parameters and initial values; None if unknown."""
     # Without the code that the sweep recorded the models cannot be built.
@@ -166,6 +166,6 @@ def describe_parameters(resolved: Mapping[str, Any]) -> str | None:
     """Return the declared parameters of a model and their initial values as text; None if its classes are missing."""
     try:
         # Imports torch, which most reports do not need.
-        return trainer_choice.get_trainer(resolved).describe_parameters(resolved)
+        return get_trainer(resolved).describe_parameters(resolved)
     except OwnCodeError:
         return None

@@ -17,9 +17,9 @@ from orchestrator.results.comparing.seed_comparisons import (
     SeedComparison,
     Side,
     collect_seed_values,
+    compare_recorded_streams,
     compare_sides,
     correct_family,
-    find_shared_streams,
     replace_failed_seeds,
 )
 from orchestrator.results.comparing.shared_streams import SharedStreams, find_differing_values
@@ -35,7 +35,7 @@ from orchestrator.statistics.two_samples import (
 )
 from search_spaces import ABSENT
 from search_spaces.grammar.domains import value_key
-from search_spaces.grammar.problems import lookup
+from search_spaces.grammar.problems import read_key
 from search_spaces.grammar.spec import PASSIVE
 
 MATCHED, TOGETHER, EACH_LENGTH = "matched configurations", "all matched together", "each length"
@@ -116,7 +116,7 @@ def compare_sweeps(
     groups = make_questions(pairs, metric, average, lengths)
     if not groups:
         raise UserError(f"{first.folder} and {second.folder}: the common configurations have no common lengths")
-    shared = [find_shared_streams(*pair) for pair in pairs]
+    shared = [compare_recorded_streams(*pair) for pair in pairs]
     configurations, together = _compare_groups(pairs, shared, groups)
 
     # The band is over all lengths, so each of its intervals has the stricter level of Bonferroni.
@@ -233,7 +233,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
 
 def _get_task_name(result: Summary) -> str:
     """Return the name of the task of a sweep; "" for a program, or if the task is searched."""
-    names = {lookup(dict(recorded.resolved), "task.name") for recorded in result.recorded.values()}
+    names = {read_key(dict(recorded.resolved), "task.name") for recorded in result.recorded.values()}
     return str(names.pop()) if len(names) == 1 and ABSENT not in names else ""
 
 
@@ -248,7 +248,7 @@ def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
         {
             value
             for row in result.rows
-            if type(value := row.values.get(key, lookup(dict(result.recorded[row.config_id].resolved), key)))
+            if type(value := row.values.get(key, read_key(dict(result.recorded[row.config_id].resolved), key)))
             in (int, float)
         }
         for result in (first, second)
@@ -263,7 +263,7 @@ def _make_match_key(result: Summary, row: Row, keys: tuple[str, ...], shared_key
     # The other sweep has a key that it did not search only among its resolved values.
     resolved = dict(result.recorded[row.config_id].resolved)
     drawn_values = {key: row.values[key] for key in shared_keys if key in row.values}
-    values = (drawn_values[key] if key in drawn_values else lookup(resolved, key) for key in keys)
+    values = (drawn_values[key] if key in drawn_values else read_key(resolved, key) for key in keys)
     return tuple(ABSENT if value is ABSENT else value_key(value) for value in values)
 
 

@@ -33,7 +33,7 @@ def serve(descriptor: int) -> None:
         worker = os.fork()
         if worker == 0:
             requests.close()
-            local_worker.train_packs(connection)
+            local_worker.serve_packs(connection)
             os._exit(0)
         os.close(connection)
         workers = [pid for pid in [*workers, worker] if _is_running(pid)]

@@ -65,18 +65,21 @@ def make_pack_work(resources: Resources, state: SweepState, pack_id: str) -> dic
     ids = pack.members
     keeps_weights = state.small_weights if resources.keep_weights == "auto" else resources.keep_weights
 
-    # Members, files, limits, then the steps from which and up to which to train.
     return {
+        # The members.
         "members": [state.configurations[config_id].resolved for config_id, _ in ids],
         "ids": ids,
         "pack_id": pack_id,
+        # Folders, files and code.
         "folder": str(folder),
         "address": find_address(folder),
         "weights": str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
         "code": make_worker_modules(state.folder, state.modules),
+        # When to save checkpoints, and limits.
         "checkpoint_steps": resources.checkpoint_steps,
         "checkpoint_seconds": resources.checkpoint_seconds,
         **_make_limits(resources),
+        # The judged metric, and the steps from which and up to which to train.
         "objective": state.spec.get("objective"),
         "recorded_step": pack.step,
         "seconds": pack.seconds,

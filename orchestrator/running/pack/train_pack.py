@@ -101,7 +101,7 @@ def import_mirror() -> ModuleType:
     return worker
 
 
-def run_pack(config: Mapping[str, Any]) -> None:
+def train_pack_on_ray(config: Mapping[str, Any]) -> None:
     """Train the members of `config["work"]` in a process of Ray's.
 
     Reports `messages` of a PackReporter, and `death` for an exception that must not be retried or ran out of memory.

@@ -31,7 +31,7 @@ def decode_message(message: bytes) -> tuple[str, Any]:
     return name.decode(), content if name == b"evaluated" else json.loads(content)
 
 
-def train_packs(descriptor: int) -> None:
+def serve_packs(descriptor: int) -> None:
     """Train the packs that the driver sends until it closes the connection."""
     connection: Connection[bytes, bytes] = Connection(descriptor)
 

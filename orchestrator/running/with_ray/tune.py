@@ -29,7 +29,7 @@ from orchestrator.running.pack.protocol import (
     forward_message,
 )
 from orchestrator.running.pack.retries import Retries
-from orchestrator.running.pack.train_pack import PackRaised, run_pack
+from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
 from orchestrator.running.with_ray.nodes import Workers
 from orchestrator.running.with_ray.start import make_tune_folder
 
@@ -61,7 +61,7 @@ def run_packs_on_ray(driver: Driver, workers: Workers, *, cpus: float, gpus: flo
     # Every pack is a trial; the searcher takes packs from the driver until none is left.
     with make_tune_folder() as scratch:
         tuner = tune.Tuner(
-            tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
+            tune.with_resources(train_pack_on_ray, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(
                 search_alg=PackSearcher(driver, workers),
                 num_samples=-1,
@@ -150,7 +150,7 @@ class Recorder(_LeftOutOfSnapshot, TrialProgressCallback):
         call_driver(self.driver.on_hand_out, trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
-        """Pass the messages of a `tune.report` of `run_pack` to the driver; keep a death that must not be retried."""
+        """Pass messages that `train_pack_on_ray` reports to the driver; keep a death that must not be retried."""
         pack_id = trial.config["pack_id"]
         for name, content in result.pop("messages"):
             call_driver(forward_message, self.driver, pack_id, name, content)

@@ -10,7 +10,7 @@ from orchestrator.plan.recorded import (
     find_changed_defaults,
     list_recorded_values,
     map_config_ids,
-    refuse_changed,
+    refuse_changed_defaults,
     set_recorded_defaults,
 )
 from orchestrator.plan.recorded import refuse_corrected as refuse_corrected_configurations
@@ -109,7 +109,7 @@ def test_a_default_that_changed_since_is_written_out(spec) -> None:
     assert then.model["norm"] == "post" and then.training["schedule"]["name"] == "linear"
     assert spec.model.get("norm") is None, "the specification itself stays as it is"
     assert all(find_changed_defaults(then, one) == {} for one in old)
-    refuse_changed(then, old, "it")
+    refuse_changed_defaults(then, old, "it")
     built = make_configurations(then, [(one.number, one.values) for one in old], map_config_ids(old))
     assert [one.config_id for one in built] == ["older0", "older1"]
 
@@ -127,10 +127,10 @@ def test_values_that_differ_are_listed_with_each_or_refused(spec) -> None:
     old = [changed_to(one, "model", norm="post"), changed_to(other, "model", norm="none")]
     assert set_recorded_defaults(spec, old) is spec
     with pytest.raises(UserError, match=r"^it: the default of model.norm has changed"):
-        refuse_changed(spec, old, "it")
+        refuse_changed_defaults(spec, old, "it")
     listed = list_recorded_values(spec, old)
     assert [values["model.norm"] for values in listed] == ["post", "none"]
-    refuse_changed(spec, [replace(one, values=values) for one, values in zip(old, listed, strict=True)], "it")
+    refuse_changed_defaults(spec, [replace(one, values=values) for one, values in zip(old, listed, strict=True)], "it")
 
 
 def test_a_listed_value_within_one_that_is_written_out_gives_way(spec) -> None:
@@ -141,7 +141,7 @@ def test_a_listed_value_within_one_that_is_written_out_gives_way(spec) -> None:
     listed = list_recorded_values(spec, [one, other])
     assert "training.averages.slow.decay" not in listed[0]
     assert listed[0]["training.averages"]["slow"]["burn_in"] == 3
-    refuse_changed(spec, [replace(one, values=listed[0])], "it")
+    refuse_changed_defaults(spec, [replace(one, values=listed[0])], "it")
 
 
 def test_what_today_does_not_take_is_named(spec) -> None:

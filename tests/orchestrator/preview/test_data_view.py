@@ -82,7 +82,7 @@ def test_examples_are_the_first_rows_that_are_trained_on():
 
 @pytest.mark.parametrize("name", registry.list_names("task"))
 def test_every_task_can_be_looked_at(name):
-    found = read_examples(member({"name": name, **registry.lookup("task", name).trial_settings}), 3)
+    found = read_examples(member({"name": name, **registry.get_class("task", name).trial_settings}), 3)
     assert len(found) == (1 if name == "ring_regression" else 3)  # nothing is drawn on the ring
     lines = format_examples(found)
     assert len(lines) == 2 + sum(len(rows) + 1 for rows in found)

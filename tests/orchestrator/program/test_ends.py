@@ -104,7 +104,7 @@ ENDS = {
     ),
     "asked to be started again": End(step=f"step == 15 and {FIRST} and sys.exit(75)"),
     "asked to be started again without a new step": End(
-        step="step == 15 and sys.exit(75)", status="failed", deaths=1, steps=(10,), error=("21 times",)
+        step="step == 15 and sys.exit(75)", status="failed", deaths=1, steps=(10,), error=("21 restarts",)
     ),
 }  # fmt: skip
 

@@ -26,7 +26,7 @@ from orchestrator.results.comparing.seed_comparisons import (
     compare_seeds,
 )
 from orchestrator.results.comparing.shared_streams import compare_streams
-from orchestrator.results.pack_environments import RecordedConfiguration, find_differing_code
+from orchestrator.results.pack_environments import ConfigurationProvenance, find_differing_code
 from orchestrator.results.summarise import summarise
 from trainers.config.member import MemberConfig
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
@@ -189,7 +189,7 @@ def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure
     members = [member_of({}), member_of(changes)]
     resolved = [{key: value for key, value in one.to_dict().items() if key != "seed"} for one in members]
     recorded = [
-        RecordedConfiguration(resolved=tree, structural_keys=frozenset({one.structural_key}))
+        ConfigurationProvenance(resolved=tree, structural_keys=frozenset({one.structural_key}))
         for tree, one in zip(resolved, members, strict=True)
     ]
     found = compare_streams(*recorded)
@@ -208,10 +208,10 @@ def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure
 def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():
     rest = {"task": {"name": "gone"}, "training": {"steps": 10}}
     resolved = [{**rest, "model": {"name": "lost", "dropout": rate}} for rate in (0.0, 0.1)]
-    apart = compare_streams(*(RecordedConfiguration(resolved=tree, structural_keys=frozenset()) for tree in resolved))
+    apart = compare_streams(*(ConfigurationProvenance(resolved=tree, structural_keys=frozenset()) for tree in resolved))
     assert apart.sentence == "same training data, test inputs; initial weights may differ (model.dropout)"
     together = compare_streams(
-        *(RecordedConfiguration(resolved=tree, structural_keys=frozenset({"k"})) for tree in resolved)
+        *(ConfigurationProvenance(resolved=tree, structural_keys=frozenset({"k"})) for tree in resolved)
     )
     assert together.sentence == "same training data, test inputs, initial weights"
 
@@ -231,7 +231,7 @@ def test_a_technical_key_unpairs_nothing_and_is_part_of_the_difference(changes, 
         trees[1][section][name] = value
     technical = ("task.padding", "model.padding")
     found = compare_streams(
-        *(RecordedConfiguration(resolved=tree, structural_keys=frozenset(), technical=technical) for tree in trees)
+        *(ConfigurationProvenance(resolved=tree, structural_keys=frozenset(), technical=technical) for tree in trees)
     )
     assert found.common == shared and set(found.differing) == set(changes)
 
@@ -243,7 +243,7 @@ def test_training_data_of_a_curriculum_are_not_said_to_be_shared(structural):
     trees = [{"training": {**training, "learning_rate": rate}} for rate in (0.01, 0.01, 0.02)]
     keys = [frozenset({"k"}), frozenset({"k"}), frozenset({"k" if structural == "same" else "other"})]
     first, again, other = (
-        RecordedConfiguration(resolved=tree, structural_keys=key) for tree, key in zip(trees, keys, strict=True)
+        ConfigurationProvenance(resolved=tree, structural_keys=key) for tree, key in zip(trees, keys, strict=True)
     )
     assert compare_streams(first, again).common == (DATA, INPUTS, WEIGHTS)
     found = compare_streams(first, other)
@@ -304,7 +304,7 @@ def test_a_model_module_that_changed_draws_no_data(task_modules, curriculum, com
     resolved = {"task": {"name": "t"}, "training": {"batch_size": 8, "curriculum": curriculum}}
     digests = {"engine": "e", "module my_task": "t"}
     found = compare_streams(*(
-        RecordedConfiguration(
+        ConfigurationProvenance(
             resolved=resolved,
             structural_keys=frozenset(),
             code={0: digests | {"module my_model.parts": digest}},

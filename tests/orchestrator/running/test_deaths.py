@@ -15,7 +15,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack import train_pack as trainable
 from orchestrator.running.pack.protocol import MAX_TRACE, Death, make_death
 from orchestrator.running.pack.retries import Retries
-from orchestrator.running.pack.train_pack import PackRaised, run_pack
+from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
 from orchestrator.running.watching.meter import NO_TRACE, make_trace_lines
 from orchestrator.running.with_ray import tune
 from orchestrator.running.with_ray.tune import PackSearcher, Recorder
@@ -90,11 +90,11 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
     driver = Told()
     if not own:
         with pytest.raises(PackRaised) as caught:
-            run_pack({"pack_id": "p1", "work": work})
+            train_pack_on_ray({"pack_id": "p1", "work": work})
         assert caught.value.message.startswith("ValueError: the seventh") and "in score" in caught.value.trace
         assert not reported
         return
-    run_pack({"pack_id": "p1", "work": work})
+    train_pack_on_ray({"pack_id": "p1", "work": work})
     recorder, pack = (
         Recorder(driver, SimpleNamespace(), Retries(2)),
         SimpleNamespace(config={"pack_id": "p1", "work": work}),
@@ -115,7 +115,7 @@ def test_under_ray_a_sentence_after_the_last_report_of_a_pack_reaches_the_driver
     reported: list[dict[str, Any]] = []
     monkeypatch.setattr(trainable, "train_pack", train_pack)
     monkeypatch.setattr("ray.tune.report", reported.append)
-    run_pack({"work": empty_work(tmp_path, code=[])})
+    train_pack_on_ray({"work": empty_work(tmp_path, code=[])})
     sent = [message for one in reported for message in one["messages"]]
     assert sent == [("progressed", {"step": 7}), ("noticed", "its newest checkpoint was not copied")]
 

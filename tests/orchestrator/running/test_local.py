@@ -204,7 +204,7 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
     work = empty_work(tmp_path)
     codes: list[int] = []
     monkeypatch.setattr(local_worker.os, "_exit", codes.append)
-    thread = threading.Thread(target=local_worker.train_packs, args=(os.dup(theirs.fileno()),))
+    thread = threading.Thread(target=local_worker.serve_packs, args=(os.dup(theirs.fileno()),))
     thread.start()
     theirs.close()
     mine.send_bytes(work.encode())

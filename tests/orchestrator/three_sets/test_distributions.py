@@ -21,7 +21,7 @@ from orchestrator.report.sentences import list_judging_notes
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summarise
-from orchestrator.sweep.confirm import confirm, plan_confirmation
+from orchestrator.sweep.confirm import confirm_sweep, plan_confirmation
 from orchestrator.tracking.publish import publish
 from search_spaces import SweepFileError, load_sweep, read_sweep
 
@@ -110,7 +110,7 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path, fresh_s
     folder = ran("space={training.learning_rate: {grid: [0.0001, 0.02]}}")
     quiet = Console(file=io.StringIO())
     plan = partial(plan_confirmation, top=1, seeds="3", overrides=["resources.scheduler=inline"])
-    assert confirm(folder, quiet, plan).exit_code == 0
+    assert confirm_sweep(folder, quiet, plan).exit_code == 0
     first, found = (summarise(SweepState.load(tmp_path / name)).rows[0] for name in ("sets", "sets-confirm"))
     assert (found.groups, found.seeds_run, found.config_id) == (first.groups, 3, first.config_id)
     (confirmed,) = read_confirmations(summarise(SweepState.load(folder)))

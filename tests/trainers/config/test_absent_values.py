@@ -34,7 +34,7 @@ def all_absent_values() -> dict[str, dict[str, Any]]:
     }
     for kind in registry.KINDS:
         for name in registry.list_names(kind):
-            cls = registry.lookup(kind, name)
+            cls = registry.get_class(kind, name)
             if cls.__module__.startswith("trainers."):
                 found[f"{kind} {name}"] = fields_of(cls)
     return json.loads(json.dumps(found))

@@ -83,12 +83,12 @@ def test_a_class_of_another_base_is_refused() -> None:
 def test_what_is_registered_lacks_nothing(kind: str) -> None:
     assert registry.list_names(kind)
     for name in registry.list_names(kind):
-        assert list(class_problems(kind, registry.lookup(kind, name))) == []
+        assert list(class_problems(kind, registry.get_class(kind, name))) == []
 
 
 @pytest.mark.parametrize("kind", ["task", "model", "position", "schedule"])
 def test_a_member_hyperparameter_that_nothing_hands_on_is_refused(kind: str) -> None:
-    class Own(registry.lookup(kind, registry.list_names(kind)[0])):  # type: ignore[misc]
+    class Own(registry.get_class(kind, registry.list_names(kind)[0])):  # type: ignore[misc]
         """One whose field would be the first member's for all of a pack."""
 
         power: float = setting(1.0, member=True)

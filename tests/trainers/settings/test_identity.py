@@ -152,7 +152,7 @@ def put_in(monkeypatch: pytest.MonkeyPatch, cls: type[Settings]) -> None:
             monkeypatch.setattr(item, "metadata", {**item.metadata, "kind": cls})
     for kind in registry.KINDS:
         for name in registry.list_names(kind):
-            if registry.lookup(kind, name) is cls.__mro__[1]:
+            if registry.get_class(kind, name) is cls.__mro__[1]:
                 monkeypatch.setitem(registry._classes[kind], name, cls)
 
 

@@ -20,7 +20,7 @@ CLASSES = [(kind, name) for kind in registry.KINDS for name in registry.list_nam
 @pytest.mark.parametrize(("kind", "name"), CLASSES)
 def test_a_shipped_class_keeps_the_contract(kind: str, name: str) -> None:
     assert check_class(kind, name) == []
-    assert kind != "task" or (registry.lookup(kind, name).__doc__ or "").count(">>> ") >= 2
+    assert kind != "task" or (registry.get_class(kind, name).__doc__ or "").count(">>> ") >= 2
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
@@ -45,7 +45,7 @@ FLIPS: dict[str, Any] = {"name": "flip_flop", "pairs": 6, "test_pairs": [12], "m
         (4, {"name": "induction", **STRINGS}),
         (4, {"name": "multi_instruction", **STRINGS}),
         (4, {"name": "language", "train_window": 8, "test_windows": [16]}),
-        (4, {"name": "dataset", **registry.lookup("task", "dataset").trial_settings}),
+        (4, {"name": "dataset", **registry.get_class("task", "dataset").trial_settings}),
         (4, {"name": "parity", "canvas": 4, "train_bits": 2, "slices": 2}),
     ],
     ids=str,
