@@ -163,7 +163,7 @@ def plan_extension(
         seeds_by_id = {
             config_id: new
             for config_id in selected_ids
-            if (new := _choose_new_seeds(seeds, state.planned_seeds(config_id), used_elsewhere))
+            if (new := _choose_new_seeds(seeds, state.list_planned_seeds(config_id), used_elsewhere))
         }
     elif seeds is not None:
         changes.append(f"seeds={[*recorded.seeds, *_choose_new_seeds(seeds, recorded.seeds, used_elsewhere)]}")
@@ -251,7 +251,7 @@ def _describe_own_seeds(state: SweepState) -> str:
     """Return the end of a sentence about additional seeds of single configurations; empty without any."""
     shared, labels = set(read_common_seeds(state.specs)), dict[str, list[str]]()
     for configuration in state.configurations.values():
-        if seeds := set(state.planned_seeds(configuration.config_id)) - shared:
+        if seeds := set(state.list_planned_seeds(configuration.config_id)) - shared:
             labels.setdefault(spans(sorted(seeds)), []).append(label(configuration.number))
     words = [f"{seeds} of {', '.join(names)}" for seeds, names in labels.items()]
     return f" (already planned: {'; '.join(words)})" if words else ""

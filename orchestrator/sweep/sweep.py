@@ -214,7 +214,7 @@ def _find_untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationStat
         return
     starts_anew = {name: not pack.has_ended and not has_checkpoint(state, pack) for name, pack in state.packs.items()}
     for configuration in state.configurations.values():
-        planned = () if configuration.is_done else state.planned_seeds(configuration.config_id)
+        planned = () if configuration.is_done else state.list_planned_seeds(configuration.config_id)
         members = configuration.members
         yield configuration, [seed for seed in planned if seed not in members or starts_anew[members[seed].pack_id]]
 

@@ -154,7 +154,7 @@ class SweepState:
         is_race = races.is_race(self.specs)
         return races.Race(self.specs, self.configurations, self.decisions, self.rungs) if is_race else None
 
-    def planned_seeds(self, config_id: str) -> tuple[int, ...]:
+    def list_planned_seeds(self, config_id: str) -> tuple[int, ...]:
         """Return the planned seeds of a configuration: those shared by all, then its additional ones."""
         shared = races.read_common_seeds(self.specs)
         return (*shared, *sorted(self.more_seeds.get(config_id, frozenset()).difference(shared)))
@@ -165,7 +165,7 @@ class SweepState:
         A seed may fail long before its pack ends.
         """
         packs = {member.pack_id for member in configuration.members.values()}
-        is_complete = set(self.planned_seeds(configuration.config_id)) <= configuration.members.keys()
+        is_complete = set(self.list_planned_seeds(configuration.config_id)) <= configuration.members.keys()
         ended = bool(packs) and all(self.packs[pack_id].has_ended for pack_id in packs)
         return is_complete and ended and configuration.pruned_at is None
 
@@ -342,7 +342,7 @@ class SweepState:
 
     def _add_seeds(self, record: Record, added: Mapping[str, Iterable[int]], *specs: dict[str, Any]) -> None:
         """Add seeds to single configurations, and those of new specifications to all; drop scores that lack seeds."""
-        seeds_before = {config_id: set(self.planned_seeds(config_id)) for config_id in self.configurations}
+        seeds_before = {config_id: set(self.list_planned_seeds(config_id)) for config_id in self.configurations}
         self.specs.extend(specs)
         for config_id, seeds in added.items():
             if config_id not in self.configurations:
@@ -351,7 +351,7 @@ class SweepState:
 
         # A score over the old seeds is not that of all seeds.
         for config_id, seeds in seeds_before.items():
-            if set(self.planned_seeds(config_id)) > seeds:
+            if set(self.list_planned_seeds(config_id)) > seeds:
                 self.configurations[config_id].drop_score()
 
     def _apply_score(self, record: Record) -> None:

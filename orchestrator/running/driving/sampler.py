@@ -111,7 +111,9 @@ def find_missing_members(
     """
     new, continued = list[SeedsToPack](), list[SeedsToPack]()
     for configuration in (recorded for config_id, recorded in state.configurations.items() if config_id in config_ids):
-        missing = [seed for seed in state.planned_seeds(configuration.config_id) if seed not in configuration.members]
+        missing = [
+            seed for seed in state.list_planned_seeds(configuration.config_id) if seed not in configuration.members
+        ]
         continuing = [seed for seed in missing if continues_member(state, configuration.config_id, seed)]
         for waiting, seeds in ((new, [seed for seed in missing if seed not in continuing]), (continued, continuing)):
             if seeds:

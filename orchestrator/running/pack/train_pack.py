@@ -33,8 +33,8 @@ HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds
 class PackReporter:
     """Sends the worker's environment and the reports of `trainers.training.loop` to the driver.
 
-    `send` gets the name of a method of `protocol.Driver` and its argument; for an evaluation it returns when the driver
-    has recorded that. Progress is sent at most every `seconds`.
+    `send` gets the name of a message (`protocol.forward_message`) and its content; it returns once an evaluation is
+    recorded. Progress is sent at most every `seconds`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PackReporter:
         self._last_progress = float("-inf")
         self._poll = import_mirror().StopPoll(work["address"]) if work.get("address") else None
 
-    def began(self, environment: dict[str, Any]) -> None:
+    def begin(self, environment: dict[str, Any]) -> None:
         """Report the worker's environment, once in every attempt."""
         self._send_unwatched("began", environment)
 
@@ -169,7 +169,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     import_on_worker(work["code"])
     keep_freed_memory()
     trainer = get_trainer(work["members"][0])
-    reporter.began(trainer.read_environment(work))
+    reporter.begin(trainer.read_environment(work))
 
     # Rebuild the members from their recorded settings; checkpoints of a sweep at an address are copied there.
     pairs = zip(work["members"], work["ids"], strict=True)

@@ -130,7 +130,7 @@ def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPa
 
 def _count_seeds(state: SweepState) -> int:
     """Return the seeds of all configurations, also of those not drawn yet."""
-    drawn = sum(len(state.planned_seeds(config_id)) for config_id in state.configurations)
+    drawn = sum(len(state.list_planned_seeds(config_id)) for config_id in state.configurations)
     return drawn + (count_specified(state.spec) - len(state.draws)) * len(read_common_seeds(state.specs))
 
 

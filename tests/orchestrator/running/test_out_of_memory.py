@@ -33,14 +33,14 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     original, tried, most = inline.train_pack, list[int](), [0]
 
     def train_pack(work: Any, reporter: Any) -> None:
-        def began(environment: dict[str, Any]) -> None:
-            reporter.began(environment)
+        def begin(environment: dict[str, Any]) -> None:
+            reporter.begin(environment)
             tried.append(len(work["ids"]))
             if len(work["ids"]) > most[0]:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
         before = SimpleNamespace(report=reporter.report, progress=reporter.progress, notice=reporter.notice)
-        original(work, SimpleNamespace(**vars(before), began=began))
+        original(work, SimpleNamespace(**vars(before), begin=begin))
 
     def put(members: int) -> list[int]:
         most[0] = members
