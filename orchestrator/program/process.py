@@ -143,10 +143,12 @@ def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
     # Repeated, because a process may start another one before it is killed. A keeper comes last: it ends the rest if
     # this process is killed before it has done so.
     deadline = time.monotonic() + seconds
-    while (alive := _find_processes(lock)) and time.monotonic() < deadline:
+    while alive := _find_processes(lock):
         for process in [process for process in alive if not _is_keeper(process)] or alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            break
         time.sleep(0.02)
 
 

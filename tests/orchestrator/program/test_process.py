@@ -139,7 +139,7 @@ def test_a_worker_killed_while_it_kills_has_left_the_keeper(
     killed = []
     with monkeypatch.context() as patched:
         patched.setattr(process.os, "kill", lambda number, _: killed.append(number))
-        process.kill_leftovers(tmp_path / "lock", seconds=0.01)
+        process.kill_leftovers(tmp_path / "lock", seconds=0.0)
     assert set(killed) == program
     assert {parent, keeper} < set(alive(tmp_path))
 
