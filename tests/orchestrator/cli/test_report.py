@@ -8,22 +8,40 @@ import pytest
 FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 
 
+DRIVING = """
+import sys
+import orchestrator.sweep.sweep, orchestrator.cli.main
+print([name for name in ("ray", "mlflow", "pandas", "scipy", "matplotlib") if name in sys.modules])
+"""
+# Each verb may import what the one before it may, and more.
+VERBS = """
+import sys
+from orchestrator.cli.main import main
+
+folder = sys.argv[1]
+for words, *heavy in (
+    (["status", folder], "torch", "ray", "mlflow", "scipy", "optuna", "matplotlib"),
+    (["delete", f"{folder} copied", "--yes"], "torch", "ray", "mlflow", "matplotlib"),
+    (["report", folder], "torch", "ray", "mlflow"),
+):
+    sys.argv[1:] = words
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code
+    print([name for name in heavy if name in sys.modules], file=sys.stderr)
+"""
+
+
 @pytest.mark.slow
 def test_a_driver_imports_what_it_drives_with_and_a_report_what_it_shows(lengthwise, tiny, tmp_path):
     """What draws, publishes and reads tables is for the process that ends a sweep; what trains is for workers."""
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
-    driving = "import orchestrator.sweep.sweep, orchestrator.cli.main\n"
-    verb = "from orchestrator.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
-    for code, what, heavy in (
-        (driving, "report", ("ray", "mlflow", "pandas", "scipy", "matplotlib")),
-        (verb, "report", ("torch", "ray", "mlflow")),
-        (verb, "status", ("torch", "ray", "mlflow", "scipy", "optuna", "matplotlib")),
-        (verb, "delete", ("torch", "ray", "mlflow", "matplotlib")),
-    ):
-        program = f"{code}import sys; print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
-        sure = ["--yes"] if what == "delete" else []
-        done = lengthwise.process(what, tmp_path / "tiny", *sure, program=program, anew=True, FIGURES="drawn")
-        assert (done.returncode, done.stderr) == (0, "[]\n")
+    shutil.copytree(tmp_path / "tiny", tmp_path / "tiny copied")
+    assert lengthwise.process(program=DRIVING, anew=True).stdout == "[]\n"
+    done = lengthwise.process(tmp_path / "tiny", program=VERBS, anew=True, FIGURES="drawn")
+    assert (done.returncode, done.stderr) == (0, "[]\n" * 3)
+    assert not (tmp_path / "tiny copied").exists()
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.csv", "curves.parquet"])
