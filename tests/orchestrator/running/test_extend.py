@@ -25,6 +25,14 @@ GRID += ("--set", "search.configurations=2")
 
 
 @pytest.fixture(scope="module")
+def tiny_text(tiny_text: str) -> str:
+    """With 18 steps: most tests run two sweeps or three."""
+    for long, short in (("steps: 60", "steps: 18"), ("every: 20", "every: 6"), ("_steps: 15", "_steps: 4")):
+        tiny_text = tiny_text.replace(long, short)
+    return tiny_text
+
+
+@pytest.fixture(scope="module")
 def run(lengthwise, tmp_path_factory, tiny_text):
     """run("name", "--set", ...) runs a tiny sweep once for the module and returns a copy of its folder."""
     storage, known = tmp_path_factory.mktemp("begun"), {}
@@ -128,7 +136,7 @@ LISTED = sets("space={}", "search={sampler: listed, listed: [{model.norm: pre}, 
         ([], "--top 1 --configuration 1 --seeds 4", "--configuration"),
         ([], "--top 9 --seeds 4", "1 to 4"),
         ([], "--configuration 9 --seeds 4", "#0 to #3"),
-        ([], "--set training.steps=80", "training.steps: was 60, now 80"),
+        ([], "--set training.steps=80", "training.steps: was 18, now 80"),
         ([], "--set 'space.training.batch_size={choice: [8, 16, 32]}'", "space.training.batch_size.choice"),
         ([], "--set model.widht=3", "model.widht"),
         (GRID, "--set 'space.model.norm={grid: [none, before]}'", "space.model.norm.grid: was [none, pre]"),
@@ -190,10 +198,10 @@ def test_run_and_resume_say_how_a_changed_file_is_added(lengthwise, run, tmp_pat
     lengthwise.refuses("run", file, "--storage", folder.parent, said="has this sweep already")
     file.write_text(tiny_text)
     lengthwise.refuses("run", file, "--storage", folder.parent, said="which was extended later")
-    file.write_text(tiny_text.replace("steps: 60", "steps: 61").replace("seeds: 2", "seeds: 4"))
+    file.write_text(tiny_text.replace("steps: 18", "steps: 19").replace("seeds: 2", "seeds: 4"))
     other = lengthwise("run", file, "--storage", folder.parent)
     assert other.returncode == 2 and "extend" not in other.stderr
-    assert "steps: was 60, now 61" in other.stderr
+    assert "steps: was 18, now 19" in other.stderr
 
 
 def test_a_file_is_compared_with_the_specification_of_the_sweep_that_is_nearest(lengthwise, run, tmp_path, tiny_text):
@@ -207,8 +215,8 @@ def test_a_file_is_compared_with_the_specification_of_the_sweep_that_is_nearest(
     file.write_text(tiny_text.replace("seeds: 2", "seeds: [0, 1, 5]"))
     text = lengthwise.refuses("run", file, "--storage", folder.parent, said="now [0, 1, 5]").stderr
     assert "extend" not in text
-    file.write_text(tiny_text.replace("steps: 60", "steps: 61"))
-    text = lengthwise.refuses("run", file, "--storage", folder.parent, said="training.steps: was 60, now 61").stderr
+    file.write_text(tiny_text.replace("steps: 18", "steps: 19"))
+    text = lengthwise.refuses("run", file, "--storage", folder.parent, said="training.steps: was 18, now 19").stderr
     assert "seeds: was" not in text
     lengthwise.succeeds("extend", folder, "--configurations", "5")
     file.write_text(tiny_text.replace("seeds: 2", "seeds: 4").replace("configurations: 4", "configurations: 6"))
@@ -220,7 +228,7 @@ def test_a_file_is_compared_with_the_specification_of_the_sweep_that_is_nearest(
 @pytest.mark.parametrize("words", [("extend", "--seeds", "4"), ("resume",)])
 def test_a_driver_that_dies_before_sweep_yaml_is_written_is_mended(lengthwise, run, monkeypatch, words):
     folder = run()
-    text = (folder / "sweep.yaml").read_text().replace("checkpoint_steps: 15", "checkpoint_steps: 20")
+    text = (folder / "sweep.yaml").read_text().replace("checkpoint_steps: 4", "checkpoint_steps: 20")
     (folder / "sweep.yaml").write_text(text)
 
     def die(*arguments):
