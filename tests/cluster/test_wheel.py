@@ -40,19 +40,23 @@ tracking: {enabled: false}
 # What needs files of the package that are no modules, in one process.
 VERBS = """
 import sys
-from typer.main import get_command
-from orchestrator.cli.main import app
+from orchestrator.cli.main import main
 
-command = get_command(app)
+storage = sys.argv[1]
 for words in (
-    ["list", "sweeps", "--storage", sys.argv[1]],
+    ["list", "sweeps", "--storage", storage],
     ["init", "own"],
     ["validate", "own/sweep.yaml"],
     ["init", "script", "--program"],
     ["validate", "script/sweep.yaml"],
     ["validate", "quickstart"],
 ):
-    command(words, standalone_mode=False)
+    sys.argv[1:] = words
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
 """
 
 
