@@ -28,19 +28,25 @@ def choose_steps(judged_values: pd.DataFrame, direction: str, evaluation: str) -
     `judged_values` has a row per member and evaluation with the same columns. The last step of a configuration is the
     last one of all its members; members without a row there are left out, members with NaN there keep it and NaN.
     """
+    import pandas as pd
+
     # A member without a row at the last step of its configuration is a missing seed, which has no evaluation to choose.
     judged_values = judged_values[["config_id", "seed", "step", "value"]]
-    final = judged_values["step"] == judged_values.groupby("config_id", observed=True)["step"].transform("max")
+    config, config_ids = pd.factorize(judged_values["config_id"])
+    step = judged_values["step"].to_numpy(dtype=np.int64)
+    last_steps = np.zeros(len(config_ids), dtype=np.int64)
+    np.maximum.at(last_steps, config, step)
+    final = step == last_steps[config]
     last_evaluations = judged_values[final].reset_index(drop=True)
     if evaluation == LAST or not len(last_evaluations):
         return last_evaluations
 
     # Failed members keep their last evaluation; of the others all evaluations with a value are candidates. Of equal
     # values the latest step comes first.
-    member, members = _number_members(judged_values)
+    member, members = number_members(judged_values)
     is_alive = np.zeros(len(members), dtype=bool)
     is_alive[member[final]] = ~last_evaluations["value"].isna().to_numpy()
-    value, step = judged_values["value"].to_numpy(dtype=np.float64), judged_values["step"].to_numpy(dtype=np.int64)
+    value = judged_values["value"].to_numpy(dtype=np.float64)
     candidates = np.flatnonzero(is_alive[member] & ~np.isnan(value))
     loss = value if direction == "minimize" else -value
     sort_keys = (-step[candidates], loss[candidates], member[candidates])  # the last key has precedence
@@ -62,12 +68,12 @@ def select_steps(curves: pd.DataFrame, steps: pd.DataFrame) -> Mask:
     """Return a mask of the rows of `curves` at the step of their member in `steps` (config_id, seed, step)."""
     rows = steps[["config_id", "seed", "step"]].itertuples(index=False, name=None)
     step_by_member = {(str(config_id), int(seed)): step for config_id, seed, step in rows}
-    member, members = _number_members(curves)
+    member, members = number_members(curves)
     chosen_steps = np.array([step_by_member.get(pair, -1) for pair in members], dtype=np.int64)  # -1: no row matches
     return np.asarray(chosen_steps[member] == curves["step"].to_numpy())
 
 
-def _number_members(rows: pd.DataFrame) -> tuple[npt.NDArray[np.int64], list[tuple[str, int]]]:
+def number_members(rows: pd.DataFrame) -> tuple[npt.NDArray[np.int64], list[tuple[str, int]]]:
     """Return the index of each row's member, and the members (config_id, seed) by index."""
     import pandas as pd
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from orchestrator.errors import LedgerError
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.results.scoring.evaluation_choice import choose_steps
+from orchestrator.results.scoring.evaluation_choice import choose_steps, number_members
 from orchestrator.statistics.failed_seeds import SeedStatistics, get_worst_value, score_seeds, summarise_seeds
 from orchestrator.statistics.quartiles import Floats, Quartiles, compute_quantile
 from search_spaces import Objective
@@ -61,14 +61,24 @@ def compute_judged_values(curves: pd.DataFrame, objective: Objective) -> pd.Data
         raise KeyError(f"the curves lack length {', '.join(map(str, missing))}")
     import pandas as pd
 
-    # In the table a length without a row is NaN, and makes the value of its evaluation NaN.
-    keys = ["config_id", "seed", "step"]
-    rows = rows.astype({"config_id": "str"})
-    evaluations = pd.MultiIndex.from_frame(rows[keys].drop_duplicates())  # in the order of the curves
-    table = rows[rows["length"].isin(objective.lengths)].pivot(index=keys, columns="length", values="value")
-    table = table.reindex(index=evaluations, columns=sorted(objective.lengths))
-    values = table.index.to_frame(index=False).astype({"config_id": "str", "seed": np.int64, "step": np.int64})
-    return values.assign(value=reduce_rows(table.to_numpy(dtype=np.float64), objective.reduce))
+    # Evaluations are numbered in the order of the curves. In the table a length without a row is NaN, and makes the
+    # value of its evaluation NaN. Filling it here is several times as fast as `pivot`.
+    member, members = number_members(rows)
+    step, steps = pd.factorize(rows["step"])
+    evaluation, evaluations = pd.factorize(member * max(1, len(steps)) + step)
+    lengths, length = np.array(sorted(objective.lengths)), rows["length"].to_numpy()
+    is_reduced = np.isin(length, lengths)
+    values_EL = np.full((len(evaluations), len(lengths)), np.nan)
+    cells = evaluation[is_reduced], np.searchsorted(lengths, length[is_reduced])
+    values_EL[cells] = rows["value"].to_numpy()[is_reduced]
+
+    evaluated_members = [members[index] for index in evaluations // max(1, len(steps))]
+    return pd.DataFrame({
+        "config_id": pd.Series([config_id for config_id, _ in evaluated_members], dtype="str"),
+        "seed": np.array([seed for _, seed in evaluated_members], dtype=np.int64),
+        "step": np.asarray(steps, dtype=np.int64)[evaluations % max(1, len(steps))],
+        "value": reduce_rows(values_EL, objective.reduce),
+    })  # fmt: skip
 
 
 def choose_evaluations(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
