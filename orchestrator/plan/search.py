@@ -260,7 +260,8 @@ def _sort_by_condition(spec: SweepSpec) -> list[str]:
 
 def _create_study(sampler: BaseSampler, direction: str = "minimize") -> optuna.Study:
     """Return an empty study in memory, without Optuna's messages for every trial."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    if optuna.logging.get_verbosity() != optuna.logging.WARNING:  # setting it empties the cache of every logger
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(sampler=sampler, direction=direction)
 
 
