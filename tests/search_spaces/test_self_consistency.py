@@ -32,7 +32,7 @@ METRICS: dict[str, Any] = {
     "majority": DRAWS,
 }
 PARITY = {"name": "half_parity", "size": 2, "scratchpad": "none"}  # guesses are often right
-STATES = {"name": "parity", "canvas": 3, "train_bits": 2, "temperature": 0.5}
+STATES = {"name": "parity", "canvas": 2, "train_bits": 2, "temperature": 0.5}
 
 
 @pytest.fixture(autouse=True)

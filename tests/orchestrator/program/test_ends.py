@@ -12,6 +12,7 @@ from tests.orchestrator.program.studies import Study, script
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ends are tested with a subreaper")
 
 KILL = "os.kill(os.getpid(), 9)"
+IDLE_RESTARTS = 3  # so often it may ask to be started again without a new step
 FIRST = "run.reported == 0"  # in the first attempt
 
 
@@ -104,7 +105,8 @@ ENDS = {
     ),
     "asked to be started again": End(step=f"step == 15 and {FIRST} and sys.exit(75)"),
     "asked to be started again without a new step": End(
-        step="step == 15 and sys.exit(75)", status="failed", deaths=1, steps=(10,), error=("21 restarts",)
+        step="step == 15 and sys.exit(75)",
+        status="failed", deaths=1, steps=(10,), error=(f"{IDLE_RESTARTS + 1} restarts",),
     ),
 }  # fmt: skip
 
@@ -118,6 +120,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, PackState]:
     study.write(f"hooks = {hooks!r}\n{code}", space={"config.name": {"grid": list(ENDS)}}, config={"lr": 0.5})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("orchestrator.report.files.present_report", lambda *given, **more: None)
+        patch.setattr("orchestrator.program.run._MAX_IDLE_RESTARTS", IDLE_RESTARTS)
         state = study.run()
     names = {found.config_id: found.values["config.name"] for found in state.configurations.values()}
     return {names[pack.members[0][0]]: pack for pack in state.packs.values()}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestrator.record.state.state import SweepState
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 from tests.orchestrator.running.test_full_disk import files_no_larger_than
 
@@ -16,8 +17,18 @@ FULL = {  # by the file that does not fit
 }
 
 
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> SweepState:
+    """The sweep on a disk with room."""
+    study = Study(tmp_path_factory.mktemp("unbroken") / "study")
+    study.write(seeds=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestrator.report.files.present_report", lambda *given, **more: None)
+        return study.run()
+
+
 @pytest.mark.parametrize("full", FULL)
-def test_full_disk(full: str, study: Study) -> None:
+def test_full_disk(full: str, study: Study, unbroken: SweepState) -> None:
     study.write(f"hook = {FULL[full]!r}\n" + script(step=HOOK), seeds=2)
     with files_no_larger_than(200_000):
         state = study.run()
@@ -31,7 +42,7 @@ def test_full_disk(full: str, study: Study) -> None:
     study.write(seeds=2)
     resumed = study.resume(state, accept_code_change=True)
     assert (resumed.ended, resumed.failed_packs) == ("complete", []), study.said
-    assert_equal_curves(resumed, study.run(name="unbroken"))
+    assert_equal_curves(resumed, unbroken)
 
 
 def test_log_of_one_long_line(study: Study) -> None:

@@ -55,10 +55,10 @@ def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
         "exit": f"{at} and sys.exit('no such data')",
         "nonsense": f"{at} and run._write_report({{'step': step, 'curves': {{'ac': 1}}}})",
     }.items():
-        study.write(script(step=code), seeds=5)
+        study.write(script(step=code), seeds=4)
         state = study.run(name=f"{name}-{at[-1]}")
         ended = [pack for pack in state.packs.values() if pack.has_ended]
-        assert len(ended) == (3 if at == "step == 5" else 5), study.said
+        assert len(ended) == (3 if at == "step == 5" else 4), study.said
         assert (state.ended == "failed") == (at != "step == 5")
         if at == "step == 5":
             assert "--retry-failed" in study.said and ("no such data" in study.said or "'ac'" in study.said)
@@ -67,7 +67,7 @@ def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
             assert (
                 study.said.count("members failed with the same error") == 2
             )  # why it stopped, and that it stops again
-            study.write(seeds=5)
+            study.write(seeds=4)
             state = study.resume(state, retry_failed=True, accept_code_change=True)
             assert (state.ended, state.failed_packs) == ("complete", []), study.said
 
@@ -96,7 +96,7 @@ for step in (10, 20, 30):
 
 def test_function_is_asked_to_stop_by_used_up_time(study: Study, own_code_forgotten) -> None:
     study.write(program={"function": "mine.train"})
-    code = LOOP.format(step="__import__('time').sleep(0.2)", value="0.1", end="pass")
+    code = LOOP.format(step="step == 10 and __import__('time').sleep(0.7)", value="0.1", end="pass")
     (study.folder / "mine.py").write_text(code)
     state = study.run(max_seconds=0.5)
     (pack,) = state.packs.values()

@@ -183,6 +183,13 @@ def test_exactly_one_of_many_drivers_wins(tmp_path: Path, start: Starter) -> Non
     assert len(read_records(tmp_path / "s")) == 1
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a lock that this process itself holds."""
+    monkeypatch.setattr("orchestrator.record.ledger.lock.ACQUIRE_SECONDS", 0.02)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_two_ledgers_of_one_process_exclude_each_other(tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "s", FIRST):
         with pytest.raises(SweepLocked):
@@ -244,6 +251,7 @@ ODD_FIELDS = [{"heartbeat": None}, {"heartbeat": math.nan}, {"heartbeat": 10**40
     + [json.dumps(GOOD | odd).encode() for odd in ODD_FIELDS],
     ids=lambda content: content[-20:],
 )
+@pytest.mark.usefixtures("impatient")
 def test_an_unreadable_owner_is_an_unknown_process(tmp_path: Path, content: bytes) -> None:
     (tmp_path / OWNER_FILE).write_text(json.dumps(GOOD))
     assert read_owner(tmp_path) == Owner(**GOOD)
