@@ -6,6 +6,7 @@ import copy
 import io
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,8 @@ def build_sweep(
             tree = {key: copy.deepcopy(resolved_spec[key]) for key in ("task", "model", "training", "evaluation")}
             for key, value in values.items():
                 set_key(tree, key, value)
-            members = [MemberConfig.from_dict({**tree, "seed": seed}) for seed in seed_list]
-            lead = members[0]
+            lead = MemberConfig.from_dict({**tree, "seed": seed_list[0]})
+            members = [replace(lead, seed=seed) for seed in seed_list]
             resolved = {key: value for key, value in lead.to_dict().items() if key != "seed"}
             pairs = [(lead.config_id, seed) for seed in seed_list]
             pack_id, steps = f"pack{number:04d}", resolved["training"]["steps"]

@@ -317,23 +317,23 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
 
     draft = synthetic_sweep(tmp_path / "draft", planned.spec.search.listed, planned.spec.seeds, luck_is_gone)
     as_confirmation(draft, planned, tmp_path / planned.spec.name)
-    child = summarise(SweepState.load(tmp_path / planned.spec.name))
-    for result in (summarise(state), child):
+    search, child = summarise(state), summarise(SweepState.load(tmp_path / planned.spec.name))
+    for result in (search, child):
         (one,) = read_confirmations(result)
         assert (one.name, one.parent, one.seeds, one.reused_seeds) == ("searched-confirm", "searched", (3, 4, 5, 6), ())
         first, second = one.rows
-        assert [row.config_id for row in one.rows] == [row.config_id for row in summarise(state).rows[:2]]
+        assert [row.config_id for row in one.rows] == [row.config_id for row in search.rows[:2]]
         assert first.config_id.startswith("0ld") is (sweep == "searched_by_older_code")
-        assert first.search.median == summarise(state).rows[0].score
+        assert first.search.median == search.rows[0].score
         assert first.confirmed.median == pytest.approx(0.3045) and second.confirmed.median == pytest.approx(0.4045)
         assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4
         assert "on seeds 3-6, which no selection used" in one.sentence
-    assert has_fresh_seeds(child) and not has_fresh_seeds(summarise(state))
+    assert has_fresh_seeds(child) and not has_fresh_seeds(search)
     screen = io.StringIO()
-    Console(file=screen, width=1000).print(Screen(summarise(state)))
-    assert len(write_answers(summarise(state))) == 4
-    assert all(sentence in screen.getvalue() for sentence in write_answers(summarise(state), values=False))
-    other = summarise(state).rows[1].number
+    Console(file=screen, width=1000).print(Screen(search))
+    assert len(write_answers(search)) == 4
+    assert all(sentence in screen.getvalue() for sentence in write_answers(search, values=False))
+    other = search.rows[1].number
     assert ": #0 (#2 in the search" in describe_best(child) and " 0.304" in describe_best(child)
     assert make_cells(child.rows, make_identity_columns(child))["in search"] == ["#2", f"#{other}"]
     assert (

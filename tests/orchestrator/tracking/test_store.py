@@ -132,8 +132,9 @@ def test_a_deleted_experiment_is_named(sweep, publish):
     assert publish(sweep.folder, experiment="another", sweep_files=False).created == 4
 
 
-def test_the_command_that_opens_a_store_can_be_pasted(tmp_path):
+def test_the_command_that_opens_a_store_can_be_pasted(tmp_path, fresh_store):
     (folder := tmp_path / "läng e").mkdir()
+    shutil.copy(fresh_store, folder / "mlflow.db")
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     ((_, command),) = MlflowExperiment(uri, "mine", tmp_path).make_links("")
     assert shlex.split(command) == ["lengthwise", "ui", "--tracking-uri", uri]
