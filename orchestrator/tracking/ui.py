@@ -141,6 +141,8 @@ def choose_port(host: str, port: int | None) -> int:
                 return candidate
             except (OSError, UnicodeError) as error:
                 problem = getattr(error, "strerror", None) or error
+                if isinstance(error, socket.gaierror | UnicodeError):
+                    break  # a host without an address has none at another port; asking may take seconds
     raise UserError(
         f"--host {host} --port {candidate}: {problem}; allowed: a free port above 1023, and 127.0.0.1 "
         "(this machine only), 0.0.0.0 (all networks)"

@@ -104,7 +104,7 @@ def test_a_member_alone_has_the_bits_of_its_pack_in_any_pieces(monkeypatch: pyte
     names, whole = evaluate(pack, state)
     alone = evaluate(pack.select([2]), state.select([2]))[1]
     assert (alone[0] == whole[2]).all()
-    monkeypatch.setattr(evaluation, "LOGITS_PER_MEMBER", 6 * 64 * pack.model.cache_size_per_token)
+    monkeypatch.setattr(evaluation, "LOGITS_PER_MEMBER", 6 * 32 * pack.model.cache_size_per_token)
     assert (evaluate(pack, state)[1] == whole).all()
     later = evaluate_weights(pack, list(collect_weights(pack, state).values()))
     assert all((later[1][:, :, k] == whole[:, :, names.index(name)]).all() for k, name in enumerate(later[0]))

@@ -232,7 +232,7 @@ def test_a_driver_starts_the_children_that_its_scheduler_may_need(scheduler, tra
 
 
 def test_children_of_a_sweep_that_is_refused_end_with_the_command(lengthwise, tiny, tmp_path):
-    of_others = with_words(os.getpid(), "running.children.child")
+    of_others = set(with_words(os.getpid(), "running.children.child"))
     lengthwise.refuses(
         "run",
         tiny,
@@ -242,7 +242,7 @@ def test_children_of_a_sweep_that_is_refused_end_with_the_command(lengthwise, ti
         "resources={scheduler: local, cpus: 4096}",
         said="a pack needs more CPUs than this machine has; given 4096; allowed: at most",
     )
-    assert with_words(os.getpid(), "running.children.child") == of_others
+    assert set(with_words(os.getpid(), "running.children.child")) <= of_others  # some of which end meanwhile
 
 
 @pytest.mark.slow

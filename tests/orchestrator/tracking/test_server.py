@@ -120,13 +120,11 @@ def test_a_server_that_ends_at_once_says_why(tmp_path):
         pass
 
 
-@pytest.mark.parametrize(
-    ("host", "port"),
-    [("no.such.host.invalid", None), ("8.8.8.8", None), ("8.8.8.8", 5999), ("x" * 70, 5999)],  # a name may take seconds
-)
-def test_a_host_that_is_not_this_machine_is_named(tmp_path, host, port):
-    with pytest.raises(UserError, match=rf"^--host {host} --port \d+: .*127\.0\.0\.1"):
-        serve(tmp_path, host, port)
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "8.8.8.8", "x" * 70])
+def test_a_host_that_is_not_this_machine_is_named(tmp_path, host):
+    for port in (None, 5999):
+        with pytest.raises(UserError, match=rf"^--host {host} --port \d+: .*127\.0\.0\.1"):
+            serve(tmp_path, host, port)
     assert not list(tmp_path.iterdir())
 
 
