@@ -15,6 +15,7 @@ those of the installed package.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import json
 import math
@@ -46,6 +47,7 @@ class Member:
         self._has_warned = False  # of checkpoints of an earlier run
         path = self._read_variable("CONFIG")
         given = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+        _refuse_misspelt(given, config)
         self.config: dict[str, Any] = _replace_values(config, given)
         self.seed = int(self._read_variable("SEED") or seed)
         self.steps = int(self._read_variable("STEPS") or steps)
@@ -121,9 +123,22 @@ def member(config: Mapping[str, Any] = {}, seed: int = 0, *, steps: int = 0, eve
     """Return the member that this program trains.
 
     In a sweep `seed`, `steps` and `every` are those of the sweep, and its values replace those of `config`; keys that
-    it does not set keep the values given here.
+    it does not set keep the values given here. A key of the sweep that is nearly one of `config` ends the program.
     """
     return Member(config, seed, steps, every)
+
+
+def _refuse_misspelt(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """End the program if a key of the sweep is none of its defaults, but nearly one: it would be ignored silently."""
+    unset = [key for key in defaults if key not in given]
+    for key in given:
+        if key not in defaults and (nearest := difflib.get_close_matches(key, unset, 1)):
+            known = ", ".join(defaults)
+            print(
+                f"config.{key}: not among the defaults of lengthwise.member: {known}; did you mean {nearest[0]}?",
+                file=sys.stderr,
+            )
+            sys.exit(2)
 
 
 def _replace_values(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,6 +167,7 @@ def _convert_curve(curve: Any) -> Any:
 
 def _convert_number(value: Any) -> float | None:
     """Return a number of Python, NumPy or PyTorch as a float; None if it is not finite, because JSON has no NaN."""
+    value = value.detach() if hasattr(value, "detach") else value  # PyTorch warns of a loss with its graph
     number = math.nan if value is None else float(value)
     return number if math.isfinite(number) else None
 

@@ -56,6 +56,21 @@ def test_values_of_the_sweep(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [step for step in range(260) if run.due(step)] == [250]
 
 
+def test_a_misspelt_key_of_the_sweep(in_sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        lengthwise.member({"lrr": 1, "width": 16})
+    assert ended.value.code == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "config.lr:" in said and "lrr, width" in said
+    assert lengthwise.member({"lr": 1, "lrr": 2}).config["lr"] == 0.003  # both are keys of the program
+    assert lengthwise.member({"width": 16}).config.keys() == {"width", "lr", "optimizer"}
+
+
+def test_a_loss_with_its_graph(in_sweep: Path, recwarn: pytest.WarningsRecorder) -> None:
+    lengthwise.member().report(100, {"f1": 1.0}, loss=torch.tensor(2.0, requires_grad=True))
+    assert not recwarn.list and '"loss": 2.0' in (in_sweep / "reports").read_text()
+
+
 def test_checkpoints_outside_of_a_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -215,7 +215,7 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
         yield _show_verdict(compared.together[0], [first.name, compared.second.name], console, first)
         yield from _advise_more_seeds(compared.together[0], [first, compared.second], console)
     else:
-        yield Text("Inconclusive: nothing can be compared.", "bold")
+        yield Text("No verdict: nothing can be compared.", "bold")
     for name, result in (("First", first), ("Second", compared.second)):
         yield prose(f"{name}: {_describe_sweep(result)}", console, result)
     for title, differing in (

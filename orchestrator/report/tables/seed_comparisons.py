@@ -134,17 +134,21 @@ def describe_sign(comparisons: Sequence[SeedComparison]) -> str:
 
 def write_verdict(line: SeedComparison, first: str, second: str, infinite: str = "inf") -> str:
     """Return a sentence that names the better configuration and the difference, or says that it is inconclusive."""
-    # Without a difference, or with an interval that contains 0, the verdict is inconclusive.
+    # Equal values are as a rule those of the same program, trained twice.
     outcome, question = line.outcome, line.question
     metric = f"{question.metric} ({question.average})"
     kind = "" if question.group == REQUESTED else f"{question.group} "
     where = f"at the {lengths_in_words(question.lengths, kind)}"
     if math.isnan(outcome.difference):
-        return f"Inconclusive {where}: {outcome.reason}."
+        return f"No verdict {where}: {outcome.reason}."
+    if outcome.paired and outcome.n > 1 and outcome.ties == outcome.n:
+        return f"No difference {where}: {metric} of {first} and {second} is equal in all {outcome.n} pairs of seeds."
     evidence = f"{100 * outcome.level:.1f} % interval, {counted(outcome.n, 'pair')} of seeds"
     if line.verdict == "inconclusive":
-        why = f", but {outcome.reason}" if math.isnan(outcome.low) else f" ({evidence})"
-        return f"Inconclusive {where}: {first} minus {second} in {metric} is {_describe_difference(line)}{why}."
+        judged, why = ("Inconclusive", f" ({evidence})")
+        if math.isnan(outcome.low):
+            judged, why = "No verdict", f", but {outcome.reason}"
+        return f"{judged} {where}: {first} minus {second} in {metric} is {_describe_difference(line)}{why}."
 
     # Name the better configuration first, with the absolute difference.
     better, other = (first, second) if line.verdict == "first" else (second, first)

@@ -14,6 +14,7 @@ from orchestrator.results.comparing.shared_streams import SharedStreams, compare
 from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
 from orchestrator.statistics.exact_tests import correct_by_holm
 from orchestrator.statistics.failed_seeds import get_failed_seed_value, summarise_seeds
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
 
@@ -150,14 +151,13 @@ def compare_sides(
 ) -> SeedComparison:
     """Compare two configurations: by pairs of seeds if these share random streams, else as two samples.
 
-    Seeds are paired only if one configuration has all seeds of the other. Failed seeds count as
+    `has_enough_pairs` says which common seeds are enough for pairs. Failed seeds count as
     `statistics.failed_seeds` says. `shared` is the result of `compare_recorded_streams`, if it is known.
     """
-    # If each side has seeds of its own, pairing would drop seeds of both, so all seeds are compared unpaired.
     shared = shared or compare_recorded_streams(first, second)
     first_values, second_values = (collect_seed_values(side, question) for side in (first, second))
     common_seeds = sorted(first_values.keys() & second_values.keys())
-    paired = shared.is_paired and bool(common_seeds) and len(common_seeds) == min(len(first_values), len(second_values))
+    paired = shared.is_paired and has_enough_pairs(len(common_seeds), len(first_values), len(second_values))
     x, y = ([values[seed] for seed in (common_seeds if paired else values)] for values in (first_values, second_values))
 
     # Medians and failures are those of all seeds, as in other tables; the outcome is over the compared ones.
@@ -176,6 +176,15 @@ def compare_sides(
         outcome=_compare_values(np.array(x), np.array(y), paired, question),
         family=family,
     )
+
+
+def has_enough_pairs(common: int, first: int, second: int) -> bool:
+    """Return whether seeds are compared by pairs, from the numbers of common seeds and of the seeds of both sides.
+
+    Pairs leave out seeds that only one side has. They are used if that are seeds of one side alone, or if the common
+    ones are enough for an interval, which unpaired seeds do not have.
+    """
+    return common > 0 and (common == min(first, second) or common >= FEWEST_FOR_MEDIAN)
 
 
 def compare_recorded_streams(first: Side, second: Side) -> SharedStreams:

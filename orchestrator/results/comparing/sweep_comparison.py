@@ -20,6 +20,7 @@ from orchestrator.results.comparing.seed_comparisons import (
     compare_recorded_streams,
     compare_sides,
     correct_family,
+    has_enough_pairs,
     replace_failed_seeds,
 )
 from orchestrator.results.comparing.shared_streams import SharedStreams, find_differing_values
@@ -287,11 +288,7 @@ def _compare_together(
     seeds = [sorted(set.intersection(*map(set, values))) for values in (first_values, second_values)]
     all_seeds = {seed for values in (*first_values, *second_values) for seed in values}
     common_seeds = sorted({*seeds[0]} & {*seeds[1]})
-    paired = (
-        all(streams.is_paired for streams in shared)
-        and bool(common_seeds)
-        and len(common_seeds) == min(map(len, seeds))
-    )
+    paired = all(streams.is_paired for streams in shared) and has_enough_pairs(len(common_seeds), *map(len, seeds))
     x_CS, y_CS = (
         np.array(
             [[value_by_seed[seed] for seed in (common_seeds if paired else side_seeds)] for value_by_seed in values]

@@ -53,6 +53,19 @@ def test_the_first_line_is_the_verdict_of_the_interval(sweeps, first, second, ve
     assert turned.verdict == {"first": "second", "second": "first"}.get(verdict, "inconclusive")
 
 
+def test_common_seeds_are_paired_though_each_sweep_has_others(sweeps, synthetic_sweep):
+    first = synthetic_sweep(sweeps / "first", RATES, (*range(8), 18, 19), shifted(0.0), spec=GRID)
+    second = synthetic_sweep(sweeps / "second", RATES, range(10), shifted(0.04), spec=GRID)
+    line = compare_sweeps(*(open_sweep(state.folder).summary for state in (first, second))).together[0]
+    assert (line.outcome.paired, line.outcome.n, line.unmatched, line.verdict) == (True, 8, 4, "second")
+
+
+def test_equal_sweeps_have_no_difference(sweeps, synthetic_sweep):
+    synthetic_sweep(sweeps / "again", RATES, 10, shifted(0.0), spec=GRID)
+    said = run(sweeps / "plain", sweeps / "again").output.splitlines()
+    assert said[0].startswith("No difference") and "10 pairs" in said[0]
+
+
 def test_too_few_seeds_have_no_table_of_configurations_and_the_command_for_more(sweeps, synthetic_sweep):
     synthetic_sweep(sweeps / "four", RATES, 4, shifted(0.04), spec=GRID)
     said = run(sweeps / "plain", sweeps / "four").output

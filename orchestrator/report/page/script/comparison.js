@@ -15,12 +15,13 @@ const reduceCurve = (m, a, c, s, lengths, reduction) => {
   return reduction === "last" ? values.at(-1) : d3.sum(values) / values.length;
 };
 
+const FEWEST_PAIRS = 6; // with an interval
 function arePaired(c, d) {
   const [seeds, others] = [configurations[c].seeds, configurations[d].seeds];
   const [i, j] = [page.pairing.classes[c], page.pairing.classes[d]];
   const shareData = i === j || page.pairing.paired.some(pair => pair.includes(i) && pair.includes(j));
   const common = seeds.filter(seed => others.includes(seed)).length;
-  return shareData && common > 0 && common === Math.min(seeds.length, others.length);
+  return shareData && common > 0 && (common === Math.min(seeds.length, others.length) || common >= FEWEST_PAIRS);
 }
 
 // The comparison of c with d at a group of lengths; null if they have none in common. `difference`, the median
@@ -44,16 +45,16 @@ function compareSeeds(c, d, group) {
   if (!paired)
     return {...comparison, difference: difference(...medians), reason: "the seeds are not paired, so there is no interval"};
 
-  // The interval lies between two of the sorted differences (as the inverted sign test); it needs 6 pairs.
+  // The interval lies between two of the sorted differences (as the inverted sign test).
   const differences = [...first.keys()].filter(seed => second.has(seed)).map(seed => difference(first.get(seed), second.get(seed)));
   const sorted = Float64Array.from(differences).sort(), n = sorted.length;
   Object.assign(comparison, {differences, n, difference: medianOf(sorted)});
   if (!n) return {...comparison, reason: "no seed has a value in both"};
   let dropped = -1; // of the sorted differences at either end
-  while (n >= 6 && 1 - 2 * binomialCdf(n, dropped + 1) >= 0.95) dropped++;
+  while (n >= FEWEST_PAIRS && 1 - 2 * binomialCdf(n, dropped + 1) >= 0.95) dropped++;
   if (dropped >= 0)
     Object.assign(comparison, {low: sorted[dropped], high: sorted[n - 1 - dropped], level: 1 - 2 * binomialCdf(n, dropped)});
-  else comparison.reason = `${n} pair${n === 1 ? " of seeds is" : "s of seeds are"} too few for an interval (at least 6)`;
+  else comparison.reason = `${n} pair${n === 1 ? " of seeds is" : "s of seeds are"} too few for an interval (at least ${FEWEST_PAIRS})`;
 
   // The sign test; a difference of 0 counts for both signs.
   const rarer = Math.min(differences.filter(x => x <= 0).length, differences.filter(x => x >= 0).length);
@@ -82,14 +83,16 @@ function drawInterval(value, low, high, limit, dots = [], mayFill = true) {
 }
 
 // One sentence on a comparison, as orchestrator/report/tables/seed_comparisons.py begins `lengthwise compare`.
-function describeComparison({group, lengths, difference, low, high, level, n, reason}, first, second) {
+function describeComparison({group, lengths, differences, difference, low, high, level, n, reason}, first, second) {
   const labels = [configurations[first].label, configurations[second].label];
   const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
   const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds`;
-  if (Number.isNaN(difference)) return `Inconclusive ${at}: ${reason}.`;
+  if (Number.isNaN(difference)) return `No verdict ${at}: ${reason}.`;
+  if (n > 1 && differences.every(value => value === 0)) return `No difference ${at}: equal values in all ${n} pairs of seeds.`;
   if (!(low > 0 || high < 0)) {
     const interval = Number.isNaN(low) ? `, but ${reason}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
-    return `Inconclusive ${at}: ${labels[0]} minus ${labels[1]} is ${formatSigned(difference)}${interval}.`;
+    const judged = Number.isNaN(low) ? "No verdict" : "Inconclusive";
+    return `${judged} ${at}: ${labels[0]} minus ${labels[1]} is ${formatSigned(difference)}${interval}.`;
   }
   const {direction} = page.metrics[state.m], firstIsBetter = (low > 0) === (direction === "maximize");
   const [better, worse] = firstIsBetter ? labels : labels.toReversed(), ends = d3.sort([low, high].map(Math.abs));
