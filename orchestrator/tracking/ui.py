@@ -77,8 +77,8 @@ def serve(
 
         # The newest comes last, where a terminal ends, with all its pages; of the others the report is enough.
         for index, (title, links) in reversed(list(enumerate(sweeps[:MAX_SHOWN_SWEEPS]))):
-            shown_links = links if index == 0 else links[:1]
-            say("\n".join([title, *(f"  {name}: {link}" for name, link in shown_links)]))
+            heading, shown_links = (title, links[:1]) if index else (f"{title} (the newest, with its charts)", links)
+            say("\n".join([heading, *(f"  {name}: {link}" for name, link in shown_links)]))
         code = server.wait()
         raise UiServerError(f"the MLflow server exited with code {code}; see {_get_log_path(database)}")
 
