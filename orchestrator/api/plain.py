@@ -12,7 +12,8 @@ def to_json(key: str, value: Any) -> str:
     try:
         return json.dumps(value, default=_convert_to_plain, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise UserError(f"{key}: {error}; allowed: numbers, text, true, false, None, lists and dictionaries") from None
+        allowed = "finite numbers, text, true, false, None, lists and dictionaries"
+        raise UserError(f"{key}: {error}; allowed: {allowed}") from None
 
 
 def _convert_to_plain(value: Any) -> Any:

@@ -53,7 +53,8 @@ def _label_arm(claim: Claim, arm: Arm) -> str:
     # A label has no room for several metrics, which are counted instead.
     metrics = arm.metric or claim.metric
     quantity = _describe_arm_metrics(claim, arm)
-    if len({metric.partition(".")[0] for metric in metrics}) == 1 < len(metrics):
+    names = {metric.partition(".")[0] for metric in metrics}
+    if len(metrics) > 1 and len(names) == 1:
         quantity = f"{describe_metrics(metrics[:1])}, mean of {len(metrics)} kinds of inputs"
     elif len(metrics) > 1:
         quantity = f"mean of {len(metrics)} metrics"
@@ -165,8 +166,8 @@ def describe_effect(claim: Claim, answer: Answer | None) -> str:
     is_signed = claim.question in ("difference", "trend", "fisher")
     is_signed |= claim.question == "equivalence" and len(claim.compare) == 2
     effect, low, high = (f"{x:+.3g}" if is_signed else f"{x:.3g}" for x in (answer.effect, answer.low, answer.high))
-    if answer.least_effect < answer.effect:
-        smallest = f"{answer.least_effect:.3g}"
+    if answer.least_effect < answer.effect:  # failed seeds that may have any value leave a range of effects
+        smallest = f"{answer.least_effect:+.3g}" if is_signed else f"{answer.least_effect:.3g}"
         effect = f"{smallest} or more" if math.isinf(answer.effect) else f"between {smallest} and {effect}"
 
     interval = "no interval" if math.isnan(answer.low) else f"[{low}, {high}]"

@@ -13,7 +13,7 @@ from orchestrator.claims.descriptions import (
     name_effect,
     write_question,
 )
-from orchestrator.claims.judgement import HELD, NOT_LEARNED, Judgement
+from orchestrator.claims.judgement import CONTROL_FAILED, HELD, NOT_LEARNED, Judgement
 from orchestrator.claims.markdown import fold, make_markdown_table
 from orchestrator.claims.registration import describe_registration, list_changes
 from orchestrator.claims.repeated_tests import find_judged_test, group_tests, name_judged_tests, name_tests
@@ -82,8 +82,8 @@ def describe_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> st
         return f"**`{name}`** is not run yet or not finished."
 
     # Imported results have no training time.
-    minutes = f"{format_duration(sum_seconds(sweep.state.packs, sweep.state.recuts))} of one core"
-    cost = "imported" if IMPORTED in sweep.state.provenance else minutes
+    core_time = f"{format_duration(sum_seconds(sweep.state.packs, sweep.state.recuts))} of one core"
+    cost = "imported" if IMPORTED in sweep.state.provenance else core_time
     failures = f", {counted(sweep.failed_count, 'member')} failed" if sweep.failed_count else ""
     lowest, highest = min(sweep.steps.values()), max(sweep.steps.values())
     steps = f"{lowest:,} steps" if lowest == highest else f"{lowest:,} to {highest:,} steps"
@@ -218,9 +218,9 @@ def describe_remedy(judgement: Judgement) -> str:
     """Return a sentence on what would decide an undecided claim; empty for a decided one."""
     if judgement.is_decided or judgement.answer is None:
         return ""
-    if judgement.claim.control and judgement.reason.startswith("its control"):
+    if judgement.claim.control and judgement.reason.startswith(CONTROL_FAILED):
         return f"It can be tested once {judgement.claim.control} is **{HELD}**."
-    if judgement.reason.startswith("not learned"):
+    if judgement.reason.startswith(NOT_LEARNED):
         return "It can be tested with settings with which more seeds learn the trained lengths."
     return (
         f"{judgement.seeds_needed} fresh seeds, with values like these, would decide it."

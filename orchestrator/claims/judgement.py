@@ -11,7 +11,7 @@ from search_spaces.grammar.claims import Claim
 
 HELD, CONTRADICTED, NO_EFFECT = "held", "contradicted", "no effect"  # NO_EFFECT is followed by its bound
 UNDECIDED, NOT_TESTED = "undecided", "not tested"
-NOT_LEARNED = "not learned"  # the first words of a reason of NOT_TESTED
+NOT_LEARNED, CONTROL_FAILED = "not learned", "its control"  # the first words of reasons of NOT_TESTED
 VERDICTS = (HELD, CONTRADICTED, NO_EFFECT, UNDECIDED, NOT_TESTED)
 SIGNIFICANCE_LEVEL = 0.05
 SUGGESTED_SEEDS = (9, 12, 17, 24, 36, 48)  # numbers of seeds that may be suggested

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestrator.claims.judgement import (
     CONTRADICTED,
+    CONTROL_FAILED,
     HELD,
     NO_EFFECT,
     NOT_LEARNED,
@@ -228,7 +229,7 @@ def _decide_test(
 
     # A failed control leaves no question; a conclusive interval needs a small p-value as well.
     if control is not None and control.verdict != HELD:
-        reason = f"its control {claim.control} is {control.verdict}"
+        reason = f"{CONTROL_FAILED} {claim.control} is {control.verdict}"
     elif answer is not None and not reason:
         verdict = read_verdict(claim, answer)
         if verdict == UNDECIDED:

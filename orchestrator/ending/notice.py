@@ -1,4 +1,4 @@
-"""Notify a webhook, such as Slack's, that a sweep has ended by one JSON POST; its errors never fail the sweep."""
+"""Tell a webhook, such as Slack's, by one JSON POST that a sweep has ended; errors never fail the sweep."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.watching.meter import find_best_configuration
 from orchestrator.text.consoles import say
 from orchestrator.text.redaction import mask_webhook
-from orchestrator.text.wording import format_number, label
+from orchestrator.text.wording import counted, format_number, label
 from search_spaces.grammar.values import MASK, mask_passwords
 
 TIMEOUT_SECONDS = 5.0
@@ -58,7 +58,8 @@ def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str
     # The message may have an address with a password, and goes to another service.
     message, total = mask_passwords(message), len(state.configurations)
     text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
-    text += f"; {state.configurations_done} of {total} configurations done, {members['failed']} seeds failed"
+    text += f"; {state.configurations_done} of {counted(total, 'configuration')} done"
+    text += f", {counted(members['failed'], 'seed')} failed"
     if best and score is not None:
         text += f"; best so far {label(best.number)} with score {format_number(score)}"
     return {

@@ -89,7 +89,7 @@ class Engine:
         except ConfigError:
             return None
 
-        # A direction can be completed although another section has a problem, which is reported by itself.
+        # Problems of other sections are reported elsewhere; what could be read is enough to complete the direction.
         averages = lengths = None
         added: Mapping[str, Metric] = {}
         with suppress(ConfigError, TypeError, AttributeError, ValueError):  # a section that is no mapping
@@ -164,7 +164,7 @@ class Engine:
 
     def find_warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
         """Return (key, warning) on slow packs, unused settings, averages near their start, weights that no file has."""
-        # Members that are not stacked take as many times as long, which the user would notice only after hours.
+        # N members that are not stacked take N times as long, which the user would notice only after hours.
         members = list(members)
         models_and_tasks = dict.fromkeys((member.model, member.task) for member in members)
         reasons = ((model, model.explain_loop(task)) for model, task in models_and_tasks)
@@ -190,7 +190,7 @@ class Engine:
             for member in members
             if (loss := member.training.loss)
         ]
-        if len(idle_losses) == len(members) and all(idle_losses):
+        if idle_losses and len(idle_losses) == len(members) and all(idle_losses):
             unused_warnings.append(("training.loss", idle_losses[0]))
 
         average_warnings = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())

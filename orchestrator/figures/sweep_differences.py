@@ -20,9 +20,10 @@ from orchestrator.text.wording import counted
 def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Path:
     """Draw the median over seeds of first - second at each length for every comparison; return the path."""
     # Collect the texts, and the lengths to shade.
-    first = comparisons[0]
-    question = first.by_length[0].question
-    groups = first.first.groups(first.matching.pairs[0][0].row, question.metric)
+    comparison = comparisons[0]
+    question = comparison.by_length[0].question
+    groups = comparison.first.groups(comparison.matching.pairs[0][0].row, question.metric)
+    axis = comparison.first.axis
     band = ", with simultaneous 95 % band" if any(comparison.has_band for comparison in comparisons) else ""
     title = f"mean over the matched configurations, median over seeds{band}"
 
@@ -41,7 +42,7 @@ def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -
         lengths = [point.question.lengths[0] for comparison in comparisons for point in comparison.by_length]
         axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
-        axes.set_xlabel(escape_for_figure(first.first.axis))
+        axes.set_xlabel(escape_for_figure(axis))
         axes.set_ylabel(escape_for_figure(f"difference of {question.metric} ({question.average})"))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
         labels = [_make_label(comparison) for comparison in comparisons]

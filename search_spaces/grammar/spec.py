@@ -3,8 +3,9 @@
 The sections `search` and `objective` have modules of their names. Keys of tasks, models, training and evaluation are
 fields of classes in trainers/, checked by `trainers.settings.fields`.
 
-A new key is a field with a description. `SweepSpec.resolved` must leave it out at its default, so that recorded sweeps
-keep their hash, and `lengthwise schema > search_spaces/schema.json` adds it to the schema for editors.
+Unknown keys are refused by `Strict` (values.py). A new key is a field with a description. Unless it is PASSIVE,
+`SweepSpec.resolved` must leave it out at its default, so that recorded sweeps keep their hash;
+`lengthwise schema > search_spaces/schema.json` adds it to the schema for editors.
 """
 
 import hashlib
@@ -223,7 +224,7 @@ class SweepSpec(Strict):
 
         Without `claims`, which are only read before the sweep starts.
         """
-        # Sections and limits that only programs have would change the hash of every sweep of the engine.
+        # Keys that only programs have are left out; such sections would change the hash of every sweep of the engine.
         data = self.model_dump(exclude={"space", "claims"})
         data["space"] = {key: domain.to_plain() for key, domain in self.space.items()}
         for section in {*SECTIONS} - {*self.sections}:
@@ -231,7 +232,7 @@ class SweepSpec(Strict):
         if not self.program:
             del data["resources"]["grace_seconds"], data["resources"]["member_hours"]
 
-        # Newer keys are left out at their defaults, so that sweeps of earlier versions keep their hash.
+        # Newer keys are left out at their defaults, so that sweeps of earlier versions keep their hash and their text.
         if not self.imports:
             del data["imports"]
         if self.objective.seeds == "median":

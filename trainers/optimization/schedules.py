@@ -1,7 +1,8 @@
 """Learning-rate schedules: a factor on the learning rate as a function of the training step.
 
-`training.schedule` names one, and every step multiplies the learning rate of each member by its `factor`
-(`training/step.py`). Every schedule may begin with a linear warm-up, given in steps or as a share of all steps.
+A sweep chooses one by its registered name, `training.schedule: {name: cosine, warmup: 50}` (default: constant). Every
+step multiplies the learning rate of each member by its `factor` (`training/step.py`). Every schedule may begin with a
+linear warm-up, given in steps or as a share of all steps.
 """
 
 import math

@@ -147,7 +147,7 @@ class Context(Pass):
     def site(self, number: int) -> int:
         """Return the site of random numbers for draw `number`, 0..15, of this layer. Raises ValueError."""
         if not 0 <= number < _SITES_PER_LAYER:
-            raise ValueError(f"site {number} of {self.name}; allowed: 0..{_SITES_PER_LAYER - 1}")
+            raise ValueError(f"draw {number} of {self.name}; allowed: 0..{_SITES_PER_LAYER - 1}")
         return _LAYER_SITES + _SITES_PER_LAYER * self.layer + number + CHUNK_SITES * self.chunk
 
     def slice_queries(

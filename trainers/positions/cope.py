@@ -54,6 +54,7 @@ class Cope(Position):
         if len(table) == 1 and is_eager:  # otherwise the gradient of a lone member would be summed in another order
             tables = tables.expand(*context.q.shape[:3], -1, -1).contiguous()
         products = matmul(context.q, tables).to(scores.dtype)  # q . e of each place, (M, B, H, T, npos_max)
+        # The last vector has no next one.
         slopes = torch.cat([products.diff(dim=-1), torch.zeros_like(products[..., :1])], dim=-1)
 
         if torch.compiler.is_compiling():  # the compiler chooses which tensors to save for the gradient

@@ -77,12 +77,12 @@ class SetComplement(Task):
         """Return the uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""
         return uniform.make_uniform(~self._find_present(tokens_SBT))
 
-    def sample(self, stream: Stream, batch: int) -> Batch:
+    def sample(self, stream: Stream, rows: int) -> Batch:
         """Return a training batch for every seed of the stream."""
         count = self.train_length + (self.target == "sampled")  # a sampled target is the token after the row
-        rows = stream.permutations(0, batch, self.vocabulary, count)
-        tokens = rows[..., : self.train_length]
-        return Batch(tokens, rows[..., 1:] if self.target == "sampled" else self.make_targets(tokens))
+        permutations = stream.permutations(0, rows, self.vocabulary, count)
+        tokens = permutations[..., : self.train_length]
+        return Batch(tokens, permutations[..., 1:] if self.target == "sampled" else self.make_targets(tokens))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield all inputs of a length if there are at most `samples`, otherwise random rows of several lengths.
@@ -103,6 +103,7 @@ class SetComplement(Task):
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of every row, and the log mass on absent and on other tokens, (M, B, L)."""
+        # Targets are 0 or 1 / n: rounded up they are the mask of absent tokens, as factors.
         absent = torch.ceil(uniform.select_lengths(batch.targets, lengths))
         rows, log_valid, log_invalid = uniform.score_uniformity(uniform.select_lengths(logits_MBTV, lengths), absent)
         return {**rows, "log_valid": log_valid, "log_invalid": log_invalid}

@@ -81,9 +81,11 @@ class Noise:
         return self.stream.bits(site, (self.total, *shape[1:]), rows=(self.first, self.first + shape[0]))
 
     def _compute_site(self, site: int) -> int:
-        """Return the site in the stream, distinct for every part of the step. Raises ValueError for too long rows."""
+        """Return the site in the stream, distinct for every part of a step. Raises ValueError if a row is too long."""
         overflow, site = divmod(site, _SITES_PER_BATCH)
-        if overflow and (self.part >= _MAX_PARTS or overflow * _MAX_PARTS * _SITES_PER_BATCH >= 2**32):
+        if overflow and self.part >= _MAX_PARTS:
+            raise ValueError(f"batch {self.part} of a step with rows this long; allowed: fewer than {_MAX_PARTS}")
+        if overflow * _MAX_PARTS * _SITES_PER_BATCH >= 2**32:
             raise ValueError("too many tokens in a row for distinct random numbers; allowed: fewer than 262,144")
         return site + (self.part + overflow * _MAX_PARTS) * _SITES_PER_BATCH
 

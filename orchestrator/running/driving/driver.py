@@ -275,7 +275,7 @@ class SweepDriver:
     def _resume_recorded(self) -> None:
         """Queue what a recorded sweep still has to run; nothing for a new one.
 
-        That are packs without an end (`_resume_packs`) and seeds without a pack (`find_missing_members`). Generations
+        These are packs without an end (`_resume_packs`) and seeds without a pack (`find_missing_members`). Generations
         that were not drawn are left to `decide`. Ends and scores that a killed driver did not record are added.
         """
         # A killed driver may not have scored the members of packs whose last evaluation is recorded, and the number of

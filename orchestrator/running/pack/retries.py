@@ -2,7 +2,8 @@
 
 An exception in a worker (`protocol.make_death`), the end of its process (`local.handle_dead_worker`; on Ray
 `tune.make_ray_death`) and the watchdog's kill all arrive here as a `Death`, whose `retry` says whether another attempt
-may succeed. The driver records every death; a pack that is tried again continues from its newest checkpoint. On Ray,
+may succeed. The driver records every death; a pack that is tried again continues from its newest checkpoint. A pack
+that fails ends its members as failed seeds, and the sweep goes on (`SweepDriver.on_failure`). On Ray,
 Tune restarts the trial, so only the decision is taken here (`Retries.decide_retry`).
 """
 

@@ -198,7 +198,7 @@ def test_any_text_reaches_the_specification(tmp_path, text):
         ({"training.stepps": 1}, "stepps"),
         ({"name": "a/b"}, "name"),
         ({"imports": ["no_such_module"]}, "no_such_module"),
-        ({"seeds": float("nan")}, "allowed: numbers, text"),
+        ({"seeds": float("nan")}, "allowed: finite numbers, text"),
         ({"model": object()}, "model: object is not plain data"),
         ({"tracking.uri": "nonsense"}, "tracking.uri"),
     ],

@@ -38,7 +38,7 @@ def test_every_member_has_its_weights_and_nothing_else_differs(kept, played, tin
     assert read_curves(kept).equals(read_curves(plain))
     assert load_sweep(tiny, [KEEP]).spec_hash == load_sweep(tiny).spec_hash
     found = list_kept_weights(kept)
-    assert set(found) == {(name, seed) for name, seeds in kept.seeds().items() for seed in seeds}
+    assert set(found) == {(name, seed) for name, seeds in kept.list_packed_seeds().items() for seed in seeds}
     assert sorted(file.path.name for file in found.values()) == list(files(kept)) and len(found) == 8
     assert not list_kept_weights(plain) and not (plain.folder / "weights").exists()
 

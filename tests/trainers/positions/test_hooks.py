@@ -38,7 +38,7 @@ def test_every_layer_place_and_chunk_has_a_random_site_of_its_own() -> None:
     ]
     of_models = [0, 1000, 1001, *range(1, 997)]
     assert len({*sites, *of_models}) == len(sites) + len(of_models) and max(sites) < 2**20
-    with pytest.raises(ValueError, match=r"site 16 of block0; allowed: 0\.\.15"):
+    with pytest.raises(ValueError, match=r"draw 16 of block0; allowed: 0\.\.15"):
         one.site(16)
 
 

@@ -39,7 +39,7 @@ class Induction(Strings):
         string = self.draw_strings(draws, site, count_SB, longest)
         queried_position = draw_below(draws, site + 1, (count_SB.shape[1],), count_SB - 1)
 
-        # Without repeats all other symbols are shifted by 1 to symbols - 1, so that none equals the queried symbol.
+        # Without repeats every other symbol is drawn as the queried one plus 1 to symbols - 1, so that none equals it.
         if not self.repeats:
             queried = string.gather(-1, queried_position[..., None])
             shift = 1 + draw_below(draws, site + 2, (count_SB.shape[1], longest), self.symbols - 1)
