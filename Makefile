@@ -91,7 +91,7 @@ test: $(TOOLS)
 
 # Files without a slow test are left out: every process of pytest would import them all.
 test-slow: $(TOOLS)
-	@$(call PYTEST,2) -m slow $$(grep -rlw --include='test_*.py' slow tests)
+	@$(call PYTEST,3) -m slow $$(grep -rlw --include='test_*.py' slow tests)
 
 test-cluster: $(TOOLS)
 	@$(PYTHON) -m pytest -q -rs -m cluster tests/cluster

@@ -26,8 +26,8 @@ def test_a_small_step_is_measured() -> None:
 def test_the_time_is_that_of_all_steps_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two packs of 600 steps of 10 ms: 6 s on two workers, 12 s on one, after 12 s in which Ray starts."""
     monkeypatch.setattr(module, "measure_seconds_per_step", lambda *_, **__: 0.01)
-    assert plan()["time"].startswith("about 18 s with 2 packs")
-    assert plan(workers=1)["time"].startswith("about 24 s with 1 pack")
+    assert plan("resources.scheduler=ray")["time"].startswith("about 18 s with 2 packs")
+    assert plan("resources.scheduler=ray", workers=1)["time"].startswith("about 24 s with 1 pack")
 
 
 def test_structures_that_are_not_measured_take_the_time_of_their_operations(monkeypatch: pytest.MonkeyPatch) -> None:
