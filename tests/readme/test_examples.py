@@ -181,10 +181,11 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
 def test_the_task_and_the_model_of_the_front_page_train_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the `Net` of the files that `lengthwise init` writes."""
+    """With the imports and the `Net` of the files that `lengthwise init` writes."""
     (text,) = [text for text in page("README.md").blocks("python") if TASK in text]
     written = (ROOT / "search_spaces/examples/start/own/my_model.py").read_text(encoding="utf-8")
-    (tmp_path / "front_page.py").write_text(written.partition("@register")[0] + text)
+    imports = "from trainers import Batch, Task, Vmapped, register, setting\n"
+    (tmp_path / "front_page.py").write_text(written.partition("@register")[0] + imports + text)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("front_page")
     assert [*check_class("task", "running_maximum"), *check_class("model", "my_attention")] == []
