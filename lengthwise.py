@@ -48,7 +48,7 @@ class Member:
         path = self._read_variable("CONFIG")
         given = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
         _refuse_misspelt(given, config)
-        self.config: dict[str, Any] = _replace_values(config, given)
+        self.config: dict[str, Any] = {**config, **given}
         self.seed = int(self._read_variable("SEED") or seed)
         self.steps = int(self._read_variable("STEPS") or steps)
         self.every = (int(self._read_variable("EVERY") or 0) or None) if self._reports else every  # empty: at the end
@@ -122,8 +122,9 @@ class Member:
 def member(config: Mapping[str, Any] = {}, seed: int = 0, *, steps: int = 0, every: int | None = None) -> Member:
     """Return the member that this program trains.
 
-    In a sweep `seed`, `steps` and `every` are those of the sweep, and its values replace those of `config`; keys that
-    it does not set keep the values given here. A key of the sweep that is nearly one of `config` ends the program.
+    In a sweep `seed`, `steps` and `every` are those of the sweep, and its values replace those of `config`; keys
+    that it does not set keep the values given here, and a nested mapping is replaced as a whole. A key of the sweep
+    that is nearly one of `config` ends the program.
     """
     return Member(config, seed, steps, every)
 
@@ -139,15 +140,6 @@ def _refuse_misspelt(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
                 file=sys.stderr,
             )
             sys.exit(2)
-
-
-def _replace_values(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested defaults with the given values in their place."""
-    values = dict(defaults)
-    for key, value in given.items():
-        nested = isinstance(value, Mapping) and isinstance(values.get(key), Mapping)
-        values[key] = _replace_values(values[key], value) if nested else value
-    return values
 
 
 def make_report_fields(step: int, curves: Mapping[str, Any], loss: float | None, average: str) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def apply_recut(
     if recut in recuts and not packs.keys() >= set(recut.old_ids):
         return [], None
 
-    # Running packs keep their results; the only running pack that may be replaced is the one that ran out of memory.
+    # A running pack has results to keep, so it is never replaced, unless it ran out of memory.
     for pack_id in recut.old_ids:
         if pack_id not in packs:
             raise ValueError(f"recut: unknown pack {pack_id}")

@@ -2,9 +2,9 @@
 
 An exception in a worker (`protocol.make_death`), the end of its process (`local.handle_dead_worker`; on Ray
 `tune.make_ray_death`) and the watchdog's kill all arrive here as a `Death`, whose `retry` says whether another attempt
-may succeed. The driver records every death; a pack that is tried again continues from its newest checkpoint. A pack
-that fails ends its members as failed seeds, and the sweep goes on (`SweepDriver.on_failure`). On Ray,
-Tune restarts the trial, so only the decision is taken here (`Retries.decide_retry`).
+may succeed. The driver records every death; a pack that is tried again continues from its newest checkpoint. If it has
+failed for good, its members are failed seeds, and the sweep continues (`SweepDriver.on_failure`). On Ray, Tune restarts
+the trial, so only the decision is taken here (`Retries.decide_retry`).
 """
 
 from collections import Counter

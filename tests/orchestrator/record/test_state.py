@@ -312,7 +312,10 @@ def test_a_cut_that_loses_a_member_is_damage() -> None:
 def test_a_real_sweep_replays(small_sweep: SweepState) -> None:
     assert small_sweep.ended == "complete"
     assert [one.number for one in small_sweep.configurations.values()] == list(range(6))
-    assert all(one.is_scored and one.score is not None for one in small_sweep.configurations.values())
+    assert all(
+        configuration.is_scored and configuration.score is not None
+        for configuration in small_sweep.configurations.values()
+    )
     assert (
         sum(member.status == "failed" for one in small_sweep.configurations.values() for member in one.members.values())
         == 1
