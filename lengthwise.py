@@ -54,6 +54,9 @@ class Member:
         self.every = (int(self._read_variable("EVERY") or 0) or None) if self._reports else every  # empty: at the end
         self.reported = int(self._read_variable("REPORTED") or 0)
         self.stop_at = int(self._read_variable("STOP_AT") or 0) or None
+        defaults = {key: value for key, value in config.items() if key not in given}
+        if self._reports and defaults:  # else only the code would tell with which values this member trained
+            self._write_report({"defaults": json.loads(json.dumps(defaults, default=str, skipkeys=True))})
 
     @property
     def checkpoints(self) -> Path:

@@ -56,6 +56,15 @@ def test_values_of_the_sweep(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [step for step in range(260) if run.due(step)] == [250]
 
 
+def test_defaults_that_the_sweep_does_not_set_are_reported(in_sweep: Path) -> None:
+    lengthwise.member({"lr": 1, "optimizer": {}})
+    assert not (in_sweep / "reports").exists()
+    lengthwise.member({"lr": 1, "width": 16, "data": Path("rows"), "scale": {"up": [1.5]}})
+    (fields,) = map(json.loads, (in_sweep / "reports").read_text().splitlines())
+    assert fields == {"defaults": {"width": 16, "data": "rows", "scale": {"up": [1.5]}}}
+    assert merge_attempts({"r": (in_sweep / "reports").read_text()}, DECLARED)[1].defaults == fields["defaults"]
+
+
 def test_a_misspelt_key_of_the_sweep(in_sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         lengthwise.member({"lrr": 1, "width": 16})

@@ -4,9 +4,10 @@
     {"step": 1000, "average": "ema", "curves": {"exact_match": {"5": 1.0}, "f1": 0.5}}
     {"failed": 1400}
     {"stopped": 9000}
+    {"defaults": {"width": 64}}
 
 A number without lengths is measured at length 1; null and NaN are allowed. If a later attempt repeats a step with other
-values, the values of the first attempt count.
+values, the values of the first attempt count. `defaults` are values of the program that the sweep does not set.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from orchestrator.errors import LengthwiseError
 from orchestrator.interface.trainer import LAST_REPORT
 from trainers.errors import find_nearest
 
-_FIELDS = ("step", "average", "curves", "loss", "failed", "stopped")
+_FIELDS = ("step", "average", "curves", "loss", "failed", "stopped", "defaults")
 
 
 class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
@@ -77,7 +78,7 @@ class DeclaredReports:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A line of a program: curves after `step` steps, or the step at which training failed or stopped early."""
+    """A line of a program: curves after `step` steps, the step at which training failed or stopped, or its defaults."""
 
     step: int
     average: str = "raw"
@@ -85,6 +86,7 @@ class Report:
     loss: float = math.nan
     failed: bool = False
     stopped: bool = False
+    defaults: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,7 +100,7 @@ class ReportedStep:
 
 def parse_report(line: str, declared: DeclaredReports) -> Report:
     """Return the report in a line; raises ValueError with the problem and the allowed values."""
-    # A report is either an evaluation or the end of the training.
+    # A report is an evaluation, the end of the training, or the defaults of the program.
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -108,8 +110,12 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
     for name in fields:
         _check_name("key", name, _FIELDS)
     ends = [name for name in ("failed", "stopped") if name in fields]
-    if len(fields) > 1 if ends else not {"step", "curves"} <= fields.keys():
-        raise ValueError("expected `step` and `curves`, or `failed` alone, or `stopped` alone")
+    if len(fields) > 1 if ends or "defaults" in fields else not {"step", "curves"} <= fields.keys():
+        raise ValueError("expected `step` and `curves`, or `failed`, `stopped` or `defaults` alone")
+    if "defaults" in fields:
+        if not isinstance(fields["defaults"], dict):
+            raise ValueError("`defaults` must be an object of values")
+        return Report(step=0, defaults=fields["defaults"])
 
     # JSON true is an int to Python.
     step = fields[ends[0] if ends else "step"]
@@ -132,7 +138,7 @@ class MergedReports:
 
     completed: the last complete step. last_step: the last reported step, due or not, or 0. repeated: the number of
     reports that a later attempt repeated with other values. failed, stopped: the step at which training diverged or
-    stopped early, else None; later lines are not read.
+    stopped early, else None; later lines are not read. defaults: those of the newest attempt that reported any.
     """
 
     def __init__(self, declared: DeclaredReports) -> None:
@@ -140,6 +146,7 @@ class MergedReports:
         self.completed = self.last_step = self.repeated = 0
         self.failed: int | None = None
         self.stopped: int | None = None
+        self.defaults: Mapping[str, Any] = {}
         self._file, self._line = "", 0  # where the current attempt is read
         self._lines: dict[tuple[int, str], int] = {}  # line numbers in it, by step and average
         self._curves: dict[tuple[int, str], NDArray[np.float32]] = {}
@@ -181,6 +188,9 @@ class MergedReports:
     def _add(self, report: Report) -> list[ReportedStep]:
         """Add a report and return the due steps that it completes. Raises ValueError if earlier ones are missing."""
         step, average = report.step, report.average
+        if report.defaults is not None:
+            self.defaults = report.defaults
+            return []
         if self.completed == self.declared.steps:
             return []  # after the last step nothing is recorded any more
         if report.failed:

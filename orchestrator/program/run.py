@@ -90,6 +90,7 @@ class _MemberRun:
         self.recorded_step = int(work.get("recorded_step") or 0)
         self.last_reported: ReportedStep | None = None
         self.stop_requested = False  # by the driver
+        self._sent_defaults: Mapping[str, Any] = {}
         self._began = time.monotonic() - float(work.get("seconds") or 0.0)
 
     @property
@@ -369,7 +370,9 @@ class _MemberRun:
             form="program",
             compiled=False,
             repeated=self.reports.repeated,
+            defaults=self.reports.defaults if self.reports.defaults != self._sent_defaults else {},
         )
+        self._sent_defaults = self.reports.defaults
         self.recorded_step = reported.step
         self.stop_requested = bool(self.reporter.report(evaluation)) or self.stop_requested
 

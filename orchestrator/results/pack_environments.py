@@ -8,6 +8,7 @@ from typing import Any, Self
 from orchestrator.code.code_record import merge_file_digests
 from orchestrator.engine.environment import ENGINE, MODULE
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.program_defaults import add_defaults, list_program_defaults
 from orchestrator.text.wording import counted, join_first_few, list_differing_keys
 
 Code = Mapping[str, str]  # digests of the engine, of the user's modules and of imported files, by name
@@ -15,7 +16,7 @@ Code = Mapping[str, str]  # digests of the engine, of the user's modules and of 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigurationProvenance:
-    """A configuration as recorded: its resolved sections, and the structural keys of its packs.
+    """A configuration as recorded: its resolved sections with defaults of a program, and structural keys of its packs.
 
     `code` has the code of each seed's pack, `technical` are the dotted keys whose values do not change results.
     `task_module` is the top-level module of the task, "" if it is not recorded.
@@ -125,10 +126,11 @@ def record_configurations(state: SweepState) -> dict[str, ConfigurationProvenanc
     for config_id, configuration in state.configurations.items():
         # A configuration may have seeds in several packs; "" is an unknown structure, which equals no other.
         pack_by_seed = {seed: member.pack_id for seed, member in configuration.members.items()}
-        keys = {state.packs[pack_id].structural_key for pack_id in pack_by_seed.values()} - {""}
+        packs = [state.packs[pack_id] for pack_id in pack_by_seed.values()]
+        keys = {pack.structural_key for pack in packs} - {""}
         measured = state.measured[configuration.measured]
         recorded[config_id] = ConfigurationProvenance(
-            resolved=configuration.resolved,
+            resolved=add_defaults(configuration.resolved, list_program_defaults(packs)),
             structural_keys=frozenset(keys),
             code={seed: pack_code[pack_id] for seed, pack_id in pack_by_seed.items()},
             technical=tuple(measured.get("technical", ())),

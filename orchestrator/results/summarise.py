@@ -19,6 +19,7 @@ from orchestrator.record.state.parts import ConfigurationState, MemberState
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.pack_environments import PackEnvironments, record_configurations
+from orchestrator.results.program_defaults import describe_differing_defaults
 from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
 from orchestrator.results.scoring.length_groups import make_length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey, compute_quartiles_at, make_bands
@@ -93,6 +94,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *state.conflicts,
             *describe_recuts(state.recuts),
             *_describe_repeated(state),
+            *describe_differing_defaults(state),
             *PackEnvironments.from_state(state).sentences,
         ),
         warnings=tuple(_describe_identical_curves(curves[is_judged(curves, objective)], state)),

@@ -1,7 +1,7 @@
 """Results that training reports: evaluations of a pack, progress, and the final result of each member."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, Self
 
@@ -74,7 +74,8 @@ class Evaluation:
     stopped_at_M: int64, the step at which a member stopped early, -1 if it did not, None without early stopping; later
     evaluations repeat its values and loss. stage_M: int64, the stage of the curriculum before this evaluation, None
     without a curriculum. validation: scores for early stopping and the curriculum, None without. repeated: how many
-    reports of a program were sent again with other values.
+    reports of a program were sent again with other values. defaults: values of a program that the sweep does
+    not set, only if they are new in this process.
     """
 
     step: int
@@ -93,6 +94,7 @@ class Evaluation:
     stage_M: NDArray[np.int64] | None = None
     validation: Validation | None = None
     repeated: int = 0
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def final_loss_M(self) -> NDArray[np.float64]:  # noqa: N802 - a shape suffix
@@ -120,6 +122,7 @@ class Evaluation:
         header = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         header["weights"] = [asdict(file) if file else None for file in self.weights]
         header |= {"repeated": self.repeated} if self.repeated else {}
+        header |= {"defaults": self.defaults} if self.defaults else {}
 
         # Absent arrays are left out, because a container has no value for None.
         arrays: dict[str, NDArray[Any] | None] = {name: getattr(self, name) for name in ARRAYS}
@@ -142,7 +145,8 @@ class Evaluation:
         plain = {name: tuple(value) if isinstance(value := header[name], list) else value for name in _PLAIN_FIELDS}
         fields: dict[str, Any] = {**plain, **arrays}
         weights = tuple(WeightsFile(**file) if file else None for file in header["weights"])
-        return cls(**fields, weights=weights, validation=validation, repeated=header.get("repeated", 0))
+        of_programs = {name: header[name] for name in ("repeated", "defaults") if name in header}
+        return cls(**fields, **of_programs, weights=weights, validation=validation)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ import json
 from orchestrator.code.code_record import name_copy_folder
 from orchestrator.report.tables.columns import Section
 from orchestrator.results.pack_environments import PackEnvironments, PackGroup, describe_code
+from orchestrator.results.program_defaults import describe_defaults, list_program_defaults
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import counted, join_first_few
 
@@ -23,6 +24,9 @@ def make_provenance_section(result: Summary) -> Section:
     for fields in result.state.modules:
         where = "installed" if fields["installed"] else name_copy_folder(fields["sha256"])
         texts[f"module {fields['module']}"] = f"{join_first_few(list(fields['files']), maximum=8)} ({where})"
+
+    if defaults := list_program_defaults(result.state.packs.values()):
+        texts["defaults of the program"] = describe_defaults(defaults)
 
     # The largest groups of packs, beginning with the keys in which groups differ.
     groups, differing = environments.groups, environments.differing

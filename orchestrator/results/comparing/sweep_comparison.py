@@ -25,6 +25,7 @@ from orchestrator.results.comparing.seed_comparisons import (
 )
 from orchestrator.results.comparing.shared_streams import SharedStreams, find_differing_values
 from orchestrator.results.pack_environments import find_differing_environment
+from orchestrator.results.program_defaults import add_defaults, list_program_defaults
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.statistics.quartiles import Floats, compute_median_or_nan
@@ -130,9 +131,7 @@ def compare_sweeps(
     ]
 
     # Passive keys, such as the name, differ between any two sweeps and have no influence on results.
-    first_settings, second_settings = (
-        {key: value for key, value in sweep.state.spec.items() if key not in PASSIVE} for sweep in (first, second)
-    )
+    first_settings, second_settings = map(_read_settings, (first, second), (second, first))
     return SweepComparison(
         first=first,
         second=second,
@@ -230,6 +229,14 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
         only_first=len(first.rows) - len(matched_values),
         only_second=len(second.rows) - len(matched_values),
     )
+
+
+def _read_settings(result: Summary, other: Summary) -> dict[str, Any]:
+    """Return the settings of a sweep that may change results, with the defaults of its program that `other` knows."""
+    settings = {key: value for key, value in result.state.spec.items() if key not in PASSIVE}
+    known_keys = {*other.state.spec.get("config", {}), *list_program_defaults(other.state.packs.values())}
+    defaults = list_program_defaults(result.state.packs.values())
+    return add_defaults(settings, {key: values for key, values in defaults.items() if key in known_keys})
 
 
 def _get_task_name(result: Summary) -> str:

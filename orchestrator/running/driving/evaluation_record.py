@@ -33,6 +33,8 @@ def make_evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping
         fields["stages"] = evaluation.stage_M
     if evaluation.repeated:
         fields["repeated"] = evaluation.repeated
+    if evaluation.defaults:
+        fields["defaults"] = evaluation.defaults
     if (validation := evaluation.validation) is not None:
         fields["validation"] = [
             {"metric": metric, "average": average, "lengths": list(validation.lengths), "values": values}

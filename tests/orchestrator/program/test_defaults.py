@@ -1,0 +1,63 @@
+"""Defaults of a program that its sweep does not set: recorded, shown, and compared between sweeps."""
+
+import json
+
+from orchestrator.report.tables.provenance import make_provenance_section
+from orchestrator.results.comparing.sweep_comparison import compare_sweeps
+from orchestrator.results.program_defaults import list_program_defaults
+from orchestrator.results.summarise import summarise
+from tests.orchestrator.program.studies import Study, script
+
+DEFAULTS = '{{"width": 4, "dropout": {}, "lr": 1.0}}, '  # the sweep sets lr and width
+
+
+def write(study: Study, dropout: str, step: str = "pass", **changes: object) -> None:
+    code = script(step).replace("member(", f"member({DEFAULTS.format(dropout)}")
+    study.write(code.replace("-S", ""), **changes)
+
+
+def test_sweeps_that_differ_only_in_a_default(study: Study) -> None:
+    sweeps = []
+    for name, dropout in (("first", "0.1"), ("second", "0.2")):
+        write(study, dropout)
+        sweeps.append(study.run(name=name))
+    assert [list_program_defaults(state.packs.values()) for state in sweeps] == [
+        {"dropout": [0.1]},
+        {"dropout": [0.2]},
+    ]
+    first, second = map(summarise, sweeps)
+    assert compare_sweeps(first, second).specification == {"config.dropout": (0.1, 0.2)}
+    cells = make_provenance_section(first).cells
+    assert dict(zip(cells["what"], cells["value"], strict=True))["defaults of the program"] == "dropout 0.1"
+    assert not any("defaults" in note for note in first.notes)
+
+    # Another sweep searches the key: only its configuration with the default value matches.
+    write(study, "0.3", space={"config.lr": {"grid": [0.5]}, "config.dropout": {"grid": [0.1, 0.4]}})
+    searched = summarise(study.run(name="searched"))
+    assert list_program_defaults(searched.state.packs.values()) == {}
+    ((side, other_side),) = compare_sweeps(first, searched).matching.pairs
+    assert searched.recorded[other_side.row.config_id].resolved["config"]["dropout"] == 0.1
+    assert first.state.configurations[side.row.config_id].resolved["config"] == {"lr": 0.5, "width": 8}
+
+
+def test_a_default_that_changes_between_attempts(study: Study) -> None:
+    """Its value depends on the attempt, because the first one is killed after a report."""
+    write(
+        study,
+        'len(os.listdir(os.environ["LENGTHWISE_FOLDER"]))',
+        "if step == 15 and not begun: os.kill(os.getpid(), 9)",
+    )
+    path = study.folder / "train.py"
+    path.write_text(path.read_text().replace('print("begins', 'begun = step\nprint("begins'))
+    state = study.run()
+    assert state.ended == "complete", study.said
+    counts = list_program_defaults(state.packs.values())["dropout"]
+    assert len(counts) == 2
+    (pack,) = state.packs.values()
+    assert [list(fields.get("defaults", {})) for fields in pack.evaluations.values()] == [["dropout"], ["dropout"], []]
+    (note,) = (note for note in summarise(state).notes if "dropout" in note)
+    assert f"{counts[0]} / {counts[1]}" in note
+    lines = [
+        json.loads(line) for path in state.folder.glob("members/*/*.jsonl") for line in path.read_text().splitlines()
+    ]
+    assert [line["defaults"]["dropout"] for line in lines if "defaults" in line] == counts
