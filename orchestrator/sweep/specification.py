@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from orchestrator.code.own_code import OwnCodeError, find_module
+from orchestrator.code.own_code import PROGRAM, CodeSource, OwnCodeError, find_module, read_files
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
 from orchestrator.plan.extension import Extension, find_extension
 from orchestrator.record.kept.code import find_program
@@ -14,7 +14,7 @@ from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.redaction import redact_spec
-from orchestrator.text.wording import command, join_first_few
+from orchestrator.text.wording import command, join_first_few, list_differing_keys
 from orchestrator.tracking.address import read_uri_variable
 from search_spaces import SweepFileError, SweepSpec, dump_yaml, list_differences, load_sweep, parse_recorded
 from search_spaces.grammar.parse import overridden_key
@@ -53,8 +53,8 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
             advice += " --retry-failed"
         elif state.ended == "complete":
             advice = f"it is complete; show it with: {command('report', folder)}"
-        if edited_modules := _list_edited_modules(spec, state):
-            history = f", trained with another version of {join_first_few(edited_modules)}"
+        if edited_code := [*_list_edited_modules(spec, state), *_list_edited_files(state)]:
+            history = f", trained with another version of {join_first_few(edited_code)}"
         raise SweepExists(f"{folder} has this sweep{history}; {advice}; to run it again, add --name NAME")
 
 
@@ -68,6 +68,14 @@ def _list_edited_modules(spec: SweepSpec, state: SweepState) -> list[str]:
             if find_module(module, folders).sha256 != recorded.get(module):
                 edited_modules.append(module)
     return edited_modules
+
+
+def _list_edited_files(state: SweepState) -> list[str]:
+    """Return the files of a program that were edited since the sweep was begun."""
+    recorded = next((CodeSource.from_recorded(fields) for fields in state.modules if fields["module"] == PROGRAM), None)
+    with suppress(OwnCodeError):  # a missing file was not edited
+        return list_differing_keys(recorded.files, read_files(recorded.root, recorded.files).files) if recorded else []
+    return []
 
 
 def refuse_changed_spec(spec: SweepSpec, state: SweepState) -> None:

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+
+from orchestrator.errors import SweepExists
 from orchestrator.report.tables.provenance import make_provenance_section
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 from orchestrator.results.program_defaults import list_program_defaults
@@ -21,6 +24,9 @@ def test_sweeps_that_differ_only_in_a_default(study: Study) -> None:
     for name, dropout in (("first", "0.1"), ("second", "0.2")):
         write(study, dropout)
         sweeps.append(study.run(name=name))
+        with pytest.raises(SweepExists) as refused:
+            study.run(name="first")
+        assert ("another version of train.py;" in str(refused.value)) == (name == "second")
     assert [list_program_defaults(state.packs.values()) for state in sweeps] == [
         {"dropout": [0.1]},
         {"dropout": [0.2]},
