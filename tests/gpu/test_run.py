@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from trainers.training import step
+
 pytestmark = pytest.mark.slow
 
 
@@ -23,7 +25,10 @@ def main(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]:
 
 
 def test_every_part_runs_and_is_written_down(main, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # what it makes is tested elsewhere
+    # What the compiler makes is tested elsewhere. `compile_program` caches: here it would return the program of an
+    # earlier test, or cache an uncompiled function for later tests.
+    monkeypatch.setattr(step, "compile_program", lambda function, device: function)
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     code = main(["--device", "cpu", "--toy", "--minutes", "0.01", "--out", str(tmp_path)])
     said = capsys.readouterr().out
     assert code == 0, said
