@@ -73,7 +73,8 @@ def draw_claim(judgement: Judgement) -> Figure:
     statistic = "median" if is_by_length else claim.statistic or "median"
     figure.suptitle(remove_controls(f"{arm_names}{claimed}"), fontsize=11)
     axes.set_title(f"{statistic} over {drawn}{pooled}", fontsize=8)
-    axes.set_ylabel(label_axis(claim, claim.compare))
+    relation = "ratio of " if claim.question == "ratio" else "difference in " if len(arms) > 1 else ""
+    axes.set_ylabel(f"{relation}{label_axis(claim, claim.compare)}")
     return figure
 
 
@@ -123,7 +124,9 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
         axes.set_xscale("log", base=2)
         axes.set_xticks(lengths, [str(length) for length in lengths])
     axes.set_xlabel("length")
-    axes.legend(frameon=False, fontsize=8)
+    legend = axes.legend(frameon=False, fontsize=8)
+    for patch in legend.get_patches():  # a shaded range may lie behind the legend
+        patch.set(edgecolor="#6B7480", linewidth=0.7)
     return len(seed_curves)
 
 
