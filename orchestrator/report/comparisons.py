@@ -218,12 +218,12 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
         yield Text("No verdict: nothing can be compared.", "bold")
     for name, result in (("First", first), ("Second", compared.second)):
         yield prose(f"{name}: {_describe_sweep(result)}", console, result)
-    for title, differing in (
-        ("Specification", compared.specification),
-        ("Code", compared.code),
-        ("Environment", compared.environment),
-    ):
-        yield prose(f"{title}: {_describe_differences(differing)}", console, first)
+    parts = {"Specification": compared.specification, "Code": compared.code, "Environment": compared.environment}
+    for title, differing in parts.items():
+        if differing:
+            yield prose(f"{title}: {_describe_differences(differing)}", console, first)
+    if equal := [title.lower() for title, differing in parts.items() if not differing]:
+        yield prose(f"No difference in {', '.join(equal)}", console, first)
     yield prose(_describe_matching(compared), console, first)
     yield ""
 
@@ -288,8 +288,6 @@ def _describe_sweep(result: Summary) -> str:
 
 def _describe_differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
     """Return the keys with both values, "key first / second, ..."."""
-    if not differing:
-        return "no difference"
     values = [f"{key} {_shorten_value(first)} / {_shorten_value(second)}" for key, (first, second) in differing.items()]
     return join_first_few(values, MAX_DIFFERING_KEYS)
 
@@ -342,9 +340,14 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
     band = f"simultaneous {100 * LEVEL:g} % band over {lengths}, {counted(outcome.n, 'paired seed')}"
     texts = [_describe_lengths(side, clear, points) for side, clear in clear_points.items() if clear]
     if texts:
-        yield f"More than seed noise ({band}): the first sweep is {'; '.join(texts)}."
+        yield f"More than seed noise ({band}): {_name_first(compared)} is {'; '.join(texts)}."
     else:
         yield f"At no length is the difference more than seed noise ({band})."
+
+
+def _name_first(compared: SweepComparison) -> str:
+    """Return the name of the first sweep, unless both have it."""
+    return "the first sweep" if compared.first.name == compared.second.name else compared.first.name
 
 
 def _describe_lengths(side: str, clear: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
@@ -380,7 +383,7 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     sign = -1 if tested[0].question.direction == "maximize" else 1
     better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
     verdict = "lower" if tested[0].question.direction == "none" else "better"
-    first_better = f"the first sweep is {verdict} in {better or 'none'} of them"
+    first_better = f"{_name_first(compared)} is {verdict} in {better or 'none'} of them"
     examples = f": {join_first_few(differ, 8)}; {first_better}" if differ else ""
     needed = count_pairs_needed(tested)
     yield f"{sentence}{examples}{f' (that takes {needed} pairs of seeds)' if needed else ''}."

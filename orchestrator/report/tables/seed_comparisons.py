@@ -100,15 +100,14 @@ def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
         without_interval = [line for line in paired if math.isnan(line.outcome.low)]
         too_few = f"; none with fewer than {FEWEST_FOR_MEDIAN} pairs" if without_interval else ""
         notes.append(
-            "Difference: the median over pairs of seeds; the difference of the medians may be another. The interval is "
-            "between two of the sorted differences, with "
-            f"a coverage of at least the given level for any distribution{too_few}."
+            "Difference: the median over pairs of seeds, with an interval that has at least the given level for any "
+            f"distribution{too_few}."
         )
         tests = max(line.tests for line in paired)
         if tests > 1 and len(without_interval) < len(paired):
             notes.append(
-                f"Intervals are not corrected for the {tests} comparisons at the same lengths: some exclude 0 by "
-                "chance. p (Holm) is corrected."
+                f"p (Holm) is corrected for the {tests} comparisons at the same lengths; intervals are not, so some "
+                "exclude 0 by chance."
             )
     if any(not line.outcome.paired for line in comparisons):
         notes.append(
@@ -200,9 +199,7 @@ def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
         f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below {format_p(smallest)}."
     ]
 
-    # Describe the correction, and whether there are enough seeds.
-    if tests > 1:
-        lines.append(f"p (Holm): after Holm's correction for the {tests} comparisons at the same lengths.")
+    # The correction for several tests needs more seeds.
     if needed := count_pairs_needed(tested):
         after = " after the correction" if tests > 1 else ""
         lines.append(f"Too few seeds for a p{after} below {ALPHA:g}: at least {needed} pairs are needed.")

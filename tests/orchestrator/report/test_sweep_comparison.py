@@ -91,10 +91,10 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         "Specification: seeds 0-9 / 0-5\n",
         f"Second: few in {sweeps / 'few'} (2 of 2 configurations done; 12 seeds ran, 1 failed)",
         "2 configurations with equal searched values (lr); only in the first: 0, only in the second: 0",
-        "More than seed noise (simultaneous 95 % band over 11 lengths, 10 paired seeds): the first sweep is higher "
+        "More than seed noise (simultaneous 95 % band over 11 lengths, 10 paired seeds): plain is higher "
         "(worse) at lengths 8-11, by up to 0.0",
         "Of 2 matched configurations 2 differ at the test lengths 8-11 with p < 0.05 after Holm's correction: #0, #1; "
-        "the first sweep is better in none of them.",
+        "plain is better in none of them.",
         "No band against length: 6 seeds are too few for 11 lengths at once (at least 9).",
         "4 seeds without a pair left out.",
         "A failed seed counts as the worst value",

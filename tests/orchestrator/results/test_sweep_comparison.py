@@ -283,5 +283,5 @@ def test_unpaired_sweeps_are_better_by_their_medians(tmp_path, synthetic_sweep):
 
     low, high = summarise(build("low", 0.1, 12)), summarise(build("high", 0.5, 13))
     (sentence,) = [s for s in describe_noise(compare_sweeps(low, high)) if "better in" in s]
-    assert sentence.endswith("#0; the first sweep is better in 1 of them.")
+    assert sentence.endswith("#0; low is better in 1 of them.")
     assert "better in none of them." in " ".join(describe_noise(compare_sweeps(high, low)))
