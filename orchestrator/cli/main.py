@@ -83,6 +83,7 @@ def init(
     program: Annotated[
         bool, typer.Option("--program", help="Write a training script instead of a task and a model.")
     ] = False,
+    force: options.Force = False,
 ) -> None:
     """Write a sweep file to change and run.
 
@@ -90,7 +91,7 @@ def init(
     """
     from orchestrator.upkeep.start import write_start
 
-    for line in write_start(target, program=program):
+    for line in write_start(target, program=program, force=force):
         _say(line)
 
 

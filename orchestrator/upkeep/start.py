@@ -12,13 +12,18 @@ from trainers.files.atomic_file import write_atomic
 START_FOLDER = FOLDER / "examples" / "start"
 
 
-def write_start(folder: Path, *, program: bool) -> list[str]:
+def write_start(folder: Path, *, program: bool, force: bool = False) -> list[str]:
     """Write a sweep file with a task and a model, or with a training script, into `folder`; return lines to print.
 
-    The sweep gets the name of the folder. Raises UserError if one of the files exists; then nothing is written.
+    The sweep gets the name of the folder. Raises UserError if one of the files exists, unless `force`; then nothing is
+    written.
     """
     sources = sorted(path for path in (START_FOLDER / ("program" if program else "own")).iterdir() if path.is_file())
-    check_targets([folder / source.name for source in sources], force=False, new_folders=(folder, *folder.parents))
+    check_targets([folder / source.name for source in sources], force=force, new_folders=(folder, *folder.parents))
+
+    # The lines say which files were replaced, because --force may hit one that is not from here.
+    replaced = {source.name for source in sources if (folder / source.name).exists()}
+
     # A folder whose name is not valid for a sweep keeps the name in the file.
     name = folder.resolve().name
     for source in sources:
@@ -29,4 +34,5 @@ def write_start(folder: Path, *, program: bool) -> list[str]:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / source.name, [text.encode()])
     sweep = folder / "sweep.yaml"
-    return [*(f"wrote {folder / source.name}" for source in sources), f"run it with: {command('run', sweep)}"]
+    wrote = (f"{'replaced' if source.name in replaced else 'wrote'} {folder / source.name}" for source in sources)
+    return [*wrote, f"run it with: {command('run', sweep)}"]

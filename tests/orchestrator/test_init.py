@@ -1,4 +1,4 @@
-"""`lengthwise init`: what it writes runs, and nothing is replaced."""
+"""`lengthwise init`: what it writes runs, and nothing is replaced without --force."""
 
 import os
 import subprocess
@@ -51,6 +51,19 @@ def test_an_existing_file_is_refused_and_nothing_is_written(
     assert refused.returncode == 2 and str(tmp_path / "sweep.yaml") in refused.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.yaml"]
     assert (tmp_path / "sweep.yaml").read_text() == "mine\n"
+
+
+def test_force_replaces_the_files_it_writes_and_no_others(tmp_path: Path, lengthwise: CommandLine) -> None:
+    folder = tmp_path / "heads"
+    lengthwise.succeeds("init", folder)
+    written = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "my_task.py").write_text("changed\n")
+    (folder / "my_model.py").unlink()
+    (folder / "train.py").write_text("mine\n")
+    printed = lengthwise.succeeds("init", folder, "--force").stdout.split()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {**written, "train.py": b"mine\n"}
+    words = {name: printed[printed.index(str(folder / name)) - 1] for name in written}
+    assert words == {"my_model.py": "wrote", "my_task.py": "replaced", "sweep.yaml": "replaced"}
 
 
 def test_the_sweep_has_the_name_of_its_folder_if_that_is_a_word(
