@@ -22,13 +22,17 @@ class TrainerError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A fault of a configuration: its dotted key, the given value, the allowed values and the nearest valid name."""
+    """A fault of a configuration: its dotted key, the given value, the allowed values and the nearest valid name.
+
+    missing_class: the kind and the name of a class that is not registered; None for other faults.
+    """
 
     key: str
     message: str
     given: Any = None
     allowed: str | None = None
     nearest: str | None = None
+    missing_class: tuple[str, str] | None = None
 
     def under(self, prefix: str) -> "Problem":
         """Return the problem with `prefix` and a dot before its key; unchanged for the prefix ""."""

@@ -77,6 +77,7 @@ def get_class(kind: str, name: Any, key: str = "name") -> type[Any]:
                     message=f"no {kind} is called {name!r}",
                     allowed=allowed,
                     nearest=find_nearest(name, registered),
+                    missing_class=(kind, name) if isinstance(name, str) else None,
                 )
             ]
         )

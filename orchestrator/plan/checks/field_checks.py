@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from orchestrator.plan.checks.bounds import find_misfits
+from orchestrator.plan.checks.unimported import suggest_import
 from orchestrator.plan.configurations import assign_values
 from orchestrator.plan.domains import find_range
 from orchestrator.trainer_choice import get_trainer
@@ -72,7 +73,8 @@ def _check_fixed_values(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         suggestion = problem.nearest or _suggest_space_entry(problem, given)
         if isinstance(problem.given, str) and (given is None or isinstance(given, dict)):
             given = problem.given  # a label that is also the name of a class
-        findings.report(replace(problem, message=problem.message + advice, given=given, nearest=suggestion))
+        problem = replace(problem, message=problem.message + advice, given=given, nearest=suggestion)
+        findings.report(suggest_import(problem, spec))
         yield problem.key
 
 
@@ -127,7 +129,8 @@ def _check_listed_configurations(spec: SweepSpec, findings: Findings) -> Iterato
                 continue
             listed_key = next((key for key in values if is_within(problem.key, key)), None)
             address = f"search.listed[{index}].{problem.key}" if listed_key else problem.key
-            findings.report(replace(problem, given=read_key(sections, problem.key)), address)
+            problem = replace(problem, given=read_key(sections, problem.key))
+            findings.report(suggest_import(problem, spec), address)
             yield problem.key
 
 
@@ -145,7 +148,8 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
         for case in cases
     ]
     for misfit, suffix in _join_cases(misfits, cases):
-        findings.report(replace(misfit, message=misfit.message + suffix), f"space.{key}{misfit.key}")
+        misfit = replace(misfit, message=misfit.message + suffix)
+        findings.report(suggest_import(misfit, spec), f"space.{key}{misfit.key}")
         yield key
 
 

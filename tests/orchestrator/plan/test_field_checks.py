@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan.checks.field_checks import list_cases
+from orchestrator.plan.checks.field_checks import check_fields, list_cases
 from orchestrator.plan.checks.soundness import build_configurations
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepFileError, SweepSpec, parse_sweep
+from search_spaces.grammar.problems import Findings
 from trainers.settings import registry
 
 FILE = """name: checked
@@ -134,6 +135,24 @@ def test_a_fixed_name_that_is_always_drawn_is_looked_at(said: Said) -> None:
     [only] = said("model.name: {choice: [attention_only]}", change=("name: attention_only", "name: attention_olny"))
     assert only.startswith("a.yaml:5: model.name: no model is called 'attention_olny'; never used, because the space")
     assert only.endswith("did you mean attention_only?")
+
+
+@pytest.mark.parametrize("lines", [(), ("model.name: {choice: [attention_only, counts]}",)], ids=["fixed", "drawn"])
+def test_a_name_that_a_file_beside_registers_points_to_its_import(lines: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "others.py").write_text('@register("task", "counts")\n@register("model", "counts_")\n')
+    (tmp_path / "mine.py").write_text("@trainers.register(\n    'model', 'counts'\n)\n")
+    change = ("", "") if lines else ("name: attention_only", "name: counts")
+    spec = spec_of(*lines, change=change).set_folder(tmp_path)
+
+    def find_problems(imports: tuple[str, ...]) -> list[str]:
+        findings = Findings("a.yaml")
+        check_fields(spec.model_copy(update={"imports": imports}), findings)
+        return list(map(str, findings.problems))
+
+    [only] = find_problems(("first",))
+    assert "mine.py" in only and "imports: [first, mine]" in only and "linear_attention" not in only
+    [only] = find_problems(("mine",))  # imported, but does not register it when it runs
+    assert "mine.py" not in only and "linear_attention" in only
 
 
 def test_a_fixed_value_used_under_a_condition_is_only_wrong(said: Said) -> None:
