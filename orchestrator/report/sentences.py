@@ -10,6 +10,7 @@ import statistics
 from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.effects import EffectLine, list_effect_lines
+from orchestrator.report.tables.seed_comparisons import write_verdict
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
     compare_orders,
@@ -54,17 +55,23 @@ FAILED_SEEDS = {
 
 
 def write_answers(result: Summary, *, values: bool = True) -> list[str]:
-    """Return the three answers and a sentence for each confirmation; only the first answer for an empty sweep.
+    """Return the three answers, and sentences on each confirmation after the second; for an empty sweep only the first.
 
-    With `values` the searched values of the best configuration are named.
+    With `values` the searched values of the best configuration are named. Without, there is room only for the last
+    confirmation.
     """
     # An empty sweep has no best configuration and no effects.
     if not result.rows:
         return [describe_status(result)]
-    sentences = [describe_status(result), describe_best(result, values=values)]
+    confirmations = read_confirmations(result)
+    sentences = [
+        describe_status(result),
+        describe_best(result, values=values),
+        *(_describe_confirmation(result, confirmed) for confirmed in (confirmations if values else confirmations[-1:])),
+    ]
     if shows_effects(result) or not read_search_labels(result.state.provenance):  # confirmed ones are few
         sentences.append(describe_effects(result, sizes=values))
-    return sentences + [_describe_confirmation(result, confirmed) for confirmed in read_confirmations(result)]
+    return sentences
 
 
 def describe_status(result: Summary) -> str:
@@ -203,7 +210,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
 
 
 def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
-    """Return a sentence on a confirmation: scores in the search beside scores on fresh seeds."""
+    """Return sentences on a confirmation: which is first on fresh seeds, a comparison there, and both scores."""
     # Put both scores of each configuration beside each other.
     scores = [
         f"{label(row.number)} "
@@ -211,12 +218,35 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
         + f" ({format_number(row.search.median, result.infinity_text)} in the search)"
         for row in confirmed.rows
     ]
+    scores_text = join_first_few(scores, MAX_SHOWN)
     seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {spans(confirmed.seeds)}"
-    sentence = f"Confirmation by {confirmed.name}: on {seeds} {join_first_few(scores, MAX_SHOWN)}."
+    standing = _describe_standing(confirmed)
+    if standing and result.name == confirmed.name:
+        standing += f" (labels of {confirmed.parent})"
+    sentences = [f"Confirmation by {confirmed.name}: on {seeds} {standing or scores_text}."]
+
+    # The verdict comes before the scores, which a terminal may cut.
+    if confirmed.comparison:
+        first, second = (label(row.number) for row in confirmed.rows[:2])
+        verdict = write_verdict(confirmed.comparison, first, second, result.infinity_text)
+        sentences.append(f"Against the next in the search: {verdict}")
+    sentences += [f"Scores: {scores_text}."] if standing else []
 
     # What ends the independence of the seeds stands beside the scores; without it the section below is enough.
     has_caveat = confirmed.unfinished or confirmed.reused_seeds or confirmed.changed_code
-    return f"{sentence} {confirmed.sentence}." if has_caveat else sentence
+    return " ".join([*sentences, *([f"{confirmed.sentence}."] if has_caveat else [])])
+
+
+def _describe_standing(confirmed: Confirmation) -> str:
+    """Return whether the first configuration of the search is first in its confirmation; empty if that is unknown."""
+    leaders, first = confirmed.leaders, confirmed.rows[0]
+    if len(confirmed.rows) < 2 or not leaders:
+        return ""
+    if first not in leaders:
+        names = ", ".join(label(row.number) for row in leaders)
+        return f"{names} {'is' if len(leaders) == 1 else 'are'} first instead of {label(first.number)}"
+    tied = f", tied with {counted(len(leaders) - 1, 'other')}" if len(leaders) > 1 else ""
+    return f"{label(first.number)} stays first{tied}"
 
 
 def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:

@@ -20,11 +20,11 @@ from orchestrator.report.tables.configurations import (
     make_result_columns,
     make_value_columns,
 )
-from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import counted
 
-MAX_ROWS, MAX_SENTENCE = 6, 200  # configurations in the table, characters of a sentence
+MAX_ROWS = 6  # configurations in the table
+MAX_SENTENCE, MAX_CONFIRMATION = 200, 400  # characters of an answer, and of the sentences on a confirmation
 LEFT_ALIGNED = {
     "label",
     "at lengths",
@@ -101,14 +101,14 @@ class Screen:
         self.result = result
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        # Of several confirmations only the last one has room.
+        # A confirmation, whose verdict follows its standing, has more room.
         result, width = self.result, options.max_width
         yield Text(f"Sweep {result.name}", style="bold")
-        sentences, confirmed = write_answers(result, values=False), len(read_confirmations(result))
-        for sentence in [*sentences[: len(sentences) - confirmed], *(sentences[-1:] if confirmed else [])]:
+        for sentence in write_answers(result, values=False):
             if console.is_terminal:
+                room = MAX_CONFIRMATION if sentence.startswith("Confirmation ") else MAX_SENTENCE
                 sentence = "\n".join(
-                    textwrap.wrap(sentence, width, max_lines=math.ceil(MAX_SENTENCE / width), placeholder=" ...")
+                    textwrap.wrap(sentence, width, max_lines=math.ceil(room / width), placeholder=" ...")
                 )
             yield prose(sentence, console, result)
 

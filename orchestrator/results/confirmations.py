@@ -7,6 +7,7 @@ from typing import Any
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import CONFIRMS, find_confirmations, find_confirmed_sweeps, list_planned_seeds
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.comparing.seed_comparisons import GROUPS, SeedComparison, Side, compare_sides, make_question
 from orchestrator.results.confirmed import Confirmation, ConfirmationRow, match_search
 from orchestrator.results.pack_environments import find_differing_code, record_configurations
 from orchestrator.results.summarise import summarise
@@ -52,7 +53,29 @@ def _make_confirmation(result: Summary, search: SweepState | None) -> Confirmati
         rows=tuple(
             _make_row(rows.get(config_id or ""), recorded) for recorded, config_id in match_search(result.state)
         ),
+        comparison=_compare_first_two(result),
     )
+
+
+def _compare_first_two(result: Summary) -> SeedComparison | None:
+    """Return the comparison of the search's first two configurations on the seeds of their confirmation.
+
+    They were first before these seeds were trained, so nothing favours either. None for an unfinished confirmation,
+    or if the two cannot be compared.
+    """
+    rows = [result.by_config_id.get(config_id or "") for _, config_id in match_search(result.state)[:2]]
+    sides = [Side(result, row) for row in rows if row is not None and row.complete]
+    if not result.has_ended or len(sides) < 2:
+        return None
+    first, second = sides
+    questions = (make_question(first, second, group) for group in GROUPS)
+    question = next((question for question in questions if question.lengths), None)
+    if question is None:
+        return None
+    try:
+        return compare_sides(first, second, question, "confirmation")
+    except LengthwiseError:  # code of the confirmation that is missing or not trusted; its scores need none
+        return None
 
 
 def _list_changed_code(result: Summary, search: SweepState) -> tuple[str, ...]:
@@ -75,6 +98,7 @@ def _make_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmationRow:
         search_rank=recorded["rank"],
         search=_parse_quartiles(recorded["score"]),
         confirmed=finished_row.scored if finished_row else None,
+        confirmed_rank=finished_row.rank if finished_row else None,
         search_test=_parse_quartiles(recorded["test"]) if recorded["test"] else None,
         confirmed_test=finished_row.test if finished_row else None,
         seeds_run=row.seeds_run if row is not None else 0,

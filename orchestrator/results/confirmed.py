@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.wording import join_first_few, label, spans
 
@@ -21,6 +22,7 @@ class ConfirmationRow:
     search_rank: int
     search: Quartiles
     confirmed: Quartiles | None
+    confirmed_rank: int | None
     search_test: Quartiles | None
     confirmed_test: Quartiles | None
     seeds_run: int
@@ -32,7 +34,8 @@ class Confirmation:
     """A confirmation of the search `parent`; `unfinished` is its status, empty if it has finished.
 
     `reused_seeds` are the seeds that the search has used since, `changed_code` the parts of the code that differ from
-    the search, `search_size` is the number of configurations of the search.
+    the search, `search_size` is the number of configurations of the search. `rows` are in the order of the search;
+    `comparison` is of its first two on the seeds of the confirmation, None if they cannot be compared.
     """
 
     name: str
@@ -44,6 +47,15 @@ class Confirmation:
     unfinished: str
     search_size: int
     rows: tuple[ConfirmationRow, ...]
+    comparison: SeedComparison | None
+
+    @property
+    def leaders(self) -> tuple[ConfirmationRow, ...]:
+        """The configurations with the best confirmed score; empty before the end, or if none has a score."""
+        best = {row.confirmed.median for row in self.rows if row.confirmed and row.confirmed_rank == 1}
+        if self.unfinished:
+            return ()
+        return tuple(row for row in self.rows if row.confirmed and row.confirmed.median in best)
 
     @property
     def sentence(self) -> str:

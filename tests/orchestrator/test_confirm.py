@@ -15,11 +15,12 @@ from orchestrator.ending.ending import Outcome
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import make_configurations
+from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.report.page.data import has_fresh_seeds
+from orchestrator.report.page.data import has_fresh_seeds, page_data
 from orchestrator.report.sentences import describe_best, write_answers
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import make_identity_columns
@@ -334,6 +335,9 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     assert len(write_answers(search)) == 4
     assert all(sentence in screen.getvalue() for sentence in write_answers(search, values=False))
     other = search.rows[1].number
+    for result in (search, child):  # four pairs of seeds have no interval
+        (told,) = [sentence for sentence in write_answers(result)[2:3] if sentence.startswith("Confirmation ")]
+        assert "#2 stays first" in told and f"No verdict at the test lengths 8-11: #2 minus #{other} " in told
     assert ": #0 (#2 in the search" in describe_best(child) and " 0.304" in describe_best(child)
     assert make_cells(child.rows, make_identity_columns(child))["in search"] == ["#2", f"#{other}"]
     assert (
@@ -341,6 +345,29 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
         == f"searched (#0 is #2, #1 is #{other} there)"
     )
     assert [line.split()[-1] for line in list_sweeps(tmp_path) if line.startswith("searched-")] == ["searched"]
+
+
+@pytest.mark.parametrize("gain", [-0.1, 0.0, 0.1])  # of the search's second configuration, on fresh seeds
+def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_sweep, tmp_path, short_text, gain):
+    planned = plan_confirmation(state := searched(), top=2, seeds="10")
+
+    def fresh(number, seed, average, metric, lengths, step):
+        noise = 0.0 if gain else 0.01 * (-1) ** seed  # without a gain, seeds disagree
+        return [0.3 + 0.001 * seed + number * (noise - gain)] * len(lengths)
+
+    draft = synthetic_sweep(tmp_path / "draft", planned.spec.search.listed, planned.spec.seeds, fresh)
+    as_confirmation(draft, planned, tmp_path / planned.spec.name)
+    search, child = summarise(state), summarise(SweepState.load(tmp_path / planned.spec.name))
+    best, second = (f"#{row.number}" for row in search.rows[:2])
+    outcome = read_confirmations(search)[0].comparison.outcome
+    assert outcome.n == 10 and outcome.difference == pytest.approx(gain, abs=1e-6)
+    clear = {-0.1: f"{best} is better than {second}", 0.1: f"{second} is better than {best}", 0.0: "Inconclusive"}
+    for result in (search, child):
+        told = write_answers(result)[2]
+        assert f" {second} is first" in told if gain > 0 else f" {best} stays first" in told
+        assert f": {clear[gain]} at the test lengths 8-11" in told and "(97.9 % interval, 10 pairs of seeds)" in told
+        assert "10 pairs" in short_text(result, 100)
+    assert page_data(search, read_curves(state))["confirmations"] == 1  # where the page continues its answers
 
 
 def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searched, synthetic_sweep, tmp_path):

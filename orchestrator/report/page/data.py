@@ -46,6 +46,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "folder": str(result.folder),
         "running": result.status == "running",
         "fresh": has_fresh_seeds(result),
+        "confirmations": len(read_confirmations(result)),
         "axis": result.axis,
         "more_seeds": make_extend_command(result),
         "judged": {

@@ -44,7 +44,7 @@ document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener(
   document.querySelector(link.getAttribute("href")).scrollIntoView();
 }));
 
-// The sentence on the first by rank is followed by its comparison with the next.
+// The sentences on the first by rank and on confirmations are followed by its comparison with the next.
 if (ranked.length > 1) {
   const lead = GROUPS.map(group => compareSeeds(ranked[0], ranked[1], group)).find(comparison => comparison !== null);
   const paragraph = make("p", undefined, {id: "lead"});
@@ -53,7 +53,9 @@ if (ranked.length > 1) {
     paragraph.append(make("b", "Against the next:"), ` ${describeComparison(lead, ranked[0], ranked[1])}`);
     if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
       paragraph.append(" More seeds: ", make("code", page.more_seeds));
-    document.querySelectorAll(".answers p")[1]?.after(paragraph);
+    else if (!page.fresh && !Number.isNaN(lead.low))
+      paragraph.append(` The search favours ${configurations[ranked[0]].label}, which it ranked first on these seeds.`);
+    document.querySelectorAll(".answers p")[1 + page.confirmations]?.after(paragraph);
   }
 }
 
