@@ -78,6 +78,11 @@ def export(
         for path, content in draw_paper_figures(result, figures, to or Path(), inches, label_texts).items():
             add(path, content)
         lines.append(f"for the caption: {write_caption(result, label_texts)}")
+        if result.searched:
+            lines.append(
+                "for hyperparameters: one point for each configuration, with the quartiles over its seeds; the star is "
+                "ranked first; line and band: medians and quartiles of neighbouring configurations, or of a category"
+            )
     if curves:
         add(curves, read_curves(state).to_csv(index=False))
     if weights:

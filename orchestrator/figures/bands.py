@@ -4,6 +4,7 @@ The median over seeds is the main line, its quartiles are a band, the seeds thin
 selection lengths hatched.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,9 @@ GROUP_STYLES: dict[str, dict[str, Any]] = {
     "trained": {"facecolor": "#E6E9ED", "linewidth": 0},
     "selection": {"facecolor": "#F7F8F9", "edgecolor": "#D5D9DE", "hatch": "////", "linewidth": 0},
 }
+
+# Estimated before anything is drawn: the part of a figure's width that its axes take, and the width of a character.
+AXES_SHARE, CHARACTER_INCHES = 0.8, 0.065
 
 SOLID: tuple[tuple[Any, str], ...] = (("-", "o"),)
 DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # a style for each colour of PALETTE
@@ -120,19 +124,31 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
     Groups at the same position share a label, "trained, selection".
     """
     # Shade every run of lengths; the longest run of a group has its name.
-    names = dict[float, list[str]]()
+    names = dict[tuple[int, int], list[str]]()
     for name, lengths in (("trained", groups.trained), ("selection", groups.selection), ("test", groups.test)):
         runs = find_consecutive_runs(lengths, groups.evaluated)
         for first, last in runs if name in GROUP_STYLES else ():
             axes.axvspan(first - 0.5, last + 0.5, zorder=0, **GROUP_STYLES[name])
         if runs:
-            first, last = max(runs, key=lambda run: run[1] - run[0])
-            names.setdefault((first + last) / 2, []).append(name)
+            names.setdefault(max(runs, key=lambda run: run[1] - run[0]), []).append(name)
 
-    # Write the names above the axes.
-    for centre, group_names in names.items() if labels else ():
-        above = axes.get_xaxis_transform()
-        axes.text(centre, 1.01, ", ".join(group_names), transform=above, ha="center", fontsize=8, color="#555555")
+    # Write the names above the axes; names that would run together begin and end at their common border.
+    if labels:
+        figure = axes.get_figure(root=True)
+        assert figure is not None, "axes without a figure cannot be drawn on"
+        texts = {run: ", ".join(group_names) for run, group_names in sorted(names.items())}
+        inches = AXES_SHARE * figure.get_figwidth() / (groups.evaluated[-1] - groups.evaluated[0] + 1)
+        anchors = {run: ((run[0] + run[1]) / 2, "center") for run in texts}
+        for left, right in itertools.pairwise(texts):
+            room = inches * (sum(right) - sum(left)) / 2
+            if room < CHARACTER_INCHES * (len(texts[left]) + len(texts[right]) + 2) / 2:
+                gap = CHARACTER_INCHES / 2 / inches
+                if anchors[left][1] == "center":  # else it already begins at its other border
+                    anchors[left] = (left[1] + 0.5 - gap, "right")
+                anchors[right] = (right[0] - 0.5 + gap, "left")
+        for run, text in texts.items():
+            x, side = anchors[run]
+            axes.text(x, 1.01, text, transform=axes.get_xaxis_transform(), ha=side, fontsize=8, color="#555555")
 
 
 def find_consecutive_runs(lengths: Sequence[int], evaluated_lengths: Sequence[int]) -> list[tuple[int, int]]:

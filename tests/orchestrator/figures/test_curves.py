@@ -1,14 +1,17 @@
 """Curves of configurations: the medians, bands and seeds of the ledger, groups of lengths, the legend."""
 
+import itertools
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from orchestrator.errors import UserError
-from orchestrator.figures.bands import find_consecutive_runs
+from orchestrator.figures.bands import find_consecutive_runs, shade_groups
 from orchestrator.figures.drawing import PALETTE
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.record.kept.curves import read_curves
+from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summarise
 
 
@@ -34,6 +37,20 @@ def test_trained_lengths_are_shaded_and_those_of_selection_marked(small_sweep):
     assert spans == [(0.5, 5.5, None), (5.5, 7.5, "////")]
     places = {text.get_text(): text.get_position()[0] for text in axes.texts}
     assert places == {"trained": 3, "selection": 6.5, "test": 9.5}
+
+
+@pytest.mark.parametrize("inches", [6.4, 3.3])
+def test_names_of_lengths_do_not_run_together(inches):
+    lengths = tuple(range(1, 20))  # those of the quickstart
+    figure = Figure(figsize=(inches, 2.4), layout="constrained")
+    axes = figure.subplots()
+    groups = LengthGroups(evaluated=lengths, trained=lengths[:5], selection=lengths[5:7], test=lengths[7:])
+    shade_groups(axes, groups, labels=True)
+    axes.set(xlim=(0.5, 19.5), ylabel="total variation (ema),\nmedian over seeds")
+    figure.draw_without_rendering()
+    boxes = sorted((text.get_window_extent().x0, text.get_window_extent().x1) for text in axes.texts)
+    assert [text.get_text() for text in axes.texts] == ["trained", "selection", "test"]
+    assert all(end + 5 < begin for (_, end), (begin, _) in itertools.pairwise(boxes)), boxes
 
 
 def test_nothing_finished_means_nothing_to_draw(tmp_path, synthetic_sweep, simple_curve, draws):
