@@ -10,7 +10,6 @@ from orchestrator.plan.checks.soundness import build_configurations
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepFileError, SweepSpec, parse_sweep
-from search_spaces.grammar.problems import Findings
 from trainers.settings import registry
 
 FILE = """name: checked
@@ -137,17 +136,25 @@ def test_a_fixed_name_that_is_always_drawn_is_looked_at(said: Said) -> None:
     assert only.endswith("did you mean attention_only?")
 
 
-@pytest.mark.parametrize("lines", [(), ("model.name: {choice: [attention_only, counts]}",)], ids=["fixed", "drawn"])
-def test_a_name_that_a_file_beside_registers_points_to_its_import(lines: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "change", "place"),
+    [
+        ("training.batch_size: {choice: [4]}", ("name: attention_only", "name: counts"), "a.yaml:5: model.name: "),
+        ("model.name: {choice: [attention_only, counts]}", ("", ""), "a.yaml:17: space.model.name.choice[1]: "),
+    ],
+    ids=["fixed", "drawn"],
+)
+def test_a_name_that_a_file_beside_registers_points_to_its_import(
+    line: str, change: tuple[str, str], place: str, tmp_path: Path
+) -> None:
     (tmp_path / "others.py").write_text('@register("task", "counts")\n@register("model", "counts_")\n')
     (tmp_path / "mine.py").write_text("@trainers.register(\n    'model', 'counts'\n)\n")
-    change = ("", "") if lines else ("name: attention_only", "name: counts")
-    spec = spec_of(*lines, change=change).set_folder(tmp_path)
+    spec = spec_of(line, change=change).set_folder(tmp_path)
 
     def find_problems(imports: tuple[str, ...]) -> list[str]:
-        findings = Findings("a.yaml")
+        findings = spec.copy_findings()
         check_fields(spec.model_copy(update={"imports": imports}), findings)
-        return list(map(str, findings.problems))
+        return [text for text in map(str, findings.problems) if text.startswith(place)]
 
     [only] = find_problems(("first",))
     assert "mine.py" in only and "imports: [first, mine]" in only and "linear_attention" not in only
