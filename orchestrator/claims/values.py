@@ -24,21 +24,17 @@ UNIT = ["context", "seed"]
 
 @dataclass(frozen=True, kw_only=True)
 class ArmValues:
-    """An arm: `lengths` has values by (context, seed) and length, `values` a number per row, `learned` a flag per row.
-
-    `contexts` has the other searched values by config_id as text; rows of two arms with the same context and seed are
-    pairs. `direction` is the better direction of the values, "none" for values relative to another arm. `floor` and
-    `ceiling` are flags per row: at some length the value is within the claim's bound of no effect of 0 or of 1, the
-    ends of its metric; False for metrics with values beyond these.
-    """
+    """The values of an arm, in rows by context and seed; rows of two arms with the same context and seed are pairs."""
 
     name: str
-    contexts: Mapping[str, str]
+    contexts: Mapping[str, str]  # the other searched values as text, by config_id
     average: str
-    lengths: pd.DataFrame
-    values: "pd.Series[float]"
+    lengths: pd.DataFrame  # a value for each row and length
+    values: "pd.Series[float]"  # one number for each row
     learned: "pd.Series[bool]"
-    direction: str
+    direction: str  # the better one; "none" for values relative to another arm
+    # Whether the value at some length is as near to 0, or to 1, as the claim's bound of no effect. These are the ends
+    # of the metric; False for metrics with values beyond them.
     floor: "pd.Series[bool]"
     ceiling: "pd.Series[bool]"
 

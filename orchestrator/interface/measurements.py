@@ -18,26 +18,19 @@ from trainers.tasks.metrics import RecordedMetric
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
-    """The measurements of a configuration: evaluated lengths, weight averages, recorded metrics by name.
+    """The measurements of a configuration. The distribution of its first metric is the trained one."""
 
-    `trained` has the trained lengths of each distribution, evaluated or not, empty in ledgers of 1.0.0;
-    `longest_trained` has the longest of each. The distribution of the first metric is the trained one. `technical` are
-    dotted keys whose values do not change results, `headline` the base names of the metrics worth a chart, `axis` is
-    the unit of lengths, such as depth or digits. `start_shares` has, for averages that are still mostly their initial
-    weights, that share and a remedy. `task_module` is the top-level module of the task's class, which draws training
-    data and test inputs; "" if it is not recorded.
-    """
-
-    lengths: tuple[int, ...]
-    averages: tuple[str, ...]
-    metrics: Mapping[str, RecordedMetric]
-    longest_trained: Mapping[str, int]
-    headline: tuple[str, ...]
-    trained: Mapping[str, tuple[int, ...]]
-    technical: tuple[str, ...]
-    axis: str = "length"
+    lengths: tuple[int, ...]  # evaluated lengths
+    averages: tuple[str, ...]  # names of weight averages
+    metrics: Mapping[str, RecordedMetric]  # by name
+    longest_trained: Mapping[str, int]  # the longest trained length of each distribution
+    headline: tuple[str, ...]  # base names of the metrics worth a chart
+    trained: Mapping[str, tuple[int, ...]]  # trained lengths of each distribution; empty in ledgers of 1.0.0
+    technical: tuple[str, ...]  # dotted keys whose values do not change results
+    axis: str = "length"  # what lengths count, such as depth or digits
+    # For each average that is still mostly its initial weights: their share, and a remedy.
     start_shares: Mapping[str, tuple[float, str]] = field(default_factory=dict)
-    task_module: str = ""
+    task_module: str = ""  # top-level module of the task's class; "" if it is not recorded
 
     def replace_trained_lengths(self, recorded: Self) -> Self:
         """Return these measurements with the trained lengths of `recorded`."""

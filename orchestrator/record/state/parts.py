@@ -98,29 +98,23 @@ class RecordedDraw:
 
 @dataclass
 class PackState:
-    """A pack: its members as (config_id, seed), their states, evaluations by step, and errors of failed attempts.
-
-    `traces` has the traceback of every attempt, None if it was not recorded. `ran_under` has (code, environment) pairs:
-    the name of a code record, or None, and the digest of an environment. `pruned_at` is the step at which members of a
-    configuration were pruned, by config_id. `earlier` are the packs that this pack replaces, newest first: its members
-    resume from the newest of these packs that has a checkpoint.
-    """
+    """State of a pack. Its members resume from the newest of the `earlier` packs that has a checkpoint."""
 
     pack_id: str
-    members: list[tuple[str, int]]
-    states: list[MemberState]
+    members: list[tuple[str, int]]  # config_id and seed
+    states: list[MemberState]  # in the order of `members`
     steps: int
     structural_key: str
     status: Status = "planned"
-    step: int = 0
+    step: int = 0  # of the last recorded evaluation
     seconds: float = 0.0
     error: str | None = None
-    attempts: list[str] = field(default_factory=list)
-    traces: list[str | None] = field(default_factory=list)
-    evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
-    ran_under: list[tuple[str | None, str]] = field(default_factory=list)
-    pruned_at: dict[str, int] = field(default_factory=dict)
-    earlier: list[str] = field(default_factory=list)
+    attempts: list[str] = field(default_factory=list)  # why each failed attempt died
+    traces: list[str | None] = field(default_factory=list)  # its traceback, None if it was not recorded
+    evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)  # fields of the records, by step
+    ran_under: list[tuple[str | None, str]] = field(default_factory=list)  # code record or None, environment digest
+    pruned_at: dict[str, int] = field(default_factory=dict)  # the step at which its members were pruned, by config_id
+    earlier: list[str] = field(default_factory=list)  # packs that this pack replaces, newest first
 
     @property
     def has_last_evaluation(self) -> bool:

@@ -8,23 +8,18 @@ from orchestrator.running.driving.budget import Limit
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """The inputs of `decide`.
+    """The inputs of `decide`."""
 
-    `queue` has the packs that wait, `running` those that workers train. `find_fitting` returns the first pack of the
-    queue that fits into the budget, or None and the limits that none fits into. `generation` has the numbers of the
-    configurations that are drawn next, None if all are drawn; `is_scored`: whether all earlier ones have their scores.
-    `is_stopped`: whether the budget is used up.
-    """
-
-    queue: Collection[str] = ()
-    running: Collection[str] = ()
+    queue: Collection[str] = ()  # pack_ids that wait
+    running: Collection[str] = ()  # pack_ids that workers train
+    # Returns the first pack of the queue that fits into the budget, or None and the limits that none fits into.
     find_fitting: Callable[[], tuple[str | None, Sequence[Limit]]] = lambda: (None, ())
-    generation: range | None = None
-    is_scored: bool = True
+    generation: range | None = None  # numbers of the configurations that are drawn next; None if all are drawn
+    is_scored: bool = True  # whether all earlier configurations have their scores
     is_rung_due: bool = False
     is_round_due: bool = False
-    is_race_over: bool = True
-    is_stopped: bool = False
+    is_race_over: bool = True  # True also without a race
+    is_stopped: bool = False  # whether the budget is used up
 
     @property
     def is_done(self) -> bool:
