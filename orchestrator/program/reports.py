@@ -41,13 +41,17 @@ class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it p
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredReports:
-    """The reports that a sweep file declares: steps, averages, lengths of each metric, and all lengths, ascending."""
+    """The reports that a sweep file declares: steps, averages, lengths of each metric, and all lengths, ascending.
+
+    own_lengths: the metrics with lengths of their own, instead of `evaluation.lengths`.
+    """
 
     steps: int
     evaluation_interval: int | None
     averages: tuple[str, ...]
     metrics: Mapping[str, tuple[int, ...]]
     lengths: tuple[int, ...]
+    own_lengths: Collection[str] = ()
     judged: Mapping[str, Any] | None = None  # the metric, average and lengths by which configurations are ranked
 
     def check_judged(self, average: str, curves: Mapping[str, Mapping[int, float]]) -> None:
@@ -125,7 +129,7 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
         return Report(step=step, failed=ends == ["failed"], stopped=ends == ["stopped"])
 
     average, curves = fields.get("average", "raw"), fields["curves"]
-    _check_name("average", average, declared.averages)
+    _check_name("average", average, declared.averages, "evaluation.averages")
     if not isinstance(curves, dict):
         raise ValueError("`curves` must be an object of metrics")
     parsed = {name: _parse_curve(name, curve, declared) for name, curve in curves.items()}
@@ -274,15 +278,15 @@ def merge_attempts(attempts: Mapping[str, str], declared: DeclaredReports) -> tu
 
 def _parse_curve(metric: str, curve: Any, declared: DeclaredReports) -> dict[int, float]:
     """Return the values of a metric by length. Raises ValueError for an unknown metric or length."""
-    _check_name("metric", metric, declared.metrics)
+    _check_name("metric", metric, declared.metrics, "evaluation.metrics")
     by_length = curve if isinstance(curve, dict) else {"1": curve}
     lengths = declared.metrics[metric]
     for length in by_length:
         if not length.isdecimal() or int(length) not in lengths:
             hint = "" if isinstance(curve, dict) else "; a number without lengths counts as length 1"
-            raise ValueError(
-                f"{metric}: length {length} is not declared; allowed: {', '.join(map(str, lengths))}{hint}"
-            )
+            key = f"evaluation.metrics.{metric}.lengths" if metric in declared.own_lengths else "evaluation.lengths"
+            allowed = ", ".join(map(str, lengths))
+            raise ValueError(f"{metric}: unknown length {length}; allowed by {key} of the sweep file: {allowed}{hint}")
     return {int(length): _parse_number(f"{metric} at length {length}", value) for length, value in by_length.items()}
 
 
@@ -293,12 +297,16 @@ def _parse_number(name: str, value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def _check_name(kind: str, name: Any, allowed: Collection[str]) -> None:
-    """Raise ValueError if a name is not allowed; `kind` is what it names, for the message."""
+def _check_name(kind: str, name: Any, allowed: Collection[str], declared_by: str = "") -> None:
+    """Raise ValueError if a name is not allowed.
+
+    kind: what it names, for the message. declared_by: the key of the sweep file that has the allowed names.
+    """
     if name not in allowed:
         nearest = find_nearest(name, allowed)
+        source = f" by {declared_by} of the sweep file" if declared_by else ""
         hint = f"; did you mean {nearest!r}?" if nearest else ""
-        raise ValueError(f"unknown {kind} {name!r} in a report; allowed: {', '.join(allowed)}{hint}")
+        raise ValueError(f"unknown {kind} {name!r} in a report; allowed{source}: {', '.join(allowed)}{hint}")
 
 
 def _make_array(curves: Mapping[str, Mapping[int, float]], declared: DeclaredReports) -> NDArray[np.float32]:

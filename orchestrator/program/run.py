@@ -81,6 +81,7 @@ class _MemberRun:
                 averages=evaluation.averages,
                 metrics={name: evaluation.lengths_of(name) for name in evaluation.metrics},
                 lengths=member.lengths,
+                own_lengths=evaluation.list_own_lengths(),
                 judged=work.get("objective"),
             )
         )

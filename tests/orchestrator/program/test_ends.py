@@ -77,11 +77,11 @@ ENDS = {
     ),
     "unknown metric": End(
         report("{'step': 10, 'curves': {'ac': 1}}"),
-        status="failed", deaths=1, steps=(), error=(".jsonl:1:", "'ac'", "'acc'"),
+        status="failed", deaths=1, steps=(), error=(".jsonl:1:", "'ac'", "'acc'", "evaluation.metrics"),
     ),
     "undeclared length": End(
         report("{'step': 20, 'curves': {'acc': {'7': 1}}}", 20),
-        status="failed", deaths=1, steps=(10,), error=(".jsonl:2:", "7", "5, 10, 20"),
+        status="failed", deaths=1, steps=(10,), error=(".jsonl:2:", "7", "5, 10, 20", "evaluation.lengths"),
     ),
     "a judged length missing": End(
         report("{'step': 10, 'curves': {'acc': {'5': 1, '20': 1}}}"),

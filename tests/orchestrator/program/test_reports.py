@@ -20,6 +20,7 @@ DECLARED = DeclaredReports(
     averages=("raw", "ema"),
     metrics={"accuracy": (5, 10), "loss": (1,)},
     lengths=(1, 5, 10),
+    own_lengths=("loss",),
 )
 RAW = DeclaredReports(
     steps=250, evaluation_interval=100, averages=("raw",), metrics=DECLARED.metrics, lengths=DECLARED.lengths
@@ -64,10 +65,14 @@ def test_a_loss_that_is_not_finite_is_written_as_a_failure(loss: float) -> None:
         ('{"step": -1, "curves": {}}', ["-1"]),
         ('{"step": 251, "curves": {}}', ["251", "250"]),
         ('{"failed": null}', ["None"]),
-        ('{"step": 100, "average": "emma", "curves": {}}', ["'emma'", "raw, ema", "'ema'"]),
+        ('{"step": 100, "average": "emma", "curves": {}}', ["'emma'", "evaluation.averages", "raw, ema", "'ema'"]),
         ('{"step": 100, "average": ["raw"], "curves": {}}', ["['raw']"]),
-        ('{"step": 100, "curves": {"acuracy": 1}}', ["'acuracy'", "accuracy, loss", "'accuracy'"]),
-        ('{"step": 100, "curves": {"accuracy": {"7": 1}}}', ["accuracy", "7", "5, 10"]),
+        (
+            '{"step": 100, "curves": {"acuracy": 1}}',
+            ["'acuracy'", "evaluation.metrics ", "accuracy, loss", "'accuracy'"],
+        ),
+        ('{"step": 100, "curves": {"accuracy": {"7": 1}}}', ["accuracy", "7", "evaluation.lengths", "5, 10"]),
+        ('{"step": 100, "curves": {"loss": {"7": 1}}}', ["loss", "7", "evaluation.metrics.loss.lengths", "1"]),
         ('{"step": 100, "curves": {"accuracy": {"x": 1}}}', ["accuracy", "x", "5, 10"]),
         ('{"step": 100, "curves": {"accuracy": 1}}', ["accuracy", "length 1", "5, 10"]),
         ('{"step": 100, "curves": {"accuracy": {"5": "1"}}}', ["accuracy", "5", "'1'"]),
