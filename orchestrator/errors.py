@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 
 
 class LengthwiseError(Exception):
@@ -102,7 +102,7 @@ class DamagedLedger(LedgerError):  # noqa: N818
 
     def __init__(self, path: Path, line: int, problem: str) -> None:
         self.path, self.line, self.problem = path, line, problem
-        remedy = f"the records before it can be saved: {command('repair', path.parent)}"
+        remedy = f"the records before it can be saved: {format_command('repair', path.parent)}"
         if line == 1:
             remedy = "a first record cannot be repaired; put a copy of the file back, or run the sweep again"
         super().__init__(f"{path}:{line}: {problem}\n{remedy}")

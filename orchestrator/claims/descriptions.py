@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from orchestrator.claims.questions import Answer
-from orchestrator.text.wording import spans
+from orchestrator.text.wording import format_ranges
 from search_spaces.grammar.claims import Arm, Claim, Lengths, SeedThreshold
 
 
@@ -15,7 +15,7 @@ def describe_metrics(metrics: Sequence[str]) -> str:
     """
     heads, _, numbers = zip(*(metric.replace("_", " ").rpartition(" ") for metric in metrics), strict=True)
     if len(metrics) > 1 and len(set(heads)) == 1 and all(number.isdigit() for number in numbers):
-        return f"mean of {heads[0]} {spans([int(number) for number in numbers])}"
+        return f"mean of {heads[0]} {format_ranges([int(number) for number in numbers])}"
 
     # The part after a dot is the distribution of the inputs.
     names = []
@@ -78,7 +78,7 @@ def describe_lengths(lengths: Lengths) -> str:
     """Return a group of lengths or listed lengths as text: (7, 8) -> "lengths 7-8"."""
     if isinstance(lengths, str):
         return f"{lengths} lengths"
-    return f"length{'s' if len(lengths) > 1 else ''} {spans(lengths)}"
+    return f"length{'s' if len(lengths) > 1 else ''} {format_ranges(lengths)}"
 
 
 def write_question(claim: Claim) -> str:

@@ -21,7 +21,14 @@ from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues, reduce_configurations
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.recuts import sum_seconds
-from orchestrator.text.wording import NOT_REACHED, compact_value, counted, format_duration, format_number, spans
+from orchestrator.text.wording import (
+    NOT_REACHED,
+    compact_value,
+    format_count,
+    format_duration,
+    format_number,
+    format_ranges,
+)
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
 VERDICT_RULES = """\
@@ -84,11 +91,11 @@ def describe_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> st
     # Imported results have no training time.
     core_time = f"{format_duration(sum_seconds(sweep.state.packs, sweep.state.recuts))} of one core"
     cost = "imported" if IMPORTED in sweep.state.provenance else core_time
-    failures = f", {counted(sweep.failed_count, 'member')} failed" if sweep.failed_count else ""
+    failures = f", {format_count(sweep.failed_count, 'member')} failed" if sweep.failed_count else ""
     lowest, highest = min(sweep.steps.values()), max(sweep.steps.values())
     steps = f"{lowest:,} steps" if lowest == highest else f"{lowest:,} to {highest:,} steps"
-    configurations = counted(len(sweep.state.configurations), "configuration")
-    size = f"{configurations}, {counted(len(sweep.seeds), 'seed')}{failures}, {steps}"
+    configurations = format_count(len(sweep.state.configurations), "configuration")
+    size = f"{configurations}, {format_count(len(sweep.seeds), 'seed')}{failures}, {steps}"
     paragraph = f"**`{name}`** ({size}; {cost}{_describe_stopped(sweep)})"
 
     # An edited sweep file no longer describes the sweep that was run.
@@ -183,7 +190,7 @@ def make_arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
         # A trend is estimated from all members, other questions from a value per seed.
         member_values = arm.values.dropna().to_numpy(dtype=np.float64)
         values = member_values if claim.question == "trend" else reduce_configurations(arm.values)
-        numbers = spans([sweep.state.configurations[config_id].number for config_id in arm.config_ids])
+        numbers = format_ranges([sweep.state.configurations[config_id].number for config_id in arm.config_ids])
         median, mean, lowest, highest = (
             (format_number(float(f(values)), NOT_REACHED) for f in (np.median, np.mean, np.min, np.max))
             if len(values)

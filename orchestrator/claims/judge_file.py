@@ -17,7 +17,7 @@ from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.targets import check_ending
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 from search_spaces.grammar.claims import SOURCES, ClaimsFile, load_claims
 
 
@@ -59,7 +59,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     if page is not None:
         with refuse_unwritable(page):
             written = write_page(file, judgements, page)
-        yield f"wrote {page} and {counted(len(written) - 1, 'figure')}"
+        yield f"wrote {page} and {format_count(len(written) - 1, 'figure')}"
 
 
 def check_page(file: ClaimsFile, page: Path) -> None:

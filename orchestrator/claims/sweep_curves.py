@@ -22,7 +22,7 @@ from orchestrator.results.scoring.objective import (
     score_configuration,
 )
 from orchestrator.statistics.failed_seeds import score_seeds
-from orchestrator.text.wording import spans
+from orchestrator.text.wording import format_ranges
 from search_spaces import ABSENT, find_nearest_name
 from search_spaces.grammar.problems import dotted_keys, read_key
 
@@ -215,8 +215,8 @@ class SweepCurves:
                 raise UserError(f"sweep {self.name}: {metric_names} is measured at no length of the group {lengths}")
         elif missing := sorted(set(lengths) - measured):
             raise UserError(
-                f"sweep {self.name}: {metric_names} is not measured at length {spans(missing)}; "
-                f"allowed: {spans(sorted(measured))}"
+                f"sweep {self.name}: {metric_names} is not measured at length {format_ranges(missing)}; "
+                f"allowed: {format_ranges(sorted(measured))}"
             )
         return resolved
 

@@ -27,7 +27,7 @@ from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.exact_tests import correct_by_holm
-from orchestrator.text.wording import compact_value, counted
+from orchestrator.text.wording import compact_value, format_count
 from search_spaces import find_nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
@@ -233,7 +233,7 @@ def _decide_test(
     elif answer is not None and not reason:
         verdict = read_verdict(claim, answer)
         if verdict == UNDECIDED:
-            reason = f"after {counted(answer.n, answer.unit[:-1])}"
+            reason = f"after {format_count(answer.n, answer.unit[:-1])}"
         elif not holm_p <= SIGNIFICANCE_LEVEL:
             verdict, reason = UNDECIDED, f"(p = {answer.p:.2g}, {holm_p:.2g} after Holm's correction)"
     decided[claim_id] = replace(judgement, verdict=verdict, reason=reason, holm_p=holm_p)

@@ -11,7 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import check_storage, find_default_storage
 from orchestrator.running.driving.interrupts import EXIT_CODE as INTERRUPTED
 from orchestrator.text.consoles import align_rows, make_console, say
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 
 app = typer.Typer()
 console = make_console()
@@ -46,7 +46,7 @@ def status(
     try:
         state = follow_sweep(folder, console) if follow else SweepState.load(folder)
     except KeyboardInterrupt:
-        _say(f"no longer followed; the sweep continues: {command('status', folder)} --follow")
+        _say(f"no longer followed; the sweep continues: {format_command('status', folder)} --follow")
         raise typer.Exit(INTERRUPTED) from None
 
     rows = [*make_status_rows(state), *make_leading_curve_rows(state), *make_undefined_rows(state)]

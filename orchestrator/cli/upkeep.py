@@ -10,7 +10,7 @@ import typer
 from orchestrator.cli import options
 from orchestrator.errors import UserError
 from orchestrator.text.consoles import make_console, say
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 
 app = typer.Typer()
 console = make_console()
@@ -145,7 +145,7 @@ def delete(
 
         deleted.update(delete_runs(folder, tracking_uri))
         for uri, count in deleted.items():
-            say(console, f"{uri}: {counted(count, 'run')} deleted")
+            say(console, f"{uri}: {format_count(count, 'run')} deleted")
 
     delete_sweep(deletion, delete_mlflow_runs)
 

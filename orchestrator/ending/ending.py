@@ -22,7 +22,7 @@ from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.equal_failures import EqualFailures
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, print_last
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import command, counted, describe_deaths
+from orchestrator.text.wording import describe_deaths, format_command, format_count
 from orchestrator.tracking.publisher import Attempt, Publisher
 from search_spaces import SweepSpec
 
@@ -87,7 +87,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
         session = Session(ledger=ledger, console=console, interrupts=interrupts, notice=Notice(notify))
         notice, reason = session.notice, ""
 
-        with print_last(f"interrupted; continue with: {command('resume', ledger.folder)}"):
+        with print_last(f"interrupted; continue with: {format_command('resume', ledger.folder)}"):
             try:
                 yield session
             except KeyboardInterrupt:
@@ -140,9 +140,9 @@ def _report_interruption(state: SweepState, console: Console, cause: str = "") -
     """Print that the sweep was interrupted, the cause, and the command that continues it; return the outcome."""
     # A sweep that was interrupted after its end record lacks only the report.
     if state.ended in ("complete", "failed"):
-        advice = f"training is complete; draw the report with: {command('report', state.folder)}"
+        advice = f"training is complete; draw the report with: {format_command('report', state.folder)}"
     else:
-        advice = f"continue with: {command('resume', state.folder)}"
+        advice = f"continue with: {format_command('resume', state.folder)}"
     say(console, f"interrupted{cause}; {advice}")
     _update_page(state.folder)
     return Outcome(folder=state.folder, status="interrupted", exit_code=EXIT_CODE)
@@ -174,7 +174,7 @@ def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stoppe
         if stopped_by:
             limits = " and ".join(limit.text for limit in stopped_by)
             resume = " ".join(
-                [command("resume", state.folder), *(limit.option for limit in stopped_by if limit.option)]
+                [format_command("resume", state.folder), *(limit.option for limit in stopped_by if limit.option)]
             )
             status = STOPPED
             message = f"{limits} used, {state.configurations_done} of {count_planned(state)} configurations done"
@@ -201,7 +201,7 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     # The report reads the end record, so it is written first.
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
-    crashed = f"{state.seeds_crashed} of {counted(len(state.members), 'seed')}"
+    crashed = f"{state.seeds_crashed} of {format_count(len(state.members), 'seed')}"
     deaths = describe_deaths(state.failed_packs, crashed, session.folder)
     from orchestrator.report.files import present_report  # imports pandas and scipy
 

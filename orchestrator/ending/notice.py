@@ -18,7 +18,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.watching.meter import find_best_configuration
 from orchestrator.text.consoles import say
 from orchestrator.text.redaction import mask_webhook
-from orchestrator.text.wording import counted, format_number, label
+from orchestrator.text.wording import format_count, format_label, format_number
 from search_spaces.grammar.values import MASK, mask_passwords
 
 TIMEOUT_SECONDS = 5.0
@@ -58,10 +58,10 @@ def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str
     # The message may have an address with a password, and goes to another service.
     message, total = mask_passwords(message), len(state.configurations)
     text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
-    text += f"; {state.configurations_done} of {counted(total, 'configuration')} done"
-    text += f", {counted(members['failed'], 'seed')} failed"
+    text += f"; {state.configurations_done} of {format_count(total, 'configuration')} done"
+    text += f", {format_count(members['failed'], 'seed')} failed"
     if best and score is not None:
-        text += f"; best so far {label(best.number)} with score {format_number(score)}"
+        text += f"; best so far {format_label(best.number)} with score {format_number(score)}"
     return {
         "text": text,
         "sweep": state.name,

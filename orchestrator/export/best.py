@@ -6,7 +6,7 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
-from orchestrator.text.wording import format_number, label
+from orchestrator.text.wording import format_label, format_number
 from search_spaces import dump_yaml, parse_sweep
 from search_spaces.grammar.problems import sections_of
 from search_spaces.grammar.values import MAX_BYTES, MAX_CHARACTERS
@@ -28,7 +28,7 @@ def make_best_file(state: SweepState, result: Summary) -> str:
     refuse_imported(state)
     import_recorded(state)
     configuration = state.configurations[row.config_id]
-    refuse_corrected([configuration], f"{label(row.number)} of {state.folder} cannot be exported")
+    refuse_corrected([configuration], f"{format_label(row.number)} of {state.folder} cannot be exported")
     member = rebuild_member(configuration).to_dict()
 
     # Parsing the text at the end proves that the exported file can be run.
@@ -37,7 +37,9 @@ def make_best_file(state: SweepState, result: Summary) -> str:
     spec = {
         "name": _shorten_name(state.name, "-best"),
         "study": state.study,
-        "description": f"Configuration {label(row.number)} ({row.config_id}) of {state.name}, {ranked}: {score}.",
+        "description": (
+            f"Configuration {format_label(row.number)} ({row.config_id}) of {state.name}, {ranked}: {score}."
+        ),
         **{key: state.spec[key] for key in ("imports",) if key in state.spec},
         **{section: _remove_revisions(member[section]) for section in sections_of(state.spec)},
         "seeds": list(row.seeds),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.results.summary import Row, Summary
-from orchestrator.text.wording import label
+from orchestrator.text.wording import format_label
 from search_spaces import ABSENT, find_nearest_name
 from search_spaces.grammar.load import read_text
 from search_spaces.grammar.parse import read_yaml
@@ -26,7 +26,7 @@ def read_labels(path: Path, result: Summary) -> dict[str, str]:
     findings.raise_any()
 
     # A misspelt key would silently leave a figure unlabelled.
-    labelled = [*result.metrics, *result.searched, *(label(row.number) for row in result.rows), *RENAMED_WORDS]
+    labelled = [*result.metrics, *result.searched, *(format_label(row.number) for row in result.rows), *RENAMED_WORDS]
     if not isinstance(labels, dict):
         findings.add("", 'is not a mapping of names to texts, such as "#3": pre-norm', given=labels)
     else:
@@ -43,5 +43,5 @@ def read_labels(path: Path, result: Summary) -> dict[str, str]:
 
 def select_labelled_rows(result: Summary, labels: Mapping[str, str]) -> list[Row]:
     """Return the configurations that have a label, in the order of the labels."""
-    rows = {label(row.number): row for row in result.rows}
+    rows = {format_label(row.number): row for row in result.rows}
     return [rows[key] for key in labels if key in rows]

@@ -9,7 +9,7 @@ from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.redaction import remove_controls
-from orchestrator.text.wording import compact_value, format_number, label, shorten_keys, spans
+from orchestrator.text.wording import compact_value, format_label, format_number, format_ranges, shorten_keys
 
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -36,7 +36,7 @@ def make_latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     lines = []
     for row in select_labelled_rows(result, labels) or result.rows:
         values = [compact_value(get_searched_value(result, row, key, "")) for key in keys]
-        text = labels.get(label(row.number), label(row.number))
+        text = labels.get(format_label(row.number), format_label(row.number))
 
         # Values are escaped as texts; medians are formulas already.
         cells = [escape(cell) for cell in (text, *values)]
@@ -51,8 +51,8 @@ def make_latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     comments = [
         "% Needs \\usepackage{booktabs} in the preamble.",
         f"% Sweep {result.name}: {' '.join(result.score_label.split())}; ranked by the selection lengths.",
-        f"% Median over seeds [quartiles]; selection lengths {spans(result.objective.lengths)}, "
-        f"test lengths {spans(result.test_lengths)}.",
+        f"% Median over seeds [quartiles]; selection lengths {format_ranges(result.objective.lengths)}, "
+        f"test lengths {format_ranges(result.test_lengths)}.",
         f"% {result.complete_configurations} of {result.planned} configurations have all their seeds; "
         f"{result.seeds_run} seeds ran, {result.seeds_failed} failed ({result.objective.failed_seeds}).",
     ]

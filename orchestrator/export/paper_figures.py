@@ -16,7 +16,7 @@ from orchestrator.export.labels import select_labelled_rows
 from orchestrator.figures.drawing import file_name
 from orchestrator.figures.on_axes import plot_curves, plot_effect
 from orchestrator.results.summary import Summary
-from orchestrator.text.wording import spans
+from orchestrator.text.wording import format_ranges
 
 FORMATS = ("pdf", "svg", "png")
 DEFAULT_SIZE = (3.3, 2.4)  # inches: one column of a two-column page
@@ -89,12 +89,12 @@ def write_caption(result: Summary, labels: Mapping[str, str]) -> str:
         totals = f"; of all {len(result.rows)} configurations {result.seeds_run} and {result.seeds_failed}"
 
     # The reader must know which lengths influenced the selection.
-    test = f"; lengths {spans(result.test_lengths)} were used for neither" if result.test_lengths else ""
+    test = f"; lengths {format_ranges(result.test_lengths)} were used for neither" if result.test_lengths else ""
     seeds = replace(result, rows=tuple(rows)).seeds_in_words
     return (
         f"Lines: median over {seeds}; bands: quartiles; thin lines: single seeds "
         f"({ran} ran, {failed} failed{totals}). Shaded: trained lengths; hatched: lengths "
-        f"{spans(result.objective.lengths)}, by which configurations are ranked{test}."
+        f"{format_ranges(result.objective.lengths)}, by which configurations are ranked{test}."
     )
 
 

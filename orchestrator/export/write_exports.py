@@ -9,7 +9,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summarise
 from orchestrator.targets import check_ending, check_targets
-from orchestrator.text.wording import command, counted
+from orchestrator.text.wording import format_command, format_count
 from trainers.files.atomic_file import write_atomic
 
 
@@ -59,7 +59,7 @@ def export(
         # The exported file finds its modules and its program only in its own folder.
         modules = state.spec.get("imports")
         module_note = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
-        add(best, make_best_file(state, result), *module_note, f"run it with: {command('run', best)}")
+        add(best, make_best_file(state, result), *module_note, f"run it with: {format_command('run', best)}")
         for name, content in read_program(state).items():  # an equal file is not replaced
             if not (target := best.parent / name).is_file() or target.read_bytes() != content:
                 add(target, content)
@@ -91,7 +91,9 @@ def export(
         tensor_files = collect_weights_files(state, weights)
         files |= tensor_files
         paths += tensor_files
-        lines += [f"wrote {counted(len(tensor_files), 'file')} of weights to {weights}; to load one in plain torch:"]
+        lines += [
+            f"wrote {format_count(len(tensor_files), 'file')} of weights to {weights}; to load one in plain torch:"
+        ]
         lines += LOADER.format(path=str(next(iter(tensor_files)))).splitlines()
 
     # All targets are checked first, so that an existing file leaves the others unwritten.

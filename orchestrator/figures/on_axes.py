@@ -13,7 +13,7 @@ from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, plot_configurati
 from orchestrator.figures.drawing import escape_for_figure
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.summary import Row, Summary
-from orchestrator.text.wording import command, counted, format_values, label
+from orchestrator.text.wording import format_command, format_count, format_label, format_values
 from trainers.errors import find_nearest
 
 Labels = Mapping[str, str]
@@ -44,7 +44,7 @@ def plot_curves(
     drawn_rows = [row for row in rows or summary.rows if row.config_id in drawn]
     if not drawn_rows:
         why = "no seed has a curve" if summary.complete_configurations else "no configuration has all its seeds yet"
-        why += f"; see {command('status', summary.folder)}" if summary.status == "running" else ""
+        why += f"; see {format_command('status', summary.folder)}" if summary.status == "running" else ""
         raise UserError(f"{summary.folder}: no median curves to draw: {why}")
 
     # Draw curves on shaded lengths.
@@ -60,7 +60,7 @@ def plot_curves(
     axes.set_xlabel(escape_for_figure(labels.get("length", summary.axis)))
     axes.set_ylabel(escape_for_figure(f"{labels.get(metric, f'{metric} ({average})')}, median over seeds"))
     names = [make_configuration_label(row, summary, labels) for row in coloured]
-    names += [f"the other {counted(len(grey), 'configuration')}"] if grey else []
+    names += [f"the other {format_count(len(grey), 'configuration')}"] if grey else []
     axes.legend(lines, [escape_for_figure(name) for name in names], fontsize="small", frameon=False)
     return axes
 
@@ -87,7 +87,7 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
 def make_configuration_label(row: Row, summary: Summary, labels: Labels) -> str:
     """Return the legend of a configuration: label and values, or its text in `labels`, and failed seeds."""
     values = format_values(row.values, summary.searched)
-    text = labels.get(label(row.number), f"{label(row.number)} {values}".rstrip())
+    text = labels.get(format_label(row.number), f"{format_label(row.number)} {values}".rstrip())
     return text + (f" ({row.seeds_failed} of {row.seeds_run} seeds failed)" if row.seeds_failed else "")
 
 

@@ -14,7 +14,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.bands import shade_groups
 from orchestrator.figures.drawing import PALETTE, escape_for_figure, frame_axes, mask_infinite
 from orchestrator.results.comparing.sweep_comparison import SweepComparison
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 
 
 def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Path:
@@ -86,10 +86,10 @@ def _make_label(comparison: SweepComparison) -> str:
     first_length = comparison.by_length[0]
     failed, outcome = first_length.first_failed + first_length.second_failed, first_length.outcome
     unpaired = f"{outcome.n} and {outcome.n_second} seeds, not paired"
-    seeds = counted(outcome.n, "paired seed") if outcome.paired else unpaired
-    failures = f", {counted(failed, 'member')} failed" if failed else ""
+    seeds = format_count(outcome.n, "paired seed") if outcome.paired else unpaired
+    failures = f", {format_count(failed, 'member')} failed" if failed else ""
     band = "" if comparison.has_band else ", no band"
-    configurations = counted(len(comparison.matching.pairs), "configuration")
+    configurations = format_count(len(comparison.matching.pairs), "configuration")
     return escape_for_figure(
         f"{comparison.first.name} - {comparison.second.name} ({configurations}, {seeds}{failures}{band})"
     )

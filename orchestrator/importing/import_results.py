@@ -29,7 +29,7 @@ from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.sweep.specification import write_spec
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import command, counted, spans
+from orchestrator.text.wording import format_command, format_count, format_ranges
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings
@@ -143,14 +143,14 @@ def import_rows(
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
-        counts = f"{counted(len(configurations), 'configuration')}, seeds {spans(members.seeds)}"
+        counts = f"{format_count(len(configurations), 'configuration')}, seeds {format_ranges(members.seeds)}"
         location = get_address_or_path(folder.resolve())
         say(console, f"imported {len(results.rows):,} rows of {results.source} to {location}: {counts}")
         untrained = () if options.trained else (UNTRAINED_NOTE,)
         for note in (*rows.notes, *members.notes, *untrained):
             say(console, f"note: {note}")
         record_end(ledger, state, interrupts)
-    say(console, f"{state.ended}: {state.message}; draw the report with: {command('report', folder)}")
+    say(console, f"{state.ended}: {state.message}; draw the report with: {format_command('report', folder)}")
     return Outcome(folder=folder, status=str(state.ended), exit_code=0)
 
 
@@ -168,11 +168,12 @@ def _choose_lengths(results: Results, members: ImportedMembers, metric: str, opt
         lengths = curves.lengths[index]
         if options.lengths is None and len(lengths) > 1:
             raise UserError(
-                f"{results.source}: {metric} has lengths {spans(lengths)}; choose selection lengths by --lengths"
+                f"{results.source}: {metric} has lengths {format_ranges(lengths)}; choose selection lengths by "
+                "--lengths"
             )
         if missing_lengths := sorted(set(options.lengths or ()) - set(lengths)):
             problem = f"{results.describe_configuration(configuration)}: no {metric} at length {missing_lengths[0]}"
-            raise UserError(f"--lengths: {results.source}: {problem}; allowed: {spans(lengths)}")
+            raise UserError(f"--lengths: {results.source}: {problem}; allowed: {format_ranges(lengths)}")
     return options.lengths or members.curves[0].lengths[index]
 
 

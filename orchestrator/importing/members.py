@@ -16,7 +16,7 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.importing.table import Codes, Results
-from orchestrator.text.wording import counted, spans
+from orchestrator.text.wording import format_count, format_ranges
 
 Missing = Literal["failed", "absent"]
 MAX_SHOWN = 3  # members in a message
@@ -86,7 +86,7 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
         raise UserError(_describe_incomplete_members(results, incomplete, codes, seeds, last_steps))
     failed = incomplete[:0] if missing == "absent" else incomplete
     if missing == "absent" and len(incomplete):
-        notes.append(f"{counted(len(incomplete), 'member')} without a value at the last step left out")
+        notes.append(f"{format_count(len(incomplete), 'member')} without a value at the last step left out")
 
     # The members of a pack have the same measurements and last step, and are all complete or all failed.
     packs = []
@@ -207,7 +207,7 @@ def _describe_incomplete_members(
     omitted = [f"and {len(incomplete) - MAX_SHOWN:,} more"] if len(incomplete) > MAX_SHOWN else []
 
     count = f"{len(incomplete):,} of {len(last_steps) * len(seeds):,} members have no value at the last step"
-    count += f" ({len(last_steps):,} configurations, seeds {spans(seeds.tolist())})"
+    count += f" ({len(last_steps):,} configurations, seeds {format_ranges(seeds.tolist())})"
     choice = "--missing failed counts them as failed seeds, --missing absent leaves them out"
     return f"{results.source}: {count}; {choice}:\n  " + "\n  ".join([*lines, *omitted])
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.importing.table import NO_LENGTH, VALUES, ImportedRows, make_plain, read_table
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 from search_spaces.grammar.values import find_store_problem, has_password
 from trainers.errors import find_nearest
 
@@ -197,7 +197,7 @@ def tidy_log(log: Log, naming: Naming, logged_names: list[str] | None = None) ->
         source=log.source,
         sha256=hashlib.sha256(pd.util.hash_pandas_object(frame).to_numpy().tobytes()).hexdigest(),
         locate=lambda row: log.locate(int(points["location"].iloc[row])),
-        notes=(f"{counted(omitted_runs, 'run')} without a matching metric left out",) if omitted_runs else (),
+        notes=(f"{format_count(omitted_runs, 'run')} without a matching metric left out",) if omitted_runs else (),
     )
 
 

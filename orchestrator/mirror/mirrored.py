@@ -27,7 +27,7 @@ from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record
 from orchestrator.storage import ObjectStore
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 
 COPY_SECONDS = 1.0  # minimum pause between copies
 RETRY_SECONDS = 5.0  # time for which a copy retries a failed request; the last copy retries longer
@@ -118,7 +118,7 @@ class MirroredLedger(Ledger):
             except (LengthwiseError, OSError) as error:
                 self.problem = f"the copy at {self.address} is incomplete: {error}; all files are in {self.folder}"
                 if not isinstance(error, TakenLedger):
-                    self.problem += f"; to copy them: {command('resume', self.folder)}"
+                    self.problem += f"; to copy them: {format_command('resume', self.folder)}"
             driver.release()
         super().close()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.interface.trainer import Member, Trainer
-from orchestrator.text.wording import spans
+from orchestrator.text.wording import format_ranges
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
@@ -154,8 +154,8 @@ def find_unmeasured_parts(
     if missing_lengths:
         context = f" for {objective.metric}" if len(metric_lengths) < len(lengths) else ""
         verb = "is" if len(missing_lengths) == 1 else "are"
-        message = f"{spans(missing_lengths)} {verb} not among the lengths that are evaluated{context}"
-        allowed = spans(metric_lengths) if metric_lengths else "none"
+        message = f"{format_ranges(missing_lengths)} {verb} not among the lengths that are evaluated{context}"
+        allowed = format_ranges(metric_lengths) if metric_lengths else "none"
         given = list(objective.lengths)
         problems.append(_make_problem(spec, "objective.lengths", message, given=given, allowed=allowed))
     return problems
@@ -204,7 +204,7 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     # A score at trained lengths says nothing about generalization.
     trained = [length for length in objective.lengths if length in metric.trained_lengths]
     if trained:
-        included = f"objective.lengths includes trained lengths ({spans(trained)})"
+        included = f"objective.lengths includes trained lengths ({format_ranges(trained)})"
         warnings.append(f"{spec.where('objective.lengths')}: {included}")
 
     if metric.direction != objective.direction:

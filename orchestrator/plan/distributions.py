@@ -1,13 +1,13 @@
 """Describe the distributions that a member is evaluated on."""
 
 from orchestrator.interface.measurements import Measurements
-from orchestrator.text.wording import spans
+from orchestrator.text.wording import format_ranges
 
 
 def describe_evaluated_lengths(measured: Measurements) -> str:
     """Return the evaluated lengths as text, with the names of further distributions: "1-5; hard: 3-5; long: 6-9"."""
     first, *others = _read_lengths(measured).items()
-    return "; ".join([spans(first[1]), *(f"{name}: {spans(lengths)}" for name, lengths in others)])
+    return "; ".join([format_ranges(first[1]), *(f"{name}: {format_ranges(lengths)}" for name, lengths in others)])
 
 
 def list_further_distributions(measured: Measurements) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.plan.search import count_configurations
-from orchestrator.text.wording import spans
+from orchestrator.text.wording import format_ranges
 from search_spaces import Grid, SweepSpec, list_differences
 from search_spaces.grammar.domains import value_key
 from trainers.settings.descriptions import format_yaml
@@ -34,7 +34,7 @@ class Extension:
 
 def format_seeds(seeds: Sequence[int]) -> str:
     """Return seeds in the format of `--seeds`: format_seeds((4, 5, 9)) -> "4-5,9"; a single seed 9 is "9-9"."""
-    text = spans(seeds).replace(" ", "")
+    text = format_ranges(seeds).replace(" ", "")
     return f"{text}-{text}" if text.isdigit() else text
 
 

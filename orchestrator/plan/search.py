@@ -27,7 +27,7 @@ from orchestrator.plan.domains import (
     make_distribution,
     suggest_value,
 )
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 from search_spaces import SweepSpec, list_grid_points, select_active_values
 from search_spaces.grammar.domains import Grid, make_plain, value_key
 
@@ -63,7 +63,7 @@ def describe_size(spec: SweepSpec) -> str:
     """Return the size of a sweep as text: "24 configurations (8 draws x 3 grid points) x 3 seeds"."""
     count, points = count_configurations(spec), len(list_grid_points(spec))
     parts = f" ({count // points} draws x {points} grid points)" if 1 < points < count else ""
-    return f"{counted(count, 'configuration')}{parts} x {counted(len(spec.seeds), 'seed')}"
+    return f"{format_count(count, 'configuration')}{parts} x {format_count(len(spec.seeds), 'seed')}"
 
 
 def list_generations(spec: SweepSpec) -> list[range]:

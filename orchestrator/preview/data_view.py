@@ -10,7 +10,7 @@ from orchestrator.engine.engine import list_measurements
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import build_configurations, check_data
 from orchestrator.plan.distributions import describe_evaluated_lengths
-from orchestrator.text.wording import compact_value, spans
+from orchestrator.text.wording import compact_value, format_ranges
 from orchestrator.trainer_choice import refuse_program
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -41,7 +41,7 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
         title += f" ({', '.join(f'{key} {compact_value(value)}' for key, value in first.values.items())})"
     return [
         f"{spec.name}: task {member.task.name}, {title}, seed {member.seed}",
-        f"trained on lengths {spans(member.task.trained_lengths)}, "
+        f"trained on lengths {format_ranges(member.task.trained_lengths)}, "
         f"evaluated at {describe_evaluated_lengths(list_measurements(member))}",
         "",
         *format_examples(read_examples(member, count), list_annotations(member)),

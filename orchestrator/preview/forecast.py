@@ -25,7 +25,7 @@ from orchestrator.running.schedulers.choice import (
     find_missing_resources,
     refuse_workers,
 )
-from orchestrator.text.wording import counted, format_duration, spans
+from orchestrator.text.wording import format_count, format_duration, format_ranges
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.training.cost import Cost, measure_seconds_per_step
@@ -136,7 +136,8 @@ def _forecast_engine(
         uses |= {"hours": total_seconds / 3600, "gpu_hours": growth * sum(map(sum, seconds)) * gpus / 3600}
         note = ", measured on a CPU core of this machine; the GPU is not measured" if gpus else ""
         time = (
-            f"{qualifier}about {format_duration(total_seconds)} with {counted(cluster.workers, 'pack')} at once{note}"
+            f"{qualifier}about {format_duration(total_seconds)} with {format_count(cluster.workers, 'pack')} "
+            f"at once{note}"
         )
 
     rows = [
@@ -161,14 +162,16 @@ def _describe_packs(
     """
     # Packs of different structures may need different memory, so the largest is looked for among all.
     sizes = sorted(Counter(len(pack.members) for pack in packs).items(), reverse=True)
-    pack_sizes = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
+    pack_sizes = " and ".join(
+        f"{format_count(count, 'pack')} of {format_count(size, 'member')}" for size, count in sizes
+    )
     parameters = ", ".join(f"{number:,}" for number in sorted({cost.parameters for cost in costs.values()}))
     memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
     weights, keep = count_weights_bytes(spec, configurations), spec.resources.keep_weights
     is_kept = keep is True or (keep == "auto" and weights <= MAX_AUTO_WEIGHTS_BYTES)
     return [
-        ("packs", f"{pack_sizes} ({counted(len(examples), 'structure')})"),
-        ("steps", spans(sorted({pack.steps for pack in packs}))),
+        ("packs", f"{pack_sizes} ({format_count(len(examples), 'structure')})"),
+        ("steps", format_ranges(sorted({pack.steps for pack in packs}))),
         (
             "evaluated at",
             "; ".join(
@@ -214,12 +217,14 @@ def _forecast_program(
         hours = members * minutes / 60
         uses |= {"hours": hours / parallel_members, "gpu_hours": hours * resources.gpus}
         text = format_duration(3600 * hours / parallel_members)
-        time = f"about {text} with {counted(parallel_members, 'member')} at once ({source})"
+        time = f"about {text} with {format_count(parallel_members, 'member')} at once ({source})"
     rows = [
         ("program", example.program.description),
         (
             "steps",
-            spans(sorted({configuration.member(spec.seeds[0]).steps for configuration in unique_configurations})),
+            format_ranges(
+                sorted({configuration.member(spec.seeds[0]).steps for configuration in unique_configurations})
+            ),
         ),
         ("reports", f"every {example.evaluation_interval} steps" if example.evaluation_interval else "at the end"),
         ("GPUs", describe_hidden_gpus(spec, scheduler)),
@@ -277,10 +282,10 @@ def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[Ro
 
     # Only the first round has rungs.
     parts = [
-        f"{counted(len(planned.seeds), 'seed')} of {counted(planned.configurations, 'configuration')}"
+        f"{format_count(len(planned.seeds), 'seed')} of {format_count(planned.configurations, 'configuration')}"
         for planned in rounds
     ]
-    rungs = [f"{counted(count, 'configuration')} to step {step:,}" for step, count in rounds[0].rungs]
+    rungs = [f"{format_count(count, 'configuration')} to step {step:,}" for step, count in rounds[0].rungs]
     return [("race", ", then ".join(parts)), *([("rungs", ", ".join(rungs))] if rungs else [])]
 
 

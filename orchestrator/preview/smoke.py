@@ -22,7 +22,7 @@ from orchestrator.record.kept.code import make_worker_modules
 from orchestrator.running.driving.work import make_solo_work
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
-from orchestrator.text.wording import counted, format_duration, label
+from orchestrator.text.wording import format_count, format_duration, format_label
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -47,7 +47,7 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
         step, seconds = run_to_first_report(spec, first)
         trial = f"; 1 program run to the first report (step {step} after {format_duration(seconds)})"
     elif with_smoke:
-        trial = f"; {counted(smoke(spec), 'structure')} trained for a step and evaluated"
+        trial = f"; {format_count(smoke(spec), 'structure')} trained for a step and evaluated"
 
     # A large sweep has too many configurations to build all of them.
     sample = build_sample(spec)
@@ -55,7 +55,7 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
     return [
         *(f"warning: {warning}" for warning in sample.warnings),
         *(f"note: `run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems),
-        f"good; built {counted(sample.built, 'configuration')}{trial}{evaluated}",
+        f"good; built {format_count(sample.built, 'configuration')}{trial}{evaluated}",
     ]
 
 
@@ -75,7 +75,7 @@ def smoke(spec: SweepSpec) -> int:
             structures.add(first.structural_key)
             sections = {**first.to_dict(), "training": {**first.to_dict()["training"], "compile": False}}
             members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in spec.seeds[:MAX_SEEDS]]
-            _try_structure(members, label(configuration.number), files)
+            _try_structure(members, format_label(configuration.number), files)
     return len(structures)
 
 
@@ -153,7 +153,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         work = make_solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
         first_report = min(member.evaluation_interval or member.steps, member.steps)
         work |= {"pause_at": first_report, "objective": spec.objective.model_dump()}
-        began, report, name = time.monotonic(), _FirstReport(), label(configuration.number)
+        began, report, name = time.monotonic(), _FirstReport(), format_label(configuration.number)
         files = frozenset(str(source.root / file) for source in sources for file in source.files)
         with _raising_smoke_failed(f"{name} cannot be run", files):
             try:

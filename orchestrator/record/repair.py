@@ -26,7 +26,7 @@ from orchestrator.record.ledger.records import (
     read_ledger_bytes,
 )
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import command, counted, spans
+from orchestrator.text.wording import format_command, format_count, format_ranges
 from trainers.files.atomic_file import write_atomic
 
 KINDS_WITH_CURVES = ("evaluation", "later_evaluation")  # kinds of records with curves
@@ -53,7 +53,9 @@ def repair(folder: Path) -> list[str]:
         if damaged_records and find_address(folder):  # the ledger at the address is never rewritten
             raise make_damage_error(folder / damaged_records[0].fields["file"], "is missing or damaged")
         if damage is None and not damaged_records:
-            return [f"{path} is sound ({counted(len(records), 'record')}), and so are the curves; nothing was changed"]
+            return [
+                f"{path} is sound ({format_count(len(records), 'record')}), and so are the curves; nothing was changed"
+            ]
 
         # Only records that need damaged curves are dropped, unless others depend on those in turn.
         kept_records, lost_records = _split_by_dependence(SweepState.replay(folder, records), records, damaged_records)
@@ -77,12 +79,12 @@ def repair(folder: Path) -> list[str]:
     ]
     if (hidden := len(damaged_records) - MAX_SHOWN) > 0:
         sentences.append(f"... and the curves of {hidden} more records")
-    sentences.append(f"damaged file saved as {backup}; {counted(len(kept_records), 'good record')} kept")
+    sentences.append(f"damaged file saved as {backup}; {format_count(len(kept_records), 'good record')} kept")
     sentences += _describe_loss(lost_records, content[len(intact) :])
     if any(record.kind == "later_evaluation" for record in lost_records):
-        sentences.append(f"to repeat later evaluations: {command('evaluate', folder)} CONFIGURATION...")
+        sentences.append(f"to repeat later evaluations: {format_command('evaluate', folder)} CONFIGURATION...")
     if damage or any(record.kind == "evaluation" for record in damaged_records):
-        sentences.append(f"to repeat lost work: {command('resume', folder)}")
+        sentences.append(f"to repeat lost work: {format_command('resume', folder)}")
     return sentences
 
 
@@ -159,14 +161,14 @@ def _describe_loss(dropped: Sequence[Record], cut_lines: bytes) -> list[str]:
             unreadable += 1
 
     kinds = [
-        f"{counted(number, 'record')} of kind {kind}"
+        f"{format_count(number, 'record')} of kind {kind}"
         for kind, number in Counter(record.kind for record in lost_records).items()
     ]
-    kinds += [f"{counted(unreadable, 'unreadable line')}"] if unreadable else []
+    kinds += [f"{format_count(unreadable, 'unreadable line')}"] if unreadable else []
     sentences = [f"lost: {', '.join(kinds) or 'only part of a line'}"]
     if packs := sorted({str(record.fields["pack_id"]) for record in lost_records if "pack_id" in record.fields}):
         sentences.append(f"affected packs: {', '.join(packs)}")
     numbers = {record.fields.get("number") for record in lost_records if record.kind in ("configuration", "score")}
     if configurations := [number for number in numbers if isinstance(number, int)]:
-        sentences.append(f"affected configurations: {spans(configurations)}")
+        sentences.append(f"affected configurations: {format_ranges(configurations)}")
     return sentences

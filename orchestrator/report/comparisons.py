@@ -38,12 +38,12 @@ from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import (
     compact_pair,
     compact_value,
-    counted,
+    format_count,
+    format_label,
     format_number,
+    format_ranges,
     join_first_few,
-    label,
     shorten_keys,
-    spans,
 )
 
 MAX_DIFFERING_KEYS, MAX_VALUE_CHARACTERS = 12, 60  # keys in a sentence, characters of a value
@@ -111,7 +111,7 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     # The verdict, and both configurations.
     result, comparisons = compared.first.result, compared.comparisons
     sides, is_one_sweep = (compared.first, compared.second), compared.second.result is result
-    names = [label(side.row.number) + ("" if is_one_sweep else f" of {side.result.name}") for side in sides]
+    names = [format_label(side.row.number) + ("" if is_one_sweep else f" of {side.result.name}") for side in sides]
     yield _show_verdict(comparisons[0], names, console, result)
     yield from _advise_more_seeds(comparisons[0], [side.result for side in sides], console)
     for name, side in (("First", compared.first), ("Second", compared.second)):
@@ -155,7 +155,7 @@ def _describe_configuration(side: Side) -> str:
     row = side.row
     rank = f"ranked {row.rank} of {side.result.complete_configurations}" if row.rank else "failed"
     ended = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
-    return f"{label(row.number)} of {side.result.name} ({row.config_id}, {rank}; {ended})"
+    return f"{format_label(row.number)} of {side.result.name} ({row.config_id}, {rank}; {ended})"
 
 
 def _is_sweep(name: str) -> bool:
@@ -242,7 +242,7 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
         yield Text("Each matched configuration", style="bold")
         yield from _lay_out_comparisons(shown, _make_name_columns(compared), first, console)
         if more := len(compared.configurations) - len(shown):
-            yield Text(f"... and {counted(more, 'more line')} with --csv", style="dim")
+            yield Text(f"... and {format_count(more, 'more line')} with --csv", style="dim")
 
     # How to read the tables.
     notes = [f"Here {describe_sign(compared.configurations)}"] if compared.configurations else []
@@ -254,7 +254,7 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     notes += list_difference_notes(compared.configurations if has_intervals else compared.together)
     together, alone = ([line.unmatched for line in lines] for lines in (compared.together, compared.configurations))
     if (left_out := max(together, default=0)) > min(alone, default=0):  # else in the notes above
-        notes.append(f"All together: {counted(left_out, 'seed')} left out, missing in some matched configuration.")
+        notes.append(f"All together: {format_count(left_out, 'seed')} left out, missing in some matched configuration.")
     yield from (prose(note, console, first, "dim") for note in notes)
 
 
@@ -275,14 +275,16 @@ def _make_name_columns(compared: SweepComparison) -> Columns:
     def describe_side(side: int, comparison: SeedComparison) -> str:
         row = sides[comparison.first, comparison.second][side].row
         values = [f"{name} {compact_value(row.values[key])}" for key, name in names.items() if key in row.values]
-        return " ".join([label(row.number), *([", ".join(values)] if len(names) <= MAX_VALUES and not side else [])])
+        return " ".join(
+            [format_label(row.number), *([", ".join(values)] if len(names) <= MAX_VALUES and not side else [])]
+        )
 
     return [Column("first", partial(describe_side, 0)), Column("second", partial(describe_side, 1))]
 
 
 def _describe_sweep(result: Summary) -> str:
     """Return name, folder, and numbers of configurations and seeds of a sweep as text."""
-    done = f"{result.complete_configurations} of {counted(result.planned, 'configuration')} done"
+    done = f"{result.complete_configurations} of {format_count(result.planned, 'configuration')} done"
     return f"{result.name} in {result.folder} ({done}; {result.seeds_run} seeds ran, {result.seeds_failed} failed)"
 
 
@@ -295,7 +297,7 @@ def _describe_differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
 def _shorten_value(value: Any) -> str:
     """Return a value as text, ascending integers as spans, cut off after MAX_VALUE_CHARACTERS."""
     are_integers = isinstance(value, list | tuple) and value and all(type(number) is int for number in value)
-    text = spans(value) if are_integers and list(value) == sorted(value) else compact_value(value)
+    text = format_ranges(value) if are_integers and list(value) == sorted(value) else compact_value(value)
     return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[: MAX_VALUE_CHARACTERS - 3]}..."
 
 
@@ -304,7 +306,7 @@ def _describe_matching(compared: SweepComparison) -> str:
     # The matched keys.
     matching = compared.matching
     keys = ", ".join(shorten_keys(matching.keys).values())
-    matched = counted(len(matching.pairs) + matching.unfinished + matching.pruned, "configuration")
+    matched = format_count(len(matching.pairs) + matching.unfinished + matching.pruned, "configuration")
     sentence = f"{matched} with equal searched values ({keys})" if keys else f"{matched} in both, nothing was searched"
     if matching.unmatched_keys:
         names = ", ".join(shorten_keys(matching.unmatched_keys).values())
@@ -323,12 +325,12 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
     if not points:
         yield "No difference against length: the matched configurations have no common lengths."
         return
-    lengths, outcome = counted(len(points), "length"), points[0].outcome
+    lengths, outcome = format_count(len(points), "length"), points[0].outcome
     if not compared.has_band:
         missing = next(comparison.outcome for comparison in points if math.isnan(comparison.outcome.low))
         fewest = count_needed_values(compared.band_level)
         few = missing.paired and 0 < missing.n < fewest
-        too_few = f"{counted(missing.n, 'seed')} are too few for {lengths} at once (at least {fewest})"
+        too_few = f"{format_count(missing.n, 'seed')} are too few for {lengths} at once (at least {fewest})"
         yield f"No band against length: {too_few if few else missing.reason}."
         return
 
@@ -337,7 +339,7 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
         "higher": [comparison for comparison in points if comparison.outcome.low > 0],
         "lower": [comparison for comparison in points if comparison.outcome.high < 0],
     }
-    band = f"simultaneous {100 * LEVEL:g} % band over {lengths}, {counted(outcome.n, 'paired seed')}"
+    band = f"simultaneous {100 * LEVEL:g} % band over {lengths}, {format_count(outcome.n, 'paired seed')}"
     texts = [_describe_lengths(side, clear, points) for side, clear in clear_points.items() if clear]
     if texts:
         yield f"More than seed noise ({band}): {_name_first(compared)} is {'; '.join(texts)}."
@@ -359,7 +361,7 @@ def _describe_lengths(side: str, clear: Sequence[SeedComparison], points: Sequen
     # Say whether it is good, and at which lengths.
     worse = {"minimize": "higher", "maximize": "lower"}.get(largest.question.direction)
     judged = "" if worse is None else " (worse)" if side == worse else " (better)"
-    lengths = spans([comparison.question.lengths[0] for comparison in clear])
+    lengths = format_ranges([comparison.question.lengths[0] for comparison in clear])
     scope = "all lengths" if len(clear) == len(points) else f"lengths {lengths}"
     return f"{side}{judged} at {scope}, by up to {difference} at length {length}"
 
@@ -374,10 +376,10 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
 
     # Count the configurations that differ, with the lengths and the better sweep.
     numbers = {first.row.config_id: first.row.number for first, _ in compared.matching.pairs}
-    differ = [label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
+    differ = [format_label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
     group = tested[0].question.group
-    lengths = spans(sorted({length for comparison in tested for length in comparison.question.lengths}))
-    matched = counted(len(tested), "matched configuration")
+    lengths = format_ranges(sorted({length for comparison in tested for length in comparison.question.lengths}))
+    matched = format_count(len(tested), "matched configuration")
     sentence = f"Of {matched} {len(differ) or 'none'} {'differs' if len(differ) < 2 else 'differ'}"
     sentence += f" at the {group} lengths {lengths} with p < {ALPHA:g} after Holm's correction"
     sign = -1 if tested[0].question.direction == "maximize" else 1

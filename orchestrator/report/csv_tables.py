@@ -17,7 +17,7 @@ from orchestrator.results.analysis import shows_effects
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.scoring.validation_scores import ValidationScore, read_validation_scores
 from orchestrator.results.summary import Summary
-from orchestrator.text.wording import spans
+from orchestrator.text.wording import format_ranges
 from trainers.files.atomic_file import write_atomic
 
 REPORT_CSV = "report.csv"
@@ -45,7 +45,7 @@ def make_effect_records(result: Summary) -> Records:
     # The effect of each key, and its difference or slope at each value.
     columns = [
         *parse_columns("outcome=outcome.group"),
-        Column("", lambda line: spans(line.outcome.lengths), "lengths"),
+        Column("", lambda line: format_ranges(line.outcome.lengths), "lengths"),
         *parse_columns("hyperparameter=effect.key kind=effect.kind unit=effect.unit n=effect.n"),
         *parse_columns("configurations=effect.configurations dropped=effect.dropped correlation=effect.correlation"),
         *parse_columns(

@@ -28,16 +28,16 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, estimate_median
 from orchestrator.text.wording import (
-    command,
     compact_value,
-    counted,
+    format_command,
+    format_count,
+    format_label,
     format_number,
+    format_ranges,
     format_values,
     join_first_few,
-    label,
     lengths_in_words,
     shorten_keys,
-    spans,
 )
 
 MAX_SHOWN = 3  # hyperparameters with a clear effect, configurations of a confirmation
@@ -85,7 +85,11 @@ def describe_status(result: Summary) -> str:
 
     # Count configurations, pruned ones, and members that stopped early.
     done, planned = result.complete_configurations, result.planned
-    count = counted(planned, "configuration") if done == planned else f"{done} of {counted(planned, 'configuration')}"
+    count = (
+        format_count(planned, "configuration")
+        if done == planned
+        else f"{done} of {format_count(planned, 'configuration')}"
+    )
     pruned = sum(row.pruned_at is not None for row in result.rows)
     early = f", {len(result.stopped_at)} stopped early because they were good enough" if result.may_stop else ""
     ended = "has ended" if result.seeds_run == 1 else "have ended"
@@ -93,7 +97,7 @@ def describe_status(result: Summary) -> str:
     return (
         f"{STATES.get(result.status, result.status).capitalize()}: {count} with {result.seeds_in_words}"
         + (f", {pruned} pruned" if pruned else "")
-        + f"; {counted(result.seeds_run, 'seed')} {ran}, {failed}{early}."
+        + f"; {format_count(result.seeds_run, 'seed')} {ran}, {failed}{early}."
         + (
             f" {result.state.message[:1].upper()}{result.state.message[1:]}."
             if result.status == "interrupted" and result.state.message
@@ -124,11 +128,11 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     # Add the score, and the value at the test lengths.
     so_far = "" if result.has_ended else " so far"
     chosen = (
-        f"Best{so_far} by the {lengths_in_words(result.objective.lengths, 'selection ')}: {label(row.number)}"
+        f"Best{so_far} by the {lengths_in_words(result.objective.lengths, 'selection ')}: {format_label(row.number)}"
         + (f" ({in_search} in the search)" if in_search else "")
         + f", with {_describe_score(result, row.score)}"
         + (f" though {row.seeds_failed} of its {row.seeds_run} seeds failed" if row.seeds_failed else "")
-        + (f", tied with {counted(tied, 'other')}" if tied else "")
+        + (f", tied with {format_count(tied, 'other')}" if tied else "")
         + (f"; it has {values_text}" if values_text else "")
     )
     if row.test is None or not row.groups.test:
@@ -213,13 +217,13 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
     """Return sentences on a confirmation: which is first on fresh seeds, a comparison there, and both scores."""
     # Put both scores of each configuration beside each other.
     scores = [
-        f"{label(row.number)} "
+        f"{format_label(row.number)} "
         + (format_number(row.confirmed.median, result.infinity_text) if row.confirmed else "not ended yet")
         + f" ({format_number(row.search.median, result.infinity_text)} in the search)"
         for row in confirmed.rows
     ]
     scores_text = join_first_few(scores, MAX_SHOWN)
-    seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {spans(confirmed.seeds)}"
+    seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {format_ranges(confirmed.seeds)}"
     standing = _describe_standing(confirmed)
     if standing and result.name == confirmed.name:
         standing += f" (labels of {confirmed.parent})"
@@ -227,7 +231,7 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
 
     # The verdict comes before the scores, which a terminal may cut.
     if confirmed.comparison:
-        first, second = (label(row.number) for row in confirmed.rows[:2])
+        first, second = (format_label(row.number) for row in confirmed.rows[:2])
         verdict = write_verdict(confirmed.comparison, first, second, result.infinity_text)
         sentences.append(f"Against the next in the search: {verdict}")
     sentences += [f"Scores: {scores_text}."] if standing else []
@@ -243,10 +247,10 @@ def _describe_standing(confirmed: Confirmation) -> str:
     if len(confirmed.rows) < 2 or not leaders:
         return ""
     if first not in leaders:
-        names = ", ".join(label(row.number) for row in leaders)
-        return f"{names} {'is' if len(leaders) == 1 else 'are'} first instead of {label(first.number)}"
-    tied = f", tied with {counted(len(leaders) - 1, 'other')}" if len(leaders) > 1 else ""
-    return f"{label(first.number)} stays first{tied}"
+        names = ", ".join(format_label(row.number) for row in leaders)
+        return f"{names} {'is' if len(leaders) == 1 else 'are'} first instead of {format_label(first.number)}"
+    tied = f", tied with {format_count(len(leaders) - 1, 'other')}" if len(leaders) > 1 else ""
+    return f"{format_label(first.number)} stays first{tied}"
 
 
 def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
@@ -301,7 +305,7 @@ def describe_columns(result: Summary, *, quartiles: bool) -> str:
     groups = {row.groups for row in result.rows}
     common = groups.pop() if len(groups) == 1 else None
     lengths = {"trained": common.trained, "selection": result.objective.lengths, "test": common.test} if common else {}
-    parts = [", ".join(f"{name} {spans(group)}" for name, group in lengths.items() if group)]
+    parts = [", ".join(f"{name} {format_ranges(group)}" for name, group in lengths.items() if group)]
 
     # The meaning of brackets, reach and infinities.
     parts += ["brackets: quartiles over seeds"] if quartiles else []
@@ -325,7 +329,7 @@ def _describe_test_value(result: Summary, row: Row) -> str:
         low, high = (format_number(end, infinite) for end in (estimate.low, estimate.high))
         return f"{median_text} (95 % interval {low} to {high})"
     q25, q75 = (format_number(value, infinite) for value in (row.test.q25, row.test.q75))
-    return f"{median_text} (quartiles {q25} to {q75}; {counted(len(values), 'seed')})"
+    return f"{median_text} (quartiles {q25} to {q75}; {format_count(len(values), 'seed')})"
 
 
 def list_judging_notes(result: Summary) -> list[str]:
@@ -358,14 +362,16 @@ def _describe_continuation(result: Summary) -> list[str]:
     if result.has_ended or result.status == "running":
         return []
     verb = "status" if result.status == STOPPED else "resume"
-    return [f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {command(verb, result.folder)}"]
+    return [
+        f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {format_command(verb, result.folder)}"
+    ]
 
 
 def make_extend_command(result: Summary) -> str:
     """Return the command that doubles the seeds, to ENOUGH_SEEDS at least; empty if seeds cannot be added."""
     if not can_add_seeds(result.state):
         return ""
-    return f"{command('extend', result.folder)} --seeds {max(ENOUGH_SEEDS, 2 * len(result.shared_seeds))}"
+    return f"{format_command('extend', result.folder)} --seeds {max(ENOUGH_SEEDS, 2 * len(result.shared_seeds))}"
 
 
 def list_count_notes(result: Summary) -> list[str]:
@@ -437,9 +443,9 @@ def _describe_trained(result: Summary, common: LengthGroups) -> str:
     if not trained and result.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
         trained = common.trained
     if trained and trained == common.trained:
-        return f"trained on {spans(trained)}"
-    evaluated = f"of these {spans(common.trained) if common.trained else 'none'} evaluated"
-    return f"trained on {spans(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
+        return f"trained on {format_ranges(trained)}"
+    evaluated = f"of these {format_ranges(common.trained) if common.trained else 'none'} evaluated"
+    return f"trained on {format_ranges(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
 
 
 def describe_order(result: Summary, *, complete: bool = False) -> list[str]:
@@ -448,7 +454,7 @@ def describe_order(result: Summary, *, complete: bool = False) -> list[str]:
     With `complete` the configurations that are better than the first at the test lengths are named.
     """
     # An order needs two ranked configurations and common test lengths.
-    labels = {row.config_id: label(row.number) for row in result.rows if row.complete and row.rank is not None}
+    labels = {row.config_id: format_label(row.number) for row in result.rows if row.complete and row.rank is not None}
     if len(labels) < 2:
         return []
     orders = compare_orders(result)

@@ -21,7 +21,7 @@ from orchestrator.report.tables.configurations import (
     make_value_columns,
 )
 from orchestrator.results.summary import Row, Summary
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 
 MAX_ROWS = 6  # configurations in the table
 MAX_SENTENCE, MAX_CONFIRMATION = 200, 400  # characters of an answer, and of the sentences on a confirmation
@@ -119,7 +119,7 @@ class Screen:
             cells = make_short_table(result, rows[:MAX_ROWS], lambda cells: measure_table(cells) <= width)
             yield from map(make_rich_table, lay_out(cells, width, keys=2))
             hidden = [name for name in make_cells(rows, make_value_columns(result)) if name not in cells]
-            omitted = [counted(len(rows) - MAX_ROWS, "configuration")] if len(rows) > MAX_ROWS else []
+            omitted = [format_count(len(rows) - MAX_ROWS, "configuration")] if len(rows) > MAX_ROWS else []
             omitted += [f"values of {', '.join(hidden)}"] if hidden else []
             if omitted:
                 yield prose(f"more on the page: {'; '.join(omitted)}", console, result, "dim")
@@ -131,7 +131,7 @@ class Screen:
 
         # The first note, and the path of the page.
         if result.notes:
-            first_note = f"{counted(len(result.notes), 'note')} on the page, the first: {result.notes[0]}"
+            first_note = f"{format_count(len(result.notes), 'note')} on the page, the first: {result.notes[0]}"
             yield Text("\n".join(textwrap.wrap(first_note, width, max_lines=2, placeholder=" ...")), "dim")
         yield Text(f"Page: {result.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 

@@ -9,7 +9,7 @@ from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.text.wording import join_first_few, label, spans
+from orchestrator.text.wording import format_label, format_ranges, join_first_few
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,8 @@ class Confirmation:
         seeds_note = "which no selection used"
         if self.reused_seeds:
             seeds_note = (
-                f"of which the search has since used {spans(self.reused_seeds)}: not independent of the selection"
+                f"of which the search has since used {format_ranges(self.reused_seeds)}: not "
+                "independent of the selection"
             )
         if self.changed_code:
             parts = join_first_few(self.changed_code)
@@ -73,18 +74,18 @@ class Confirmation:
 
         # The usual choice, the first few by rank, needs no list of labels.
         are_first = [row.search_rank for row in self.rows] == list(range(1, len(self.rows) + 1))
-        names = f"the first {len(self.rows)}" if are_first else ", ".join(label(row.number) for row in self.rows)
+        names = f"the first {len(self.rows)}" if are_first else ", ".join(format_label(row.number) for row in self.rows)
         count = f"{names} of {self.search_size} configurations"
         return (
             f"Sweep {self.name}{status} trained {count} of {self.parent} again: the confirmed score is on seeds "
-            f"{spans(self.seeds)}, {seeds_note}"
+            f"{format_ranges(self.seeds)}, {seeds_note}"
         )
 
 
 def read_search_labels(provenance: Mapping[str, Any]) -> dict[int, str]:
     """Return the search labels of the configurations of a confirmation by their number; empty for a search."""
     recorded = provenance.get(CONFIRMS, {}).get("configurations", ())
-    return {number: label(configuration.get("number")) for number, configuration in enumerate(recorded)}
+    return {number: format_label(configuration.get("number")) for number, configuration in enumerate(recorded)}
 
 
 def match_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]]:

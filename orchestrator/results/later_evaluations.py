@@ -11,7 +11,7 @@ from orchestrator.record.kept.curves import read_part
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.median_curves import Band, make_bands
-from orchestrator.text.wording import compact_value, spans
+from orchestrator.text.wording import compact_value, format_ranges
 from search_spaces import Objective
 
 Key = tuple[str, str, int, tuple[int, ...]]
@@ -47,7 +47,7 @@ class LaterEvaluation:
         """Return the trained lengths of a metric as text; for ledgers of 1.0.0 the longest one."""
         distribution = self.measured.metrics[metric].distribution
         if lengths := self.measured.trained.get(distribution, ()):
-            return spans(lengths)
+            return format_ranges(lengths)
         longest = self.measured.longest_trained.get(distribution)
         return "none" if longest is None else f"up to {longest}"
 

@@ -9,7 +9,7 @@ from orchestrator.code.code_record import merge_file_digests
 from orchestrator.engine.environment import ENGINE, MODULE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.program_defaults import add_defaults, list_program_defaults
-from orchestrator.text.wording import counted, join_first_few, list_differing_keys
+from orchestrator.text.wording import format_count, join_first_few, list_differing_keys
 
 Code = Mapping[str, str]  # digests of the engine, of the user's modules and of imported files, by name
 
@@ -88,7 +88,7 @@ class PackEnvironments:
         if keys := self.differing:
             count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
             warnings.append(
-                f"packs ran in {counted(count, 'environment')}, which differ in {join_first_few(keys, maximum=8)}"
+                f"packs ran in {format_count(count, 'environment')}, which differ in {join_first_few(keys, maximum=8)}"
             )
         return [f"{sentence}; for the packs see Provenance in report.html" for sentence in warnings]
 

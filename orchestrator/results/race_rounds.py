@@ -1,12 +1,14 @@
 """Describe the rounds of a race: trained members, the deciding rule, survivors."""
 
 from orchestrator.record.state.race import Race, Round, RungDecision
-from orchestrator.text.wording import counted, spans
+from orchestrator.text.wording import format_count, format_ranges
 
 
 def describe_round(race_round: Round, is_over: bool) -> str:
     """Return a round as a sentence: "seeds 0-1 of 8 configurations: 4 stay, by median"."""
-    trained = f"seeds {spans(race_round.new_seeds)} of {counted(len(race_round.contenders), 'configuration')}"
+    trained = (
+        f"seeds {format_ranges(race_round.new_seeds)} of {format_count(len(race_round.contenders), 'configuration')}"
+    )
     if race_round.decision is None:
         return f"{trained}: {'the last round' if is_over else 'not decided yet'}"
     return f"{trained}: {len(race_round.decision.survivors)} stay, by {describe_rule(race_round)}"
@@ -15,7 +17,7 @@ def describe_round(race_round: Round, is_over: bool) -> str:
 def describe_rung(rung: RungDecision) -> str:
     """Return a rung as a sentence: "4 of 8 configurations train on, 1 of them kept by the guard"."""
     guarded = f", {len(rung.guarded)} of them kept by the guard" if rung.guarded else ""
-    return f"{len(rung.survivors)} of {counted(len(rung.values), 'configuration')} train on{guarded}"
+    return f"{len(rung.survivors)} of {format_count(len(rung.values), 'configuration')} train on{guarded}"
 
 
 def describe_rule(race_round: Round) -> str:
@@ -31,7 +33,9 @@ def describe_race(race: Race) -> str:
     seed_count, round_texts = 0, []
     for race_round in race.rounds:
         seed_count += len(race_round.new_seeds)
-        round_texts.append(f"{counted(seed_count, 'seed')} of {counted(len(race_round.contenders), 'configuration')}")
+        round_texts.append(
+            f"{format_count(seed_count, 'seed')} of {format_count(len(race_round.contenders), 'configuration')}"
+        )
 
     # A reader would take ranks for an order of medians, which they are only within a round.
     members, all_members = race.members, race.members_without_race

@@ -38,7 +38,7 @@ from orchestrator.results.scoring.undefined_values import describe_undefined_val
 from orchestrator.results.scoring.validation_scores import list_early_stops
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.text.wording import counted, lengths_in_words, spans
+from orchestrator.text.wording import format_count, format_ranges, lengths_in_words
 from search_spaces import Objective
 
 
@@ -154,7 +154,8 @@ def _describe_extension(state: SweepState) -> list[str]:
     times = "once" if extensions == 1 else f"{extensions} times"
     return [
         f"Extended {times}; begun with {count_specified(first_spec)} configurations and "
-        f"seeds {spans(first_spec.get('seeds', ()))}. Intervals and p-values do not account for an extension that was "
+        f"seeds {format_ranges(first_spec.get('seeds', ()))}. Intervals and p-values do not account for an "
+        "extension that was "
         "decided by results"
     ]
 
@@ -175,7 +176,7 @@ def _describe_repeated(state: SweepState) -> list[str]:
     ]
     if not repeating_packs:
         return []
-    members = counted(len(repeating_packs), "member")
+    members = format_count(len(repeating_packs), "member")
     return [f"{members} reported a step again with other values: this program does not resume bit for bit"]
 
 

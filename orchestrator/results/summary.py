@@ -19,7 +19,7 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import may_stop
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.text.wording import NOT_REACHED, counted, lengths_in_words
+from orchestrator.text.wording import NOT_REACHED, format_count, lengths_in_words
 from search_spaces import Objective
 from trainers.tasks.metrics import RecordedMetric
 
@@ -244,7 +244,7 @@ class Summary:
         # Before any configuration is complete, the plan is all that is known.
         counts = [*map(len, self._seeds_of_complete)] or [max((row.seeds_planned for row in self.rows), default=0)]
         min_count, max_count = min(counts), max(counts)
-        return counted(max_count, "seed") if min_count == max_count else f"{min_count} to {max_count} seeds"
+        return format_count(max_count, "seed") if min_count == max_count else f"{min_count} to {max_count} seeds"
 
     @cached_property
     def shared_seeds(self) -> frozenset[int]:

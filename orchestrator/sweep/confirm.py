@@ -25,7 +25,7 @@ from orchestrator.results.summary import Row
 from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_with_names, refuse_unfinished
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import command, label, read_numbers, spans
+from orchestrator.text.wording import format_command, format_label, format_ranges, read_numbers
 from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
 
 DEFAULT_TOP, DEFAULT_SEEDS = 3, 10
@@ -40,7 +40,7 @@ def confirm_sweep(folder: Path, console: Console, plan: Callable[[SweepState], D
     outcome = run_derived(folder, console, plan)
     if outcome.status in ("complete", STOPPED):
         page, _ = write_report(folder)
-        say(console, f"report with both scores: {page}; to update MLflow: {command('publish', folder)}")
+        say(console, f"report with both scores: {page}; to update MLflow: {format_command('publish', folder)}")
     return outcome
 
 
@@ -73,7 +73,7 @@ def plan_confirmation(
 
     # Seeds of any sweep in the chain of confirmations may have been lucky in the selection, so they are not used again.
     sweep_by_seed = find_used_seeds(state)
-    selection = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
+    selection = ", ".join(format_label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
     header = {
         "name": name or f"{state.name}-confirm",
         "description": f"Confirmation of {state.name}: {selection} of {result.complete_configurations} by "
@@ -118,9 +118,10 @@ def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
     # The user may list seeds, which must be unused, too.
     if used_before := sorted(seed for seed in set(numbers) if seed in used):
         sweeps = ", ".join(dict.fromkeys(used[seed] for seed in used_before))
-        hint = spans(choose_fresh_seeds(str(len(numbers)), used))
+        hint = format_ranges(choose_fresh_seeds(str(len(numbers)), used))
         raise UserError(
-            f"--seeds {option}: already used by {sweeps}: {spans(used_before)}; allowed: unused seeds, such as {hint}"
+            f"--seeds {option}: already used by {sweeps}: {format_ranges(used_before)}; allowed: unused seeds, "
+            f"such as {hint}"
         )
     return numbers
 

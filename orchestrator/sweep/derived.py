@@ -24,7 +24,7 @@ from orchestrator.results.summary import Row
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, refuse_fixed
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 from search_spaces import SweepSpec, dump_yaml, list_differences, parse_sweep
 
 
@@ -82,7 +82,8 @@ def make_listed_spec(
     target = state.folder.resolve().parent / spec.name
     if (target / LEDGER_FILE).exists():
         raise SweepExists(
-            f"{target} already has a sweep; resume it with: {command('resume', target)}\nor choose another --name"
+            f"{target} already has a sweep; resume it with: {format_command('resume', target)}\nor choose "
+            "another --name"
         )
     pairs = zip(recorded, draw_configurations(spec, range(count_configurations(spec))), strict=True)
     refuse_changed_defaults(

@@ -45,7 +45,7 @@ from orchestrator.sweep.specification import (
 )
 from orchestrator.sweep.sweep import import_code_to_resume, resume_sweep
 from orchestrator.sweep.train import train_missing
-from orchestrator.text.wording import command, counted, label, read_numbers, spans
+from orchestrator.text.wording import format_command, format_count, format_label, format_ranges, read_numbers
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.parse import overridden_key
 from search_spaces.grammar.values import LARGEST_SEED
@@ -182,14 +182,16 @@ def plan_extension(
     reused_seeds = [seed for seed in new_seeds if seed in used_elsewhere]
     users = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
     if reused_seeds and CONFIRMS in state.provenance:
-        raise UserError(f"--seeds: {spans(reused_seeds)} were used by {users}; allowed in a confirmation: unused seeds")
+        raise UserError(
+            f"--seeds: {format_ranges(reused_seeds)} were used by {users}; allowed in a confirmation: unused seeds"
+        )
     if added == Extension() and not seeds_by_id:
         advice = f"for more: --seeds {2 * len(recorded.seeds)}"
         if state.ended != "complete":
-            advice = f"to finish them: {command('resume', state.folder)}"
+            advice = f"to finish them: {format_command('resume', state.folder)}"
         raise UserError(
             f"{sweep}: nothing to add: it has {search.count_configurations(recorded)} configurations with seeds "
-            f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; {advice}"
+            f"{format_ranges(recorded.seeds)}{_describe_own_seeds(state)}; {advice}"
         )
 
     # Describe the extension to the user before anything is trained.
@@ -197,7 +199,9 @@ def plan_extension(
     lines = _describe_extension(state, spec, added, seeds_by_id)
     if reused_seeds := sorted(reused_seeds):
         users = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
-        lines.append(f"note: seeds {spans(reused_seeds)} were used by {users}, which they can no longer confirm")
+        lines.append(
+            f"note: seeds {format_ranges(reused_seeds)} were used by {users}, which they can no longer confirm"
+        )
     if new_seeds and spec.search.sampler == "tpe":
         lines.append("note: tpe drew these configurations from scores over fewer seeds; a new sweep would draw others")
     if added.seeds and state.race is not None:
@@ -234,16 +238,16 @@ def _describe_extension(
         subject = (
             "the remaining configurations of the race"
             if state.race
-            else counted(search.count_configurations(recorded), "configuration")
+            else format_count(search.count_configurations(recorded), "configuration")
         )
-        lines.append(f"added: seeds {spans(added.seeds)} of {subject}{_describe_own_seeds(state)}")
+        lines.append(f"added: seeds {format_ranges(added.seeds)} of {subject}{_describe_own_seeds(state)}")
     for name, seeds in seeds_by_id.items():
-        lines.append(f"added: seeds {spans(seeds)} of {label(state.configurations[name].number)}")
+        lines.append(f"added: seeds {format_ranges(seeds)} of {format_label(state.configurations[name].number)}")
     if new := search.count_configurations(spec) - search.count_configurations(recorded):
         grids = "".join(f", {key}: {format_yaml(domain['grid'])}" for key, domain in added.grids.items())
-        first = spans(read_common_seeds([*state.specs, spec.resolved()]))
-        lines.append(f"added: {counted(new, 'configuration')} with seeds {first}{grids}")
-    lines.append(f"unchanged: {counted(trained, 'member')} trained so far")
+        first = format_ranges(read_common_seeds([*state.specs, spec.resolved()]))
+        lines.append(f"added: {format_count(new, 'configuration')} with seeds {first}{grids}")
+    lines.append(f"unchanged: {format_count(trained, 'member')} trained so far")
     return lines
 
 
@@ -252,7 +256,7 @@ def _describe_own_seeds(state: SweepState) -> str:
     shared, labels = set(read_common_seeds(state.specs)), dict[str, list[str]]()
     for configuration in state.configurations.values():
         if seeds := set(state.list_planned_seeds(configuration.config_id)) - shared:
-            labels.setdefault(spans(sorted(seeds)), []).append(label(configuration.number))
+            labels.setdefault(format_ranges(sorted(seeds)), []).append(format_label(configuration.number))
     words = [f"{seeds} of {', '.join(names)}" for seeds, names in labels.items()]
     return f" (already planned: {'; '.join(words)})" if words else ""
 
@@ -268,7 +272,7 @@ def _find_selected_ids(state: SweepState, top: int | None, only: Sequence[str], 
         configurations = {name: find_configuration(state, name) for name in only}
         for name, configuration in configurations.items():
             if configuration.pruned_at is not None:
-                subject = f"{state.folder}: --configuration {name}: {label(configuration.number)}"
+                subject = f"{state.folder}: --configuration {name}: {format_label(configuration.number)}"
                 raise UserError(
                     f"{subject} was pruned at step {configuration.pruned_at}; allowed: unpruned configurations"
                 )

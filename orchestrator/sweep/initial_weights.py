@@ -23,7 +23,7 @@ from orchestrator.record.ledger.folders import (
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import label
+from orchestrator.text.wording import format_label
 from search_spaces import Reading, SweepSpec, find_nearest_name
 from search_spaces.grammar.domains import Choice, Grid
 from search_spaces.grammar.problems import Findings, is_within
@@ -137,7 +137,7 @@ class _WeightsResolver:
                 raise UserError(str(error)) from error
             files[str(seed)] = str(stored.path.resolve())
 
-        source = f"{state.name} {label(configuration.number)}"
+        source = f"{state.name} {format_label(configuration.number)}"
         resolved: dict[str, Any] = {"file": files, "source": source}
         if seeds != "same":
             resolved = {"file": files[str(seeds)], "source": f"{source} seed {seeds}"}

@@ -24,7 +24,7 @@ from orchestrator.results.summarise import summarise
 from orchestrator.storage import fetch_missing
 from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, refuse_top_with_names, refuse_unfinished
-from orchestrator.text.wording import counted, label, spans
+from orchestrator.text.wording import format_count, format_label, format_ranges
 from orchestrator.trainer_choice import refuse_program
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
 
@@ -76,11 +76,11 @@ def plan_more_steps(
     # The longer training must begin like the shorter one: a schedule, for example, may depend on the number of steps.
     header = {
         "name": name or f"{state.name}-steps-{steps}",
-        "description": f"{state.name} up to step {steps}: {', '.join(label(row.number) for row in rows)}.",
+        "description": f"{state.name} up to step {steps}: {', '.join(format_label(row.number) for row in rows)}.",
         "seeds": list(state.spec["seeds"]),
     }
     listed = make_listed_spec(state, rows, header, overrides, "extended")
-    spec = _set_steps(listed, steps, f"{state.folder}: --steps {steps}", [label(row.number) for row in rows])
+    spec = _set_steps(listed, steps, f"{state.folder}: --steps {steps}", [format_label(row.number) for row in rows])
     new_configurations = make_configurations(
         spec, [(drawn.number, drawn.values) for drawn in draw_configurations(spec, range(count_configurations(spec)))]
     )
@@ -98,8 +98,9 @@ def plan_more_steps(
         )
     origin = _make_origin(state, steps, list(zip(old_configurations, new_configurations, strict=True)))
     lines = (
-        f"{counted(len(rows), 'configuration')} of {state.name} with seeds {spans(spec.seeds)} will be trained up to "
-        f"step {steps}, from step {spans(checkpoint_steps)}",
+        f"{format_count(len(rows), 'configuration')} of {state.name} with seeds {format_ranges(spec.seeds)} "
+        "will be trained up to "
+        f"step {steps}, from step {format_ranges(checkpoint_steps)}",
         f"{state.name} is not changed",
     )
     return DerivedSweep(
@@ -131,15 +132,16 @@ def _make_origin(
 def _describe_untrained(configurations: Sequence[ConfigurationState], seeds: Sequence[int]) -> list[str]:
     """Return notes about seeds that are not trained further, and members that start from step 0 because of a race."""
     skipped_seeds = {
-        label(configuration.number): sorted(set(configuration.members) - set(seeds)) for configuration in configurations
+        format_label(configuration.number): sorted(set(configuration.members) - set(seeds))
+        for configuration in configurations
     }
     notes = [
-        f"note: skipping seeds {spans(skipped)} of {name}: not every configuration has them"
+        f"note: skipping seeds {format_ranges(skipped)} of {name}: not every configuration has them"
         for name, skipped in skipped_seeds.items()
         if skipped
     ]
     missing_counts = {
-        label(configuration.number): sum(seed not in configuration.members for seed in seeds)
+        format_label(configuration.number): sum(seed not in configuration.members for seed in seeds)
         for configuration in configurations
     }
     if not (number := sum(missing_counts.values())):
@@ -147,7 +149,7 @@ def _describe_untrained(configurations: Sequence[ConfigurationState], seeds: Seq
     names = ", ".join(name for name, count in missing_counts.items() if count)
     return [
         *notes,
-        f"note: {number} of {counted(len(configurations) * len(seeds), 'member')} start from step 0: {names} were "
+        f"note: {number} of {format_count(len(configurations) * len(seeds), 'member')} start from step 0: {names} were "
         "eliminated before the race had all seeds; exclude them with --top or --configuration",
     ]
 
@@ -178,7 +180,7 @@ def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configur
     from trainers.training.earlier import explain_step_dependence
 
     member, steps = rebuild_member(old), new.member(0).training.steps
-    subject = f"{state.folder}: --steps {steps}: {label(old.number)}"
+    subject = f"{state.folder}: --steps {steps}: {format_label(old.number)}"
     if steps <= member.training.steps:
         raise UserError(f"{subject} already has {member.training.steps} steps; allowed: > {member.training.steps}")
     if reasons := list(explain_step_dependence(member, replace(new.member(0), seed=member.seed), device)):

@@ -7,7 +7,7 @@ from orchestrator.errors import UserError
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row, Summary
-from orchestrator.text.wording import command, label
+from orchestrator.text.wording import format_command, format_label
 
 
 def refuse_top_with_names(top: int | None, names: Sequence[str], purpose: str) -> None:
@@ -21,7 +21,7 @@ def refuse_unfinished(result: Summary, subject: str, alternative: str = "") -> N
     if not result.has_ended:
         raise UserError(
             f"{subject}: not finished ({result.complete_configurations} of {result.planned} configurations), so its "
-            f"ranking may change; to finish it: {command('resume', result.folder)}"
+            f"ranking may change; to finish it: {format_command('resume', result.folder)}"
             + (f"\n{alternative}" if alternative else "")
         )
 
@@ -79,7 +79,7 @@ def choose_named_rows(
         if row.config_id in name_by_id and not is_eligible(row, eligible):
             reason = "failed" if row.failed else "has no finite score" if row.complete else row.why_incomplete
             raise UserError(
-                f"--configuration {name_by_id[row.config_id]}: {label(row.number)} {reason}; "
+                f"--configuration {name_by_id[row.config_id]}: {format_label(row.number)} {reason}; "
                 "allowed: configurations that succeeded"
             )
     return [row for row in result.rows if row.config_id in name_by_id]

@@ -14,7 +14,7 @@ from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.redaction import redact_spec
-from orchestrator.text.wording import command, join_first_few, list_differing_keys
+from orchestrator.text.wording import format_command, join_first_few, list_differing_keys
 from orchestrator.tracking.address import read_uri_variable
 from search_spaces import SweepFileError, SweepSpec, dump_yaml, list_differences, load_sweep, parse_recorded
 from search_spaces.grammar.parse import overridden_key
@@ -48,11 +48,11 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
             spec = spec.with_direction(read_recorded_spec(state).objective.direction)
         refuse_changed_file(spec, state)
         history = ", which was extended later" if is_earlier(spec, state) else " already"
-        advice = f"resume it with: {command('resume', folder)}"
+        advice = f"resume it with: {format_command('resume', folder)}"
         if state.failed_packs:
             advice += " --retry-failed"
         elif state.ended == "complete":
-            advice = f"it is complete; show it with: {command('report', folder)}"
+            advice = f"it is complete; show it with: {format_command('report', folder)}"
         if edited_code := [*_list_edited_modules(spec, state), *_list_edited_files(state)]:
             history = f", trained with another version of {join_first_few(edited_code)}"
         raise SweepExists(f"{folder} has this sweep{history}; {advice}; to run it again, add --name NAME")
@@ -103,7 +103,7 @@ def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) 
     if added and list_differences(recorded, latest):  # an earlier specification would remove later additions
         seeds = tuple(seed for seed in added.seeds if seed not in latest.seeds)
         added = Extension(seeds=seeds) if seeds and not added.grids and not added.configurations else None
-    advice = f"{command('extend', state.folder)} {added.options}" if added else ""
+    advice = f"{format_command('extend', state.folder)} {added.options}" if added else ""
     raise SpecChanged(state.folder, changes, advice)
 
 

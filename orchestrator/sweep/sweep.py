@@ -54,7 +54,7 @@ from orchestrator.sweep.specification import (
 )
 from orchestrator.sweep.train import train_missing
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from trainers.files.atomic_file import write_atomic
@@ -115,7 +115,7 @@ def run_sweep(
         write_spec(spec.resolved(), folder)
         if claims:
             write_atomic(folder / CLAIMS_COPY, [claims_file])
-            session.say(f"{counted(len(claims), 'claim')} registered")
+            session.say(f"{format_count(len(claims), 'claim')} registered")
         code.write_copies(folder)
         session.say(f"sweep {spec.name} in {folder.resolve()}: {describe_size(spec)}")
         trust_sweep(state)
@@ -236,6 +236,6 @@ def _reopen_packs(session: Session, state: SweepState) -> None:
     pack_ids = [pack_id for pack_id, _ in state.failed_packs]
     if pack_ids:
         state.apply(session.ledger.append("retry", pack_ids=pack_ids))
-        session.say(f"retrying {counted(len(pack_ids), 'failed pack')}")
+        session.say(f"retrying {format_count(len(pack_ids), 'failed pack')}")
     else:
         session.say("no failed packs to retry")

@@ -19,7 +19,7 @@ from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import ProgressDisplay
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import resolve_tracking_uri
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 from orchestrator.tracking.publisher import Publisher
 from search_spaces import SweepSpec
 
@@ -77,7 +77,7 @@ def train_missing(
             with open_scheduler(scheduler_name, spec.resources, start_worker) as scheduler:
                 session.interrupts.install()  # again, because ray.init replaces handlers
                 cluster = scheduler.cluster
-                session.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
+                session.say(f"{cluster.description}: up to {format_count(cluster.workers, 'pack')} at once")
                 if hidden := describe_hidden_gpus(spec, scheduler_name):
                     session.say(f"note: {hidden}")
 

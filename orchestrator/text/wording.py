@@ -18,8 +18,8 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12}\b|\d+(?:[.,]\d+)*")  # also
 _Subject = TypeVar("_Subject")
 
 
-def label(number: int | None) -> str:
-    """Return the label of a configuration in tables and commands: label(7) -> "#7"; "-" for None."""
+def format_label(number: int | None) -> str:
+    """Return the label of a configuration in tables and commands: format_label(7) -> "#7"; "-" for None."""
     return "-" if number is None else f"#{number}"
 
 
@@ -138,12 +138,12 @@ def format_duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: counted(1, "pack") -> "1 pack"; counted(2, "pack") -> "2 packs"."""
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun: format_count(1, "pack") -> "1 pack"; format_count(2, "pack") -> "2 packs"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def command(verb: str, folder: Path) -> str:
+def format_command(verb: str, folder: Path) -> str:
     """Return a shell command on a sweep directory: "lengthwise resume sweeps/quickstart"."""
     return f"lengthwise {verb} {shlex.quote(find_address(folder) or str(folder))}"
 
@@ -178,11 +178,14 @@ def describe_deaths(deaths: Sequence[tuple[str, str]], crashed: str, folder: Pat
 
 def advise_retry(folder: Path) -> str:
     """Return the commands that show why packs died and that retry them."""
-    return f"details: {command('status', folder)} --trace; retry them: {command('resume', folder)} --retry-failed"
+    return (
+        f"details: {format_command('status', folder)} --trace; retry them: "
+        f"{format_command('resume', folder)} --retry-failed"
+    )
 
 
-def spans(numbers: Sequence[int]) -> str:
-    """Return whole numbers as ranges: spans((1, 2, 3, 7)) -> "1-3, 7"; "none" without numbers."""
+def format_ranges(numbers: Sequence[int]) -> str:
+    """Return whole numbers as ranges: format_ranges((1, 2, 3, 7)) -> "1-3, 7"; "none" without numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -194,7 +197,7 @@ def spans(numbers: Sequence[int]) -> str:
 
 def lengths_in_words(numbers: Sequence[int], kind: str = "") -> str:
     """Return lengths with their noun: lengths_in_words((6, 7)) -> "lengths 6-7"; ((5,), "test ") -> "test length 5"."""
-    return f"{kind}length{'' if len(numbers) == 1 else 's'} {spans(numbers)}"
+    return f"{kind}length{'' if len(numbers) == 1 else 's'} {format_ranges(numbers)}"
 
 
 def read_numbers(text: str) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import find_default_storage
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.redaction import URI_VARIABLE, strip_password
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 from search_spaces.grammar.values import STORES, find_store_problem, make_store_absolute
 
 
@@ -49,7 +49,8 @@ def choose_tracking_uri(state: SweepState, uri: str | None = None) -> str:
         if uri is None and recorded_uri is not None:
             raise UserError(
                 f"{state.folder}: untrusted tracking.uri {recorded_uri}, recorded on {' and '.join(_list_hosts(state))}"
-                f"; to trust it, run: {command('publish', state.folder)} --tracking-uri {shlex.quote(recorded_uri)}"
+                f"; to trust it, run: {format_command('publish', state.folder)} --tracking-uri "
+                f"{shlex.quote(recorded_uri)}"
             )
 
     # The password is added again when the store is opened, so that no ledger contains it.
@@ -97,7 +98,7 @@ def make_server_command(uri: str, storage: Path) -> str:
     # `lengthwise ui` needs no options for the default store, and cannot serve databases other than SQLite.
     if uri == make_default_uri(storage):
         is_default = storage.resolve() == find_default_storage().resolve() and not os.environ.get(URI_VARIABLE)
-        return "lengthwise ui" if is_default else command("ui --storage", storage)
+        return "lengthwise ui" if is_default else format_command("ui --storage", storage)
     if get_sqlite_path(uri) or not is_database(uri):
         return f"lengthwise ui --tracking-uri {shlex.quote(uri)}"
     artifacts = str(choose_artifact_folder(storage))

@@ -19,7 +19,7 @@ from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import list_report_files, write_report
 from orchestrator.results.summarise import summarise
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import choose_tracking_uri, get_sqlite_path, is_from_this_machine
 from orchestrator.tracking.contents import SweepRuns
 from orchestrator.tracking.errors import TrackingError, raising_tracking_error
@@ -64,7 +64,7 @@ def publish(
     uri = choose_tracking_uri(state, uri)
 
     # The lock is held from the first read to the last write, so that two publishers do not create a run twice.
-    with raising_tracking_error(uri, command("publish", folder), uri_option), _lock_publishing(folder):
+    with raising_tracking_error(uri, format_command("publish", folder), uri_option), _lock_publishing(folder):
         name = _choose_experiment(state, records) if experiment is None else experiment or state.study
         store = MlflowExperiment(uri, name, folder.resolve().parent)
         curves = read_curves(state)
@@ -113,7 +113,7 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     addresses = state.published_at if uri is None and is_from_this_machine(state) else []
-    deleted, retry = dict[str, int](), f"{command('delete', folder)} --mlflow"
+    deleted, retry = dict[str, int](), f"{format_command('delete', folder)} --mlflow"
 
     # Opening a SQLite file that is gone would create it.
     for address in dict.fromkeys(choose_tracking_uri(state, address) for address in (uri, *addresses)):

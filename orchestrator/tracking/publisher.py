@@ -14,7 +14,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 from orchestrator.running.children.child import start_child
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 from search_spaces import Tracking
 
 MAX_WAIT_SECONDS = 30.0  # for MLflow at the end of a sweep
@@ -77,7 +77,7 @@ class Publisher:
             problem = "the process that publishes to MLflow has died"
 
         # Nothing is lost: the ledger has all results, and the command publishes them later.
-        return Attempt(problem=f"{problem}; complete it with: {command('publish', self._folder)}")
+        return Attempt(problem=f"{problem}; complete it with: {format_command('publish', self._folder)}")
 
     def kill(self) -> None:
         """Kill the child; do nothing if it was killed before."""

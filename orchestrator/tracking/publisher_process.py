@@ -17,7 +17,7 @@ from orchestrator.errors import LengthwiseError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.running.children.child import import_without_gc
 from orchestrator.text.redaction import mask_log_records
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 from orchestrator.tracking.publisher import Attempt
 
 POLL_SECONDS = 5.0  # between reads of the ledger; at least four times as long as the last publishing took
@@ -104,4 +104,4 @@ def try_to_publish(folder: Path, publish: Callable[[], Any]) -> Attempt:
     except Exception as error:
         _log.debug("publishing %s failed", folder, exc_info=True)
         message = f"publishing to MLflow failed ({type(error).__name__}: {error})"
-        return Attempt(problem=f"{message}; complete it with: {command('publish', folder)}")
+        return Attempt(problem=f"{message}; complete it with: {format_command('publish', folder)}")

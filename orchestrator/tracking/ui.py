@@ -15,7 +15,7 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.running.driving.interrupts import Interrupts
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 from orchestrator.tracking.address import (
     choose_artifact_folder,
     get_sqlite_path,
@@ -73,7 +73,7 @@ def serve(
         sweeps = list_sweep_links(uri, url)
         say(f"MLflow runs at {url} (Ctrl-C ends it){'; open a page below, not this address:' if sweeps else ''}")
         if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
-            say(f"{counted(older, 'older sweep')}, among the experiments of MLflow")
+            say(f"{format_count(older, 'older sweep')}, among the experiments of MLflow")
 
         # The newest comes last, where a terminal ends, with all its pages; of the others the report is enough.
         for index, (title, links) in reversed(list(enumerate(sweeps[:MAX_SHOWN_SWEEPS]))):

@@ -24,7 +24,7 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import make_evaluation_key
 from orchestrator.running.schedulers.inline import use_worker_settings
-from orchestrator.text.wording import label
+from orchestrator.text.wording import format_label
 from orchestrator.trainer_choice import refuse_program
 from search_spaces import ABSENT, SweepFileError
 from search_spaces.grammar.parse import apply_override
@@ -153,7 +153,7 @@ def _make_request(
         members[seed] = _build_member(configuration, resolved, seed, lengths)
     trained = [member for member in members.values() if member is not None]
     if not trained:
-        raise UserError(f"configuration {label(configuration.number)} has no weights: all of its seeds failed")
+        raise UserError(f"configuration {format_label(configuration.number)} has no weights: all of its seeds failed")
     first = trained[0]
     if problems := [*first.task.data_problems()]:
         raise _make_error(configuration, ConfigError(problem.under("task") for problem in problems))
@@ -232,7 +232,8 @@ def _make_error(configuration: ConfigurationState, error: ConfigError, hint: str
     lines = [str(_rename_to_option(problem)) for problem in error.problems]
     lines += [hint] if any(problem.key == "evaluation.lengths" for problem in error.problems) else []
     return UserError(
-        f"configuration {label(configuration.number)} cannot be evaluated with these settings:\n  " + "\n  ".join(lines)
+        f"configuration {format_label(configuration.number)} cannot be evaluated with these settings:\n  "
+        + "\n  ".join(lines)
     )
 
 

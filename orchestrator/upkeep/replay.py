@@ -19,7 +19,7 @@ from orchestrator.running.driving.work import make_solo_work
 from orchestrator.running.schedulers.choice import count_scarce_resources
 from orchestrator.running.schedulers.inline import use_worker_settings
 from orchestrator.sweep.specification import read_recorded_spec
-from orchestrator.text.wording import label, list_differing_keys, spans
+from orchestrator.text.wording import format_label, format_ranges, list_differing_keys
 from orchestrator.trainer_choice import get_trainer
 from trainers.evaluation.results import Evaluation, Progress
 
@@ -89,9 +89,10 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     chosen = find_configuration(state, configuration)
     if seed not in chosen.members:
         raise UserError(
-            f"configuration {label(chosen.number)}: no seed {seed}; allowed: {spans(sorted(chosen.members))}"
+            f"configuration {format_label(chosen.number)}: no seed {seed}; allowed: "
+            f"{format_ranges(sorted(chosen.members))}"
         )
-    member = f"{label(chosen.number)} ({chosen.config_id}) seed {seed}"
+    member = f"{format_label(chosen.number)} ({chosen.config_id}) seed {seed}"
     pack = state.packs[chosen.members[seed].pack_id]
     recorded = _read_recorded(state, pack, chosen.config_id, seed)
     if not recorded:

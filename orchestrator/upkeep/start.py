@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchestrator.errors import refuse_unwritable
 from orchestrator.targets import check_targets
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 from search_spaces.grammar.shipped import FOLDER
 from trainers.files.atomic_file import write_atomic
 
@@ -35,4 +35,4 @@ def write_start(folder: Path, *, program: bool, force: bool = False) -> list[str
             write_atomic(folder / source.name, [text.encode()])
     sweep = folder / "sweep.yaml"
     wrote = (f"{'replaced' if source.name in replaced else 'wrote'} {folder / source.name}" for source in sources)
-    return [*wrote, f"run it with: {command('run', sweep)}"]
+    return [*wrote, f"run it with: {format_command('run', sweep)}"]

@@ -36,7 +36,7 @@ from orchestrator.record.kept.inline_curves import (
 from orchestrator.record.kept.searched_values import add_searched_values
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 from trainers.files.atomic_file import write_atomic
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def read_part(folder: Path, relative: str, sha256: str) -> Any:
 def make_damage_error(path: Path, problem: str) -> DamagedCurves:
     """Return the error for a damaged part, with instructions to restore it."""
     folder = path.parent.parent
-    advice = f"train again what it held: {command('repair', folder)}, then {command('resume', folder)}"
+    advice = f"train again what it held: {format_command('repair', folder)}, then {format_command('resume', folder)}"
     if address := find_address(folder):
         advice = f"remove it, so that the next command fetches it from {address}"
     return DamagedCurves(f"{path}: {problem}\nput a copy of the file back, or {advice}")

@@ -14,7 +14,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState, PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.storage import fetch_file
-from orchestrator.text.wording import label, spans
+from orchestrator.text.wording import format_label, format_ranges
 from trainers.errors import WeightsError, find_nearest
 from trainers.evaluation.results import WeightsFile
 from trainers.evaluation.weights import Array, StoredWeights, make_member_prefix
@@ -54,8 +54,8 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
 def open_weights(state: SweepState, configuration: ConfigurationState, seed: int, average: str) -> StoredWeights:
     """Return a lazy mapping of the final weights of one member. Raises what `load` raises."""
     if seed not in configuration.members:
-        allowed = spans([*configuration.members])
-        raise UserError(f"configuration {label(configuration.number)}: no seed {seed}; allowed: {allowed}")
+        allowed = format_ranges([*configuration.members])
+        raise UserError(f"configuration {format_label(configuration.number)}: no seed {seed}; allowed: {allowed}")
     file = list_kept_weights(state).get((configuration.config_id, seed))
     if file is None:
         raise UserError(_explain_missing(state, configuration, seed))
@@ -104,7 +104,7 @@ def _list_recorded_files(pack: PackState) -> list[Mapping[str, Any] | None]:
 def _explain_missing(state: SweepState, configuration: ConfigurationState, seed: int) -> str:
     """Return why the weights of a member were not kept, as a sentence."""
     member = configuration.members[seed]
-    subject = f"configuration {label(configuration.number)}"
+    subject = f"configuration {format_label(configuration.number)}"
     if member.status == "failed":
         return f"seed {seed} of {subject} failed; its weights were not kept"
     if configuration.pruned_at is not None:

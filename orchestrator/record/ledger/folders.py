@@ -15,7 +15,7 @@ from orchestrator.addresses import (
     is_address,
 )
 from orchestrator.errors import NotASweep, UnexpectedEntry, UserError
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 from search_spaces import find_nearest_name
 from search_spaces.grammar.values import has_password
 
@@ -145,7 +145,7 @@ def check_storage(storage: Path) -> None:
         return
     if has_ledger(storage):
         raise UserError(
-            f"{storage} is itself a sweep; did you mean {command('ui --storage', storage.resolve().parent)}?"
+            f"{storage} is itself a sweep; did you mean {format_command('ui --storage', storage.resolve().parent)}?"
         )
     if not storage.exists():
         raise UserError(f"{get_address_or_path(storage)} does not exist; --storage is the folder of the sweeps")

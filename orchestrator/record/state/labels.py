@@ -3,7 +3,7 @@
 from orchestrator.errors import UserError
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import label
+from orchestrator.text.wording import format_label
 from trainers.errors import find_nearest
 
 MIN_PREFIX = 4  # characters of a config_id
@@ -28,13 +28,16 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
         return state.configurations[matches[0]]
     if matches:
         candidates = ", ".join(
-            f"{label(state.configurations[config_id].number)} ({config_id})" for config_id in matches
+            f"{format_label(state.configurations[config_id].number)} ({config_id})" for config_id in matches
         )
         raise UserError(f"{state.folder}: {text} is the start of several config_ids: {candidates}")
 
     hint = find_nearest(text, state.configurations)
     last_number = max(state.draws, default=-1)
-    allowed = f"allowed: {label(0)} to {label(last_number)}, a config_id, or at least its first {MIN_PREFIX} characters"
+    allowed = (
+        f"allowed: {format_label(0)} to {format_label(last_number)}, a config_id, or at least its first "
+        f"{MIN_PREFIX} characters"
+    )
     allowed = allowed if last_number >= 0 else "there are none"
     problem = f"{state.folder}: no configuration {text}; {allowed}"
     raise UserError(problem + (f"; did you mean {hint}?" if hint else ""))

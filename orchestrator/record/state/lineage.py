@@ -18,7 +18,7 @@ from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 
 CONFIRMS, CONTINUES, IMPORTED = "confirms", "continues", "imported"
 
@@ -189,5 +189,5 @@ def refuse_imported(state: SweepState) -> None:
     if (imported := state.provenance.get(IMPORTED)) is not None:
         raise UserError(
             f"{state.folder}: imported from {imported['source']}, so its members cannot be trained or evaluated; "
-            f"allowed: commands that read results, such as {command('report', state.folder)}"
+            f"allowed: commands that read results, such as {format_command('report', state.folder)}"
         )

@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.race import RungDecision
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +52,20 @@ def describe_recut(recut: Recut) -> str:
     # After a shortage: the pack that ran out of memory, and waiting packs that are cut with it.
     if recut.shortage is not None:
         waiting = len(recut.old_ids) - 1
-        others = f" and {counted(waiting, 'pack')} that no worker had begun" if waiting else ""
+        others = f" and {format_count(waiting, 'pack')} that no worker had begun" if waiting else ""
         return (
-            f"out of memory on {recut.device}: a pack of {counted(recut.shortage.members, 'member')}{others} "
+            f"out of memory on {recut.device}: a pack of {format_count(recut.shortage.members, 'member')}{others} "
             f"{'were' if waiting else 'was'} cut again into {len(recut.new_ids)}"
             f"{', which continue from its newest checkpoint' if recut.continues else ''}"
         )
 
     # Otherwise the number of workers changed.
     were = "was" if len(recut.old_ids) == 1 else "were"
-    packs = f"{counted(len(recut.old_ids), 'pack')} that no worker had begun {were} cut again into {len(recut.new_ids)}"
-    return f"{packs}, for {counted(recut.workers, 'worker')}"
+    packs = (
+        f"{format_count(len(recut.old_ids), 'pack')} that no worker had begun {were} cut again into "
+        f"{len(recut.new_ids)}"
+    )
+    return f"{packs}, for {format_count(recut.workers, 'worker')}"
 
 
 def describe_recuts(recuts: Sequence[Recut]) -> list[str]:

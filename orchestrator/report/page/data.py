@@ -27,7 +27,7 @@ from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.decades import is_geometric, is_logarithmic, spans_decades
-from orchestrator.text.wording import compact_value, label, shorten_keys
+from orchestrator.text.wording import compact_value, format_label, shorten_keys
 
 MAX_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
 GROUPS = ("trained", "selection", "test")
@@ -84,7 +84,7 @@ def _describe_configuration(result: Summary, row: Row, groups: dict[LengthGroups
     """Return the data of a configuration; adds new groups of lengths to `groups`, which numbers them."""
     metrics = [metric for metric in result.headline if metric in result.measured[row.config_id].metrics]
     return {
-        "label": label(row.number),
+        "label": format_label(row.number),
         "rank": row.rank,
         "state": "" if row.rank else row.why_unranked,
         "seeds": [*row.seeds],

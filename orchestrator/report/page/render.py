@@ -27,13 +27,13 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import (
     advise_retry,
-    command,
-    counted,
+    format_command,
+    format_count,
+    format_label,
+    format_ranges,
     format_values,
     group_errors,
     join_first_few,
-    label,
-    spans,
 )
 
 MAX_FAILURES, MAX_CONFIGURATIONS = 20, 12  # listed reasons, and named configurations for each
@@ -146,7 +146,7 @@ def _make_failure_section(result: Summary) -> Iterator[str]:
         {
             "seeds": str(len(failed)),
             "which": _describe_seeds(failed),
-            "why, for example": f"{label(row.number)} ({values}), seed {seed}: {why}" if values else why,
+            "why, for example": f"{format_label(row.number)} ({values}), seed {seed}: {why}" if values else why,
         }
         for why, failed in groups.items()
         for row, seed in failed[:1]
@@ -158,7 +158,9 @@ def _make_failure_section(result: Summary) -> Iterator[str]:
     # Seeds of dead packs can be retried.
     state = result.state
     died = (
-        [f"{counted(state.seeds_crashed, 'seed')} crashed; {advise_retry(result.folder)}"] if state.failed_packs else []
+        [f"{format_count(state.seeds_crashed, 'seed')} crashed; {advise_retry(result.folder)}"]
+        if state.failed_packs
+        else []
     )
     section = Section(heading="What failed", cells=cells, paragraphs=died, notes=note)
     yield f"<section id=what-failed>{_render_section(section)}</section>"
@@ -170,27 +172,32 @@ def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:
     seeds: dict[int, list[int]] = {}
     for row, seed in failed:
         seeds.setdefault(row.number, []).append(seed)
-    texts = [f"{label(number)} seed{'s'[: len(few) > 1]} {spans(few)}" for number, few in sorted(seeds.items())]
+    texts = [
+        f"{format_label(number)} seed{'s'[: len(few) > 1]} {format_ranges(few)}"
+        for number, few in sorted(seeds.items())
+    ]
     return join_first_few(texts, MAX_CONFIGURATIONS)
 
 
 def _make_commands(result: Summary) -> str:
     """Return the HTML of the commands for this sweep, each with its purpose."""
     # User code is searched beside the original sweep file, whose path is not recorded.
-    again = {"the same sweep again": f"{command('run', result.folder / 'sweep.yaml')} --name another-name"}
+    again = {"the same sweep again": f"{format_command('run', result.folder / 'sweep.yaml')} --name another-name"}
     numbers = [row.number for row in result.rows]
     commands = {
         **({} if result.state.modules else again),
-        "this page again": f"{command('report', result.folder)} --open",
+        "this page again": f"{format_command('report', result.folder)} --open",
     }
     if len(numbers) > 1:
-        commands["two configurations"] = f"{command('compare', result.folder)} {numbers[0]} {numbers[1]}"
+        commands["two configurations"] = f"{format_command('compare', result.folder)} {numbers[0]} {numbers[1]}"
     if more_seeds := make_extend_command(result):
         commands["more seeds"] = more_seeds
-        commands["the first three again, on fresh seeds"] = f"{command('confirm', result.folder)} --top 3 --seeds 10"
+        commands["the first three again, on fresh seeds"] = (
+            f"{format_command('confirm', result.folder)} --top 3 --seeds 10"
+        )
     commands |= {
-        "figures for a paper": f"{command('export', result.folder)} --figures pdf",
-        "to MLflow": command("publish", result.folder),
+        "figures for a paper": f"{format_command('export', result.folder)} --figures pdf",
+        "to MLflow": format_command("publish", result.folder),
     }
 
     # Align the purposes as comments.

@@ -20,7 +20,7 @@ from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.confirmed import Confirmation, read_search_labels
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Row, Summary
-from orchestrator.text.wording import compact_value, format_number, label, shorten_keys, spans
+from orchestrator.text.wording import compact_value, format_label, format_number, format_ranges, shorten_keys
 
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
 
@@ -30,7 +30,7 @@ def make_identity_columns(result: Summary) -> Columns:
     in_search = read_search_labels(result.state.provenance)
     return [
         Column("rank", lambda row: row.rank or "", "rank", lambda row: str(row.rank) if row.rank else row.why_unranked),
-        Column("label", lambda row: label(row.number)),
+        Column("label", lambda row: format_label(row.number)),
         Column(IN_SEARCH, lambda row: in_search.get(row.number)),
         Column(CONFIG_ID, attrgetter("config_id"), "config_id"),
         *parse_columns("number"),
@@ -137,13 +137,13 @@ def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
         Column("", lambda row: confirmed.parent, "search"),
         *parse_columns("config_id"),
         Column("search rank", attrgetter("search_rank"), "search_rank"),
-        Column(IN_SEARCH, lambda row: label(row.number)),
+        Column(IN_SEARCH, lambda row: format_label(row.number)),
         Column("", lambda row: json.dumps(row.values, ensure_ascii=False), "values"),
         Column("search score", attrgetter("search"), "search_score", quartiles=True),
         Column("confirmed score", attrgetter("confirmed"), "confirmed_score", quartiles=True),
         Column("test, search", attrgetter("search_test"), "search_test", quartiles=True),
         Column("test, confirmed", attrgetter("confirmed_test"), "confirmed_test", quartiles=True),
-        Column("", lambda row: spans(confirmed.seeds), "seeds"),
+        Column("", lambda row: format_ranges(confirmed.seeds), "seeds"),
         Column("seeds", attrgetter("seeds_run"), "seeds_run"),
         Column("failed", attrgetter("seeds_failed"), "seeds_failed"),
         Column("searched values", describe_values),

@@ -12,7 +12,7 @@ from orchestrator.results.analysis import (
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.partial_effects import Slope
 from orchestrator.statistics.effects.within import Difference
-from orchestrator.text.wording import spans
+from orchestrator.text.wording import format_ranges
 
 UNIT_NOTES = {
     "random": "n counts configurations, each drawn independently.",
@@ -33,7 +33,7 @@ class EffectsAtLengths:
     @property
     def at_lengths(self) -> str:
         """The lengths with their group: "test 8-11"."""
-        return f"{self.group} {spans(self.lengths)}"
+        return f"{self.group} {format_ranges(self.lengths)}"
 
 
 @dataclass(frozen=True, kw_only=True)

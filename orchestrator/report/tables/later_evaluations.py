@@ -8,7 +8,7 @@ from orchestrator.report.tables.columns import Column, Records, Section, make_ce
 from orchestrator.results.later_evaluations import LaterEvaluation
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.text.wording import label
+from orchestrator.text.wording import format_label
 
 HEADING = "Kept weights evaluated later"
 
@@ -26,7 +26,7 @@ def make_later_section(result: Summary, evaluations: Sequence[LaterEvaluation] =
         for length in evaluation.measured.metrics[metric].lengths
     ]
     columns = [
-        Column("label", lambda line: label(line[0].number)),
+        Column("label", lambda line: format_label(line[0].number)),
         Column("task", lambda line: line[0].setting),
         Column("trained on", lambda line: line[0].trained_lengths(line[1])),
         Column("samples", lambda line: line[0].samples),

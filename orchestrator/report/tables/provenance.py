@@ -7,7 +7,7 @@ from orchestrator.report.tables.columns import Section
 from orchestrator.results.pack_environments import PackEnvironments, PackGroup, describe_code
 from orchestrator.results.program_defaults import describe_defaults, list_program_defaults
 from orchestrator.results.summary import Summary
-from orchestrator.text.wording import counted, join_first_few
+from orchestrator.text.wording import format_count, join_first_few
 
 MAX_GROUPS = 6  # shown groups of packs
 
@@ -31,7 +31,9 @@ def make_provenance_section(result: Summary) -> Section:
     # The largest groups of packs, beginning with the keys in which groups differ.
     groups, differing = environments.groups, environments.differing
     for group in groups[:MAX_GROUPS]:
-        texts[f"{counted(len(group.packs), 'pack')}: {join_first_few(group.packs)}"] = _describe_group(group, differing)
+        texts[f"{format_count(len(group.packs), 'pack')}: {join_first_few(group.packs)}"] = _describe_group(
+            group, differing
+        )
     note = [f"{len(groups) - MAX_GROUPS} more groups of packs are in the ledger"] if len(groups) > MAX_GROUPS else []
     return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=note)
 

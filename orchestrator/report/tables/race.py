@@ -6,7 +6,7 @@ from functools import partial
 from orchestrator.report.tables.columns import Column, Records, Section, make_cells
 from orchestrator.results.race_rounds import describe_race, describe_rule
 from orchestrator.results.summary import Summary
-from orchestrator.text.wording import label, spans
+from orchestrator.text.wording import format_label, format_ranges
 
 MAX_LABELS = 12  # listed survivors of a round
 ROUND_NOTES = (
@@ -31,7 +31,7 @@ def make_race_sections(result: Summary) -> list[Section]:
     list_labels = partial(_list_labels, {row.config_id: row.number for row in result.rows})
     rounds = [
         Column("round", lambda line: line[0]),
-        Column("seeds", lambda line: spans(line[1].new_seeds)),
+        Column("seeds", lambda line: format_ranges(line[1].new_seeds)),
         Column("configurations", lambda line: len(line[1].contenders)),
         Column("members", lambda line: line[1].members),
         Column("decided by", lambda line: describe_rule(line[1]) or None),
@@ -71,7 +71,7 @@ def make_race_records(result: Summary) -> Records:
         {
             "round": number,
             "config_id": config_id,
-            "new_seeds": spans(race_round.new_seeds),
+            "new_seeds": format_ranges(race_round.new_seeds),
             "decided_by": race_round.decision.by if race_round.decision else "",
             "value": race_round.decision.values.get(config_id) if race_round.decision else None,
             "p": race_round.decision.p if race_round.decision else None,
@@ -107,4 +107,4 @@ def _list_labels(numbers: Mapping[str, int], names: Collection[str]) -> str:
     """Return the labels of configurations as text, at most MAX_LABELS."""
     # List the first labels in ascending order.
     numbered = sorted(numbers[name] for name in names)
-    return ", ".join(map(label, numbered[:MAX_LABELS])) + (" ..." if len(numbered) > MAX_LABELS else "")
+    return ", ".join(map(format_label, numbered[:MAX_LABELS])) + (" ..." if len(numbered) > MAX_LABELS else "")

@@ -20,7 +20,7 @@ from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
-from orchestrator.text.wording import counted, format_number, lengths_in_words, spans
+from orchestrator.text.wording import format_count, format_number, format_ranges, lengths_in_words
 
 MAX_TERMINAL_LINES = 15  # comparisons on a terminal
 MAX_VALUES = 2  # searched values beside a label; with more keys none are shown
@@ -56,9 +56,9 @@ def make_comparison_columns(comparisons: Sequence[SeedComparison], infinite: str
         *parse_columns("family group=question.group"),
         Column(
             "at lengths",
-            lambda line: spans(line.question.lengths),
+            lambda line: format_ranges(line.question.lengths),
             "lengths",
-            lambda line: f"{line.question.group} {spans(line.question.lengths)}",
+            lambda line: f"{line.question.group} {format_ranges(line.question.lengths)}",
         ),
         *parse_columns("metric=question.metric average=question.average first second first_median second_median"),
         Column("medians", describe_medians),
@@ -142,7 +142,7 @@ def write_verdict(line: SeedComparison, first: str, second: str, infinite: str =
         return f"No verdict {where}: {outcome.reason}."
     if outcome.paired and outcome.n > 1 and outcome.ties == outcome.n:
         return f"No difference {where}: {metric} of {first} and {second} is equal in all {outcome.n} pairs of seeds."
-    evidence = f"{100 * outcome.level:.1f} % interval, {counted(outcome.n, 'pair')} of seeds"
+    evidence = f"{100 * outcome.level:.1f} % interval, {format_count(outcome.n, 'pair')} of seeds"
     if line.verdict == "inconclusive":
         judged, why = ("Inconclusive", f" ({evidence})")
         if math.isnan(outcome.low):
@@ -173,7 +173,7 @@ def _describe_difference(line: SeedComparison) -> str:
 
 def _count_seeds(line: SeedComparison) -> str:
     outcome = line.outcome
-    return counted(outcome.n, "pair") if outcome.paired else f"{outcome.n} and {outcome.n_second}"
+    return format_count(outcome.n, "pair") if outcome.paired else f"{outcome.n} and {outcome.n_second}"
 
 
 def _describe_pairing(line: SeedComparison) -> str:
@@ -182,7 +182,7 @@ def _describe_pairing(line: SeedComparison) -> str:
     if not line.outcome.paired:
         why = "have different seeds" if line.shared.is_paired else f"may share no random numbers: {streams}"
         return f"Not paired: the two {why}"
-    alone = f"; {counted(line.unmatched, 'seed')} without a pair left out" if line.unmatched else ""
+    alone = f"; {format_count(line.unmatched, 'seed')} without a pair left out" if line.unmatched else ""
     return f"Paired {streams}{alone}" if line.shared.by_number else f"Paired by seed: {streams}{alone}"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from orchestrator.errors import UserError
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Question, Side, make_question
 from orchestrator.results.scoring.length_groups import parse_lengths
-from orchestrator.text.wording import spans
+from orchestrator.text.wording import format_ranges
 from trainers.errors import find_nearest
 
 REQUESTED = "asked"  # recorded in tables
@@ -44,7 +44,9 @@ def make_questions(
         groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in GROUPS]
         return [questions for questions in groups if any(question.lengths for question in questions)]
     common_lengths = find_common_lengths(pairs, metric)
-    chosen_lengths = parse_lengths(lengths, common_lengths, f"different common lengths ({spans(common_lengths)})")
+    chosen_lengths = parse_lengths(
+        lengths, common_lengths, f"different common lengths ({format_ranges(common_lengths)})"
+    )
     return [
         [
             replace(make_question(*pair, GROUPS[0], metric, average), group=REQUESTED, lengths=chosen_lengths)

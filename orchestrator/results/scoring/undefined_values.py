@@ -9,7 +9,7 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged
-from orchestrator.text.wording import counted, spans
+from orchestrator.text.wording import format_count, format_ranges
 from search_spaces import Objective
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
     for length, count in sorted(member_counts.items()):
         lengths_by_count.setdefault(count, []).append(length)
     parts = [
-        f"at length{'s' * (len(lengths) > 1)} {spans(lengths)} in {count} of {counted(len(ended_members), 'member')}"
+        f"at length{'s' * (len(lengths) > 1)} {format_ranges(lengths)} in {count} of "
+        f"{format_count(len(ended_members), 'member')}"
         for count, lengths in lengths_by_count.items()
     ]
     return [

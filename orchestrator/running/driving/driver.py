@@ -46,7 +46,7 @@ from orchestrator.running.driving.scores import RecordedScores
 from orchestrator.running.driving.work import RunningPack, make_pack_work
 from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.train_pack import encode_work, get_stack_file, read_watchdog_report
-from orchestrator.text.wording import counted, label
+from orchestrator.text.wording import format_count, format_label
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
@@ -220,7 +220,7 @@ class SweepDriver:
     def on_failure(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record that the pack and its members have failed for good; the sweep continues."""
         error = self._record_attempt(pack_id, error, trace)
-        attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
+        attempts = format_count(len(self.state.packs[pack_id].attempts), "attempt")
         self._say(f"{self._describe_pack(pack_id)}: {error}; failed after {attempts}")
         self._record_pack_end(pack_id, "failed", error)
         refuse_equal_failures(self.state, get_trainer(self.spec.sections).equal_failures)
@@ -228,7 +228,7 @@ class SweepDriver:
     def _describe_pack(self, pack_id: str) -> str:
         """Return a pack as messages name it, with its member if it has only one: "pack 0c1b66877d7e (#0 seed 1)"."""
         (config_id, seed), *others = self.state.packs[pack_id].members
-        member = "" if others else f" ({label(self.state.configurations[config_id].number)} seed {seed})"
+        member = "" if others else f" ({format_label(self.state.configurations[config_id].number)} seed {seed})"
         return f"pack {pack_id}{member}"
 
     # Called by the sweep ----------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from orchestrator.errors import LengthwiseError
 from orchestrator.interface.trainer import LAST_REPORT
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import command, group_errors
+from orchestrator.text.wording import format_command, group_errors
 
 _SHOWN_LINES = 15
 
@@ -37,6 +37,6 @@ def refuse_equal_failures(state: SweepState, min_packs: int | None) -> None:
         (f"the first {len(ended)} members failed with the same error" if len(ended) > 1 else "the first member failed")
         + f", so the sweep stops: {ended[-1].error}\n"
         + "\n".join(f"  {line}" for line in lines)
-        + f"\nafter fixing it: {command('resume', state.folder)} --retry-failed --accept-code-change"
-        + f"\nto change the sweep file as well: {command('delete', state.folder)}, then run it again"
+        + f"\nafter fixing it: {format_command('resume', state.folder)} --retry-failed --accept-code-change"
+        + f"\nto change the sweep file as well: {format_command('delete', state.folder)}, then run it again"
     )

@@ -18,7 +18,7 @@ from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Driver
 from orchestrator.running.schedulers import inline, local
-from orchestrator.text.wording import counted, format_duration
+from orchestrator.text.wording import format_count, format_duration
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import Resources, SweepSpec
 from search_spaces.grammar.problems import Findings
@@ -97,7 +97,7 @@ def describe_hidden_gpus(spec: SweepSpec, scheduler: str) -> str:
 
     # Without nvidia-smi the memory would be read by torch, whose import takes seconds.
     count = len(read_gpu_memories()) if shutil.which("nvidia-smi") else 0
-    note = f"this machine has {counted(count, 'GPU')}, hidden from the program because resources.gpus is 0"
+    note = f"this machine has {format_count(count, 'GPU')}, hidden from the program because resources.gpus is 0"
     return f"{note}; to use GPUs set resources.gpus: 1" if count else ""
 
 

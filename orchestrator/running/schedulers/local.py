@@ -27,7 +27,7 @@ from orchestrator.running.pack.protocol import (
 )
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.schedulers.local_worker import decode_message
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 
 _TICK_SECONDS = 0.1
 _MAX_LOST, _LOST_SECONDS = 3, 0.1  # workers that die before they begin a pack, and the pause after each
@@ -46,7 +46,7 @@ def describe_machine(
     if gpus:
         count = len(read_gpu_memories())
         max_on_gpus = count_gpu_packs(count, gpus)
-        description += f" and {counted(count, 'GPU')}"
+        description += f" and {format_count(count, 'GPU')}"
     workers = workers or min(max(1, min(count_cores() // cpus, max_on_gpus)), max_workers or sys.maxsize)
     memory = psutil.virtual_memory().total
     return Cluster(workers=workers, bytes_per_worker=memory / workers, description=description)

@@ -10,7 +10,7 @@ from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged, read_objective
 from orchestrator.results.scoring.undefined_values import describe_undefined_values, has_undefined_score
 from orchestrator.running.watching.meter import find_best_configuration
-from orchestrator.text.wording import format_number, label
+from orchestrator.text.wording import format_label, format_number
 
 MAX_LENGTHS = 12
 
@@ -35,7 +35,7 @@ def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     # A line has room for MAX_LENGTHS values, at equal distances.
     indices = np.unique(np.linspace(0, len(band.lengths) - 1, min(MAX_LENGTHS, len(band.lengths))).round().astype(int))
     values = ", ".join(f"{band.lengths[index]}: {format_number(band.median[index])}" for index in indices)
-    return [(f"median of {label(best.number)}", f"{objective.metric} ({objective.average}) by length: {values}")]
+    return [(f"median of {format_label(best.number)}", f"{objective.metric} ({objective.average}) by length: {values}")]
 
 
 def make_undefined_rows(state: SweepState) -> list[tuple[str, str]]:

@@ -20,13 +20,13 @@ from orchestrator.results.scoring.search_design import count_planned, count_spec
 from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
 from orchestrator.running.driving.work import RunningPack
 from orchestrator.text.wording import (
-    command,
-    counted,
+    format_command,
+    format_count,
     format_duration,
+    format_label,
     format_number,
     group_errors,
     join_first_few,
-    label,
 )
 
 MOST_PACKS = 4  # with one error, that are named
@@ -161,7 +161,7 @@ def find_best_configuration(state: SweepState) -> ConfigurationState | None:
 def format_best_score(state: SweepState, none: str = "none yet") -> str:
     """Return the best score so far with its configuration, "0.0262 (#8)"; `none` without one."""
     best = find_best_configuration(state)
-    return f"{format_number(best.score)} ({label(best.number)})" if best else none
+    return f"{format_number(best.score)} ({format_label(best.number)})" if best else none
 
 
 def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
@@ -180,7 +180,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         *_make_confirms_row(state),
         ("state", f"{status}: {state.message}" if state.message else status),
-        *([] if needs_no_resume else [("continue with", command("resume", state.folder))]),
+        *([] if needs_no_resume else [("continue with", format_command("resume", state.folder))]),
         ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
         ("seeds", f"{counts['complete'] + counts['failed']}/{seed_count}"),
         ("seeds failed", f"{counts['failed']} ({crashed} crashed, {counts['failed'] - crashed} diverged)"),
@@ -203,7 +203,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     deaths = group_errors((error, pack_id) for pack_id, error in state.failed_packs)
     rows += [("packs given up", f"{_describe_packs(pack_ids)}: {error}") for error, pack_ids in deaths.items()]
     if state.failed_packs:
-        rows.append(("retry them with", f"{command('resume', state.folder)} --retry-failed"))
+        rows.append(("retry them with", f"{format_command('resume', state.folder)} --retry-failed"))
     return rows
 
 
@@ -220,7 +220,7 @@ def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = Map
 
 def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:
     """Return the row of the search that a confirmation confirms, with its configurations there."""
-    labels = [f"{label(number)} is {there}" for number, there in read_search_labels(state.provenance).items()]
+    labels = [f"{format_label(number)} is {there}" for number, there in read_search_labels(state.provenance).items()]
     return [("confirms", f"{state.provenance[CONFIRMS]['sweep']} ({', '.join(labels)} there)")] if labels else []
 
 
@@ -255,9 +255,9 @@ def make_trace_lines(state: SweepState) -> list[str]:
     lines = []
     for text, pack_ids in groups.items():
         packs = _describe_packs(list(dict.fromkeys(pack_ids)))
-        lines += ["", *f"{counted(len(pack_ids), 'attempt')} of {packs}: {text}".rstrip().splitlines()]
+        lines += ["", *f"{format_count(len(pack_ids), 'attempt')} of {packs}: {text}".rstrip().splitlines()]
     return lines
 
 
 def _describe_packs(pack_ids: Sequence[str]) -> str:
-    return f"{counted(len(pack_ids), 'pack')} ({join_first_few(pack_ids, MOST_PACKS)})"
+    return f"{format_count(len(pack_ids), 'pack')} ({join_first_few(pack_ids, MOST_PACKS)})"

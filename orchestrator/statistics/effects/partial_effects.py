@@ -23,7 +23,7 @@ from orchestrator.statistics.effects.rank_effects import (
 )
 from orchestrator.statistics.intervals import LEVEL, describe_too_few
 from orchestrator.statistics.quartiles import Floats
-from orchestrator.text.wording import counted
+from orchestrator.text.wording import format_count
 
 MIN_RESIDUALS = 4  # residual degrees of freedom that a fit needs for the coverage of its intervals
 
@@ -115,7 +115,7 @@ def _fit_slopes(
     if n < k + 1 + MIN_RESIDUALS:
         return (
             {},
-            f"{describe_too_few(n, unit)} for {counted(k, 'effect')} at once (at least {k + 1 + MIN_RESIDUALS})",
+            f"{describe_too_few(n, unit)} for {format_count(k, 'effect')} at once (at least {k + 1 + MIN_RESIDUALS})",
         )
     design = np.column_stack([np.ones(n), *columns.values()])
     if np.linalg.matrix_rank(design) < k + 1:

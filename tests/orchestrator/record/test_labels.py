@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.record.state.labels import find_configuration
-from orchestrator.text.wording import label
+from orchestrator.text.wording import format_label
 
 
 @pytest.fixture
@@ -16,7 +16,14 @@ def state(tmp_path, synthetic_sweep, simple_curve):
 
 def test_label_number_config_id_and_the_start_of_it_are_one_configuration(state):
     for one in state.configurations.values():
-        names = (label(one.number), one.number, str(one.number), f" #{one.number} ", one.config_id, one.config_id[:6])
+        names = (
+            format_label(one.number),
+            one.number,
+            str(one.number),
+            f" #{one.number} ",
+            one.config_id,
+            one.config_id[:6],
+        )
         assert {find_configuration(state, name).config_id for name in names} == {one.config_id}
 
 

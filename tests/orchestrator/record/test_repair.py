@@ -17,7 +17,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 WHOLE = (RELEASED / LEDGER_FILE).read_bytes()
@@ -75,7 +75,7 @@ def test_records_that_rest_on_damaged_curves_are_taken_out(folder: Path, damage:
     damage(part)
     with pytest.raises(DamagedCurves) as found:
         read_curves(SweepState.load(folder))
-    again = f"train again what it held: {command('repair', folder)}, then {command('resume', folder)}"
+    again = f"train again what it held: {format_command('repair', folder)}, then {format_command('resume', folder)}"
     assert str(found.value).endswith(f"\nput a copy of the file back, or {again}")
     assert repair(folder)[0].endswith(f":{record.seq + 1}: curves missing or damaged: {part}")
     state = SweepState.load(folder)

@@ -12,10 +12,10 @@ from orchestrator.text.wording import (
     compact_value,
     format_duration,
     format_number,
+    format_ranges,
     group_errors,
     read_numbers,
     shorten_keys,
-    spans,
 )
 
 
@@ -30,7 +30,7 @@ def test_words():
     ]  # fmt: skip
     numbers = {0.019: "0.0190", 1.0: "1.00", 123.4: "123", None: "-", math.nan: "-", math.inf: "inf"}
     assert [format_number(number) for number in numbers] == list(numbers.values())
-    assert [spans(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
+    assert [format_ranges(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
 
 
 def test_compact_pairs_differ() -> None:
@@ -53,7 +53,7 @@ def test_errors_that_differ_in_numbers_are_grouped() -> None:
 
 
 def test_every_command_in_a_message_is_quoted_for_a_shell() -> None:
-    """`wording.command` does it: nothing else puts a path behind a verb."""
+    """`wording.format_command` does it: nothing else puts a path behind a verb."""
     verbs = "attention|compare|confirm|data|plan|publish|repair|report|resume|run|status|ui|validate"
     found = [
         line.strip()
@@ -66,7 +66,7 @@ def test_every_command_in_a_message_is_quoted_for_a_shell() -> None:
 
 def test_numbers_are_read_as_they_are_shown():
     numbers = (1, 2, 3, 7)
-    assert read_numbers(spans(numbers)) == numbers and read_numbers("7,1-2") == (7, 1, 2)
+    assert read_numbers(format_ranges(numbers)) == numbers and read_numbers("7,1-2") == (7, 1, 2)
     assert [read_numbers(text) for text in ("", "a", "3-1", "1,1-2", "-1", "0-9999999999", "²")] == [()] * 7
 
 

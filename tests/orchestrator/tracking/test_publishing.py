@@ -20,7 +20,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.report.files import present_report
 from orchestrator.running.watching.progress import ProgressDisplay
 from orchestrator.sweep import train
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TIMEOUTS
 from orchestrator.tracking.publish import publish
@@ -41,7 +41,7 @@ def test_a_dead_server_is_a_problem_in_words_within_seconds(sweep, monkeypatch):
     address = f"http://127.0.0.1:{free_ports(1)[0]}"
     result = try_to_publish(sweep.folder, partial(publish, sweep.folder, address))
     assert {key: os.environ.get(key) for key in TIMEOUTS} == TIMEOUTS  # by MLflow's own settings it would take minutes
-    assert address in result.problem and command("publish", sweep.folder) in result.problem
+    assert address in result.problem and format_command("publish", sweep.folder) in result.problem
 
 
 class Growing:
@@ -109,11 +109,11 @@ def test_the_end_waits_for_the_last_pass_so_long_and_no_longer(publisher, tmp_pa
     send(publisher, Attempt(problem="refused", is_refused=True))
     began = time.monotonic()
     late = publisher.wait(0.5)
-    assert 0.5 <= time.monotonic() - began < 5 and command("publish", tmp_path) in late.problem
+    assert 0.5 <= time.monotonic() - began < 5 and format_command("publish", tmp_path) in late.problem
     send(publisher, Attempt("uri", (("name", "link"),), is_last=True))
     assert publisher.wait(60) == Attempt("uri", [["name", "link"]], is_last=True)
     publisher.theirs.close()
-    assert command("publish", tmp_path) in publisher.wait(60).problem
+    assert format_command("publish", tmp_path) in publisher.wait(60).problem
     assert MAX_WAIT_SECONDS == 30
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.text.wording import command
+from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TIMEOUTS, TrackingError, TrackingRefused
 from orchestrator.tracking.publish import delete_runs
@@ -65,7 +65,10 @@ def test_a_busy_server_is_not_waited_for_as_long_as_it_asks(sweep, publish, busy
 
 def test_an_address_without_a_server_is_named_with_the_command_that_repeats(sweep, publish, quick) -> None:
     address = f"http://127.0.0.1:{free_ports(1)[0]}"
-    again = {publish: command("publish", sweep.folder), delete_runs: f"{command('delete', sweep.folder)} --mlflow"}
+    again = {
+        publish: format_command("publish", sweep.folder),
+        delete_runs: f"{format_command('delete', sweep.folder)} --mlflow",
+    }
     for call, repeated in again.items():
         with pytest.raises(TrackingError) as error:
             call(sweep.folder, address)
@@ -95,7 +98,7 @@ def test_a_refused_user_is_told_what_to_do(sweep, publish, busy, quick, monkeypa
     first, second = str(found.value).splitlines()
     assert first.startswith(f"MLflow at {address}: ") and named in first
     assert found.value.exit_code == 2 and busy.asked == 1
-    again = f"{command('publish', sweep.folder)} --tracking-uri {address}"
+    again = f"{format_command('publish', sweep.folder)} --tracking-uri {address}"
     assert second.endswith(again) and "sesame" not in first
 
 
@@ -113,7 +116,7 @@ def test_a_locked_database_is_named(sweep, publish, quick, capfd, monkeypatch) -
         connection.close()
     first, second = str(found.value).splitlines()
     assert first.startswith(f"MLflow at {uri}: ") and "locked" in first
-    assert second.endswith(f"{command('publish', sweep.folder)} --tracking-uri {uri}")
+    assert second.endswith(f"{format_command('publish', sweep.folder)} --tracking-uri {uri}")
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
