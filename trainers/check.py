@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from inspect import unwrap
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.settings import registry
 from trainers.settings.fields import settings_fields
+from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 from trainers.training.step import compute_gradients, sample_batches, step_once
@@ -171,7 +173,12 @@ def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
         model = registry.build("model", {**SMALL["model"], "name": "decoder" if task.causal else "encoder"})
         member = MemberConfig.from_dict(SMALL)
         evaluation = replace(member.evaluation, lengths=lengths)
-        yield from _step_problems(_shrink_member(replace(member, task=task, model=model, evaluation=evaluation)))
+        try:
+            yield from _step_problems(_shrink_member(replace(member, task=task, model=model, evaluation=evaluation)))
+        except Exception:  # the error of a tensor operation does not name the targets that caused it
+            if not (problems := list(_target_problems(task, [*_train_batches(task, [3]), *(t.batch for t in tests)]))):
+                raise
+            yield problems[0]
 
 
 def _model_problems(sections: Mapping[str, Any]) -> Iterator[str]:
@@ -361,6 +368,25 @@ def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[s
             yield f"{kind} rows have lengths {int(lengths.min())}..{int(lengths.max())}; allowed: 1..{width}"
     if not task.has_groups and any(batch.groups is not None for batch in batches):
         yield f"{kind} rows have groups, but `has_groups` is false"
+
+
+def _target_problems(task: Task, batches: Iterable[Batch]) -> Iterator[str]:
+    """Yield a problem for each batch whose targets do not have the shape that the default loss and metrics read."""
+    for batch in batches:
+        tokens, targets = tuple(batch.tokens.shape), tuple(batch.targets.shape)
+        distributions = (*tokens, task.outputs)
+        if targets not in (tokens, distributions):
+            yield (
+                f"targets of shape {targets} for tokens of shape {tokens}{_locate_rows(task)}; allowed: {tokens}, "
+                f"with {IGNORED} at positions without a target, or {distributions}, a distribution at each position"
+            )
+
+
+def _locate_rows(task: Task) -> str:
+    """Return the method of a task that makes its rows, as " (FILE:LINE, METHOD)"."""
+    method = unwrap(type(task).draw_rows if task.draws_rows else type(task).sample)
+    code = getattr(method, "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno}, {method.__name__})" if code else ""
 
 
 # Command line ---------------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from typing import Any
 from orchestrator.interface.trainer import Member, Trainer
 from orchestrator.text.wording import format_ranges
 from orchestrator.trainer_choice import get_trainer
-from search_spaces import Problem, SweepFileError, SweepSpec
+from search_spaces import ABSENT, Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
-from search_spaces.grammar.problems import is_within
+from search_spaces.grammar.problems import is_within, read_key
 from trainers.errors import ConfigError, find_nearest
 from trainers.files.data_folders import add_search_folder
 from trainers.tasks.metrics import RecordedMetric
@@ -116,7 +116,10 @@ def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigEr
         domain = next((key for key in values if problem.key == key or problem.key.startswith(f"{key}.")), None)
         source = f"drawn from space.{domain}" if domain in spec.space else "given by search.listed"
         message = problem.message if domain is None else f"{problem.message} ({source})"
-        details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
+        # A problem without a value, such as an error of the user's code, is not one of null.
+        has_value = problem.given is not None or read_key(assign_values(spec, values), problem.key) is None
+        given = problem.given if has_value else ABSENT
+        details = {"given": given, "allowed": problem.allowed, "nearest": problem.nearest}
         located.append(_make_problem(spec, problem.key, message, **details))
     return located
 

@@ -60,16 +60,16 @@ class Vmapped(Model):
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems of the module with this task, by calling it on a few tokens."""
         key = "module" if "module" in type(self).__dataclass_fields__ else "name"
-        given, trial = getattr(self, key, None), _try_build(self, _get_sizes(task), task.causal)
+        trial = _try_build(self, _get_sizes(task), task.causal)
         for message in trial.problems:
-            yield Problem(key=key, given=given, message=message)
+            yield Problem(key=key, message=message)
         if trial.problems:
             return
 
         # The trial calls the module on tokens alone, and so cannot know what this task and these settings need of it.
         if task.has_groups and "groups" not in find_parameters(_build_template(self, _get_sizes(task))):
             message = f"its forward has no parameter groups, but the task {task.name} has token groups"
-            yield Problem(key=key, given=given, message=message, allowed="forward(self, tokens, groups)")
+            yield Problem(key=key, message=message, allowed="forward(self, tokens, groups)")
         rate = getattr(self, "dropout", 0.0) if self._has_rate else 0.0
         if rate > 0.0 and not trial.has_dropout:
             message, allowed = f"is {rate:g}, but the module drops nothing", "0, or a module with nn.Dropout"
@@ -80,7 +80,7 @@ class Vmapped(Model):
         """Yield problems of `metrics`; recorded: as in `Trial.recorded`."""
         if self.recorded_metrics and type(task).score_batch is not Task.score_batch:
             message = f"has metrics of a pass over a batch, but the task {task.name} scores generated texts"
-            yield Problem(key=key, given=getattr(self, key, None), message=message, allowed="a module without metrics")
+            yield Problem(key=key, message=message, allowed="a module without metrics")
         for name in self.recorded_metrics:
             message, allowed, close = f"the metric {name} {recorded.get(name)}", "(), (rows,) or (rows, length)", None
             if name not in recorded:
@@ -88,7 +88,7 @@ class Vmapped(Model):
                 close = find_nearest(name, recorded)
             elif recorded[name] is None:
                 continue
-            yield Problem(key=key, given=getattr(self, key, None), message=message, allowed=allowed, nearest=close)
+            yield Problem(key=key, message=message, allowed=allowed, nearest=close)
 
     @property
     def recorded_metrics(self) -> tuple[str, ...]:

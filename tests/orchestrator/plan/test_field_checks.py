@@ -162,6 +162,12 @@ def test_a_name_that_a_file_beside_registers_points_to_its_import(
     assert "mine.py" not in only and "linear_attention" in only
 
 
+def test_an_error_of_a_module_is_shown_without_the_value_of_its_key(said: Said) -> None:
+    own = ("  name: attention_only\n  width: 8", "  name: vmapped\n  module: torch.nn.Linear")
+    [only] = said("training.batch_size: {choice: [4]}", change=own)
+    assert only.startswith("a.yaml:6: model.module: Linear: ") and "torch.nn.Linear" not in only
+
+
 def test_a_fixed_value_used_under_a_condition_is_only_wrong(said: Said) -> None:
     lines = ["model.norm: {choice: [none, pre]}", "model.width: {choice: [4, 8], when: {model.norm: pre}}"]
     assert said(*lines, change=("width: 8", "width: -8")) == [

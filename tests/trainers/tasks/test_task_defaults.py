@@ -99,3 +99,18 @@ def test_the_loss_is_the_cross_entropy_of_torch(stream, form: str) -> None:
         each = functional.cross_entropy(logits[m].flatten(0, 1), targets[m].flatten(0, 1), reduction="none")
         torch.testing.assert_close(total[m], (each * weight[m].flatten()).sum())
         torch.testing.assert_close(divisor[m], weight[m].sum())
+
+
+@pytest.mark.parametrize("cut", ["short", "long"])
+def test_targets_of_a_wrong_shape_are_one_problem_with_both_shapes_and_the_line(cut: str) -> None:
+    class Cut(Largest):
+        def draw_rows(self, stream: Stream, rows: int, length: int) -> Batch:
+            batch = super().draw_rows(stream, rows, length)
+            targets = batch.targets[..., 1:] if cut == "short" else functional.pad(batch.targets, (0, 1))
+            return Batch(batch.tokens, targets)
+
+    Cut.name = "cut"
+    (problem,) = check_task(Cut())
+    line = Cut.draw_rows.__code__.co_firstlineno
+    assert "(1, 4, 3)" in problem and f"(1, 4, {2 if cut == 'short' else 4})" in problem
+    assert f"{__file__}:{line}, draw_rows" in problem
