@@ -95,6 +95,7 @@ class Browser:
     def resize(self, width: int, height: int, *, phone: bool = False) -> None:
         """Give the page another size."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=phone)
 
     def point(self, selector: str, part: tuple[float, float] = (0.5, 0.5)) -> tuple[float, float]:
         """Move the pointer onto an element, into its middle or another part of it; return where that is."""
@@ -106,11 +107,16 @@ class Browser:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         return x, y
 
-    def click(self, selector: str) -> None:
-        """Click an element."""
-        x, y = self.point(selector)
+    def click(self, selector: str, part: tuple[float, float] = (0.5, 0.5)) -> None:
+        """Click the middle of an element or another part of it."""
+        x, y = self.point(selector, part)
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def tap(self, x: float, y: float) -> None:
+        """Tap a point of the window with a finger; only a phone is touched."""
+        self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def drag(self, selector: str, first: tuple[float, float], last: tuple[float, float]) -> None:
         """Press inside an element at one part of it and release at another."""

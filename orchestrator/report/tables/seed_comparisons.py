@@ -143,8 +143,8 @@ def write_verdict(line: SeedComparison, first: str, second: str, infinite: str =
     if outcome.paired and outcome.n > 1 and outcome.ties == outcome.n:
         return f"No difference {where}: {metric} of {first} and {second} is equal in all {outcome.n} pairs of seeds."
     evidence = f"{100 * outcome.level:.1f} % interval, {format_count(outcome.n, 'pair')} of seeds"
-    if line.verdict == "inconclusive":
-        judged, why = ("Inconclusive", f" ({evidence})")
+    if line.verdict in ("equal", "inconclusive"):
+        judged, why = "No difference" if line.verdict == "equal" else "Inconclusive", f" ({evidence})"
         if math.isnan(outcome.low):
             judged, why = "No verdict", f", but {outcome.reason}"
         return f"{judged} {where}: {first} minus {second} in {metric} is {_describe_difference(line)}{why}."

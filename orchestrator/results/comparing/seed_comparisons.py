@@ -85,8 +85,13 @@ class SeedComparison:
         return None if first is None else self.outcome.n - first - self.outcome.ties
 
     @property
-    def verdict(self) -> Literal["first", "second", "inconclusive"]:
-        """Which configuration is better, or lower without a better direction, if the interval excludes 0."""
+    def verdict(self) -> Literal["first", "second", "equal", "inconclusive"]:
+        """Which configuration is better, or lower without a better direction, if the interval excludes 0.
+
+        "equal" if the interval is 0 alone: at most a few seeds differ.
+        """
+        if self.outcome.low == self.outcome.high == 0:
+            return "equal"
         if not (self.outcome.low > 0 or self.outcome.high < 0):  # NaN without an interval
             return "inconclusive"
         return "first" if (self.outcome.low > 0) == (self.question.direction == "maximize") else "second"

@@ -12,6 +12,7 @@ from PIL import Image
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
+from orchestrator.report.tables.seed_comparisons import write_verdict
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Side, compare_sides, make_question
 from orchestrator.results.summarise import summarise
 from tests.browser import Browser, needs_browser
@@ -224,11 +225,58 @@ def test_keys_do_what_the_pointer_does(page):
 def test_the_table_is_sorted_by_a_column(page):
     page.click("#every")
     names = page.read("[...document.querySelectorAll('#table th')].map(e => e.textContent)")
-    page.click(f"#table th:nth-child({names.index('dropout') + 1}) button")
+    head = f"#table th:nth-child({names.index('dropout') + 1})"
+    page.click(head, (0.95, 0.5))  # beside the letters
     column = (
         f"[...document.querySelectorAll('#table tbody tr')].map(e => +e.cells[{names.index('dropout')}].textContent)"
     )
     assert page.read(column) == sorted(page.read(column)) and len(page.read(column)) == 16
+    page.read(f"document.querySelector('{head} button').focus()")
+    for turned in (True, False):  # the focus stays where it was
+        page.press("Enter")
+        assert page.read(column) == sorted(page.read(column), reverse=turned)
+
+
+def test_a_finger_near_a_curve_chooses_it_and_a_second_tap_keeps_it(page):
+    page.resize(390, 800, phone=True)
+    page.reload()
+    end = page.read(
+        "(() => { const e = document.querySelector('#curves .curve[data-c=\"15\"]');"
+        "e.scrollIntoView({block: 'center'}); const at = e.getPointAtLength(e.getTotalLength()), b = e.ownerSVGElement"
+        ".getBoundingClientRect(); return [b.left + at.x, b.top + at.y] })()"
+    )
+    heading = "document.querySelector('#comparison h2').textContent"
+    chosen = [page.read(heading)]
+    for right, up in ((23, 0), (23, 0), (0, 40)):  # the last is too far from any curve
+        page.tap(end[0] + right, end[1] - up)
+        chosen.append(page.read(heading))
+    first, *others = chosen
+    assert first != others[0] and len({*others}) == 1 and "#15," in others[0]
+
+
+def test_dots_of_seeds_stand_apart_from_the_interval(page):
+    box = "(e => { const b = e.getBoundingClientRect(); return [b.top, b.bottom] })"
+    circles, squares = (
+        page.read(f"[...document.querySelectorAll('#comparison svg {shape}')].map({box})")
+        for shape in ("circle", "rect")
+    )
+    assert len(circles) == 3 * 8 and len(squares) == 3
+    for n, (top, _) in enumerate(squares):
+        assert max(bottom for _, bottom in circles[8 * n : 8 * n + 8]) <= top
+
+
+def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_sweep):
+    def equal_but_once(number, seed, average, metric, lengths, step):
+        return 0.3 + 0.01 * seed + 0.1 * (number == 1 and seed == 3) + 0.0 * lengths
+
+    state = synthetic_sweep(tmp_path / "equal", [{}, {"model.dropout": 0.1}], 10, equal_but_once)
+    result = summarise(state)
+    first, second = (Side(result, row) for row in result.rows)
+    compared = compare_sides(first, second, make_question(first, second, "test"), "")
+    assert (compared.outcome.low, compared.outcome.high, compared.outcome.ties) == (0, 0, 9)
+    assert compared.verdict == "equal" and write_verdict(compared, "a", "b").startswith("No difference")
+    tab.open(write_report(state.folder)[0].as_uri())
+    assert tab.read("document.querySelector('.verdict').textContent").startswith("No difference")
 
 
 @pytest.mark.parametrize(("width", "phone"), [(360, True), (390, True), (800, False), (1600, False)])

@@ -62,22 +62,22 @@ function compareSeeds(c, d, group) {
   return comparison;
 }
 
-// A small picture of an interval around 0, from -limit to limit, with the differences of seeds as dots. It is filled
-// if it excludes 0 and may be read as an effect.
+// A small picture of an interval around 0, from -limit to limit, below the differences of seeds as dots. Its square is
+// filled if it excludes 0 and may be read as an effect.
 function drawInterval(value, low, high, limit, dots = [], mayFill = true) {
-  const width = 130, height = 22, x = d3.scaleLinear([-limit, limit], [6, width - 6]).clamp(true);
+  const width = 130, height = 22, middle = dots.length ? 15 : height / 2, x = d3.scaleLinear([-limit, limit], [6, width - 6]).clamp(true);
   const hasInterval = low !== null && !Number.isNaN(low), hasValue = value !== null && Number.isFinite(value);
   const svg = d3.create("svg").attr("width", width).attr("height", height).attr("role", "img")
     .attr("aria-label", hasInterval ? `${formatSigned(value)}, from ${formatSigned(low)} to ${formatSigned(high)}` : formatSigned(value));
   svg.append("line").attr("x1", x(0)).attr("x2", x(0)).attr("y1", 1).attr("y2", height - 1)
     .attr("stroke", "#9aa4af").attr("stroke-dasharray", "2 2");
-  svg.selectAll("circle").data(dots).join("circle").attr("cx", dot => x(dot)).attr("cy", height / 2).attr("r", 2.4)
+  svg.selectAll("circle").data(dots).join("circle").attr("cx", dot => x(dot)).attr("cy", 5).attr("r", 2.4)
     .attr("fill", "#8a94a0").attr("opacity", .7);
   if (hasInterval)
-    svg.append("line").attr("x1", x(low)).attr("x2", x(high)).attr("y1", height / 2).attr("y2", height / 2)
+    svg.append("line").attr("x1", x(low)).attr("x2", x(high)).attr("y1", middle).attr("y2", middle)
       .attr("stroke", "#1c2127").attr("stroke-width", 2);
   if (hasValue)
-    svg.append("rect").attr("x", x(value) - 3.5).attr("y", height / 2 - 3.5).attr("width", 7).attr("height", 7)
+    svg.append("rect").attr("x", x(value) - 3.5).attr("y", middle - 3.5).attr("width", 7).attr("height", 7)
       .attr("fill", mayFill && (low > 0 || high < 0) ? "#1c2127" : "#fff").attr("stroke", "#1c2127").attr("stroke-width", 1.5);
   return svg.node();
 }
@@ -91,7 +91,7 @@ function describeComparison({group, lengths, differences, difference, low, high,
   if (n > 1 && differences.every(value => value === 0)) return `No difference ${at}: equal values in all ${n} pairs of seeds.`;
   if (!(low > 0 || high < 0)) {
     const interval = Number.isNaN(low) ? `, but ${reason}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
-    const judged = Number.isNaN(low) ? "No verdict" : "Inconclusive";
+    const judged = Number.isNaN(low) ? "No verdict" : low === 0 && high === 0 ? "No difference" : "Inconclusive";
     return `${judged} ${at}: ${labels[0]} minus ${labels[1]} is ${formatSigned(difference)}${interval}.`;
   }
   const {direction} = page.metrics[state.m], firstIsBetter = (low > 0) === (direction === "maximize");

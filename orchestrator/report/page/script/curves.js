@@ -1,6 +1,14 @@
 // The picture: the median of each configuration against length.
 let plot = null; // what drawFocus needs of the drawn curves
+const REACH = 24; // pixels from a curve that still point at it: half the width of a thumb
 const isDrawable = value => Number.isFinite(value) && (state.scale !== "log" || value > 0);
+
+// The distance of the origin from the segment between two points.
+function distanceToSegment([x0, y0], [x1, y1]) {
+  const [dx, dy] = [x1 - x0, y1 - y0], squared = dx * dx + dy * dy;
+  const part = squared ? Math.max(0, Math.min(1, -(x0 * dx + y0 * dy) / squared)) : 0;
+  return Math.hypot(x0 + part * dx, y0 + part * dy);
+}
 
 // The ends of the vertical axis: all medians, and the quartiles and seeds of A and B.
 function valueRange() {
@@ -20,7 +28,7 @@ function valueRange() {
 
 function drawCurves() {
   const box = $("curves"), width = Math.max(280, box.clientWidth), height = Math.max(320, Math.min(440, width * 0.46));
-  const left = 62, right = 58, top = 22, bottom = 42, lengths = lengthsOf(state.m), isLog = state.scale === "log";
+  const left = 62, right = 58, top = REACH, bottom = 42, lengths = lengthsOf(state.m), isLog = state.scale === "log";
   const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, width - right]);
   const y = (isLog ? d3.scaleLog() : d3.scaleLinear()).domain(valueRange()).range([height - bottom, top]).nice();
   const line = d3.line().defined(([, value]) => isDrawable(value)).x(([length]) => x(length)).y(([, value]) => y(value));
@@ -80,17 +88,25 @@ function drawCurves() {
   // The median nearest to the pointer is pointed at, because a thin line is hard to hit.
   const nearestCurve = event => {
     const [pointerX, pointerY] = d3.pointer(event, svg.node());
-    const index = d3.leastIndex(lengths, length => Math.abs(x(length) - pointerX));
-    let nearest = null, distance = 32; // pixels
+    let nearest = null, nearestIndex = null, least = REACH;
     for (let c = 0; c < C; c++) {
-      const value = quartileCurves(state.m, state.a, state.e, c)[1][index];
-      if (!isIn(c) || !isDrawable(value) || Math.abs(y(value) - pointerY) >= distance) continue;
-      [nearest, distance] = [c, Math.abs(y(value) - pointerY)];
+      if (!isIn(c)) continue;
+      const median = quartileCurves(state.m, state.a, state.e, c)[1];
+      const drawn = d3.range(lengths.length).filter(index => isDrawable(median[index]));
+      for (const [n, index] of drawn.entries()) {
+        const next = drawn[n + 1] === index + 1 ? index + 1 : index; // a gap is not crossed
+        if (x(lengths[index]) > pointerX + REACH || x(lengths[next]) < pointerX - REACH) continue;
+        const ends = [index, next].map(end => [x(lengths[end]) - pointerX, y(median[end]) - pointerY]);
+        const distance = distanceToSegment(...ends);
+        if (distance >= least) continue;
+        [nearest, least] = [c, distance];
+        nearestIndex = d3.least(drawn, index => Math.abs(x(lengths[index]) - pointerX));
+      }
     }
-    return [nearest, nearest === null ? null : index];
+    return [nearest, nearestIndex];
   };
-  svg.append("rect").attr("class", "catch").attr("x", left).attr("y", top)
-    .attr("width", plotWidth).attr("height", height - top - bottom)
+  svg.append("rect").attr("class", "catch").attr("x", left - REACH).attr("y", top - REACH)
+    .attr("width", plotWidth + 2 * REACH).attr("height", height - top - bottom + 2 * REACH)
     .attr("fill", "none").style("pointer-events", "all").style("cursor", "crosshair")
     .on("pointermove", event => point(...nearestCurve(event))).on("pointerleave", () => point(null))
     .on("click", event => { const [c] = nearestCurve(event); if (c !== null) choose(c); });

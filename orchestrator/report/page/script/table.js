@@ -32,10 +32,12 @@ function drawTable() {
   for (const name of names) {
     const cell = make("th"), button = make("button", name, {type: "button"});
     if (state.sort === name) cell.setAttribute("aria-sort", state.down ? "descending" : "ascending");
-    button.addEventListener("click", () => {
+    cell.addEventListener("click", () => { // also of the button, which keys reach
+      const isFocused = document.activeElement === button;
       state.down = state.sort === name ? 1 - state.down : 0;
       state.sort = name;
       update();
+      if (isFocused) $("table").querySelector("th[aria-sort] button").focus();
     });
     cell.append(button);
     head.append(cell);
