@@ -22,9 +22,8 @@ from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row
 from orchestrator.sweep import sweep
-from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, refuse_fixed
+from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, advise_existing, refuse_fixed
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import format_command
 from search_spaces import SweepSpec, dump_yaml, list_differences, parse_sweep
 
 
@@ -81,10 +80,8 @@ def make_listed_spec(
         raise UserError(f"--set {keys}: cannot be changed in a sweep with the same configurations; allowed: {allowed}")
     target = state.folder.resolve().parent / spec.name
     if (target / LEDGER_FILE).exists():
-        raise SweepExists(
-            f"{target} already has a sweep; resume it with: {format_command('resume', target)}\nor choose "
-            "another --name"
-        )
+        advice = advise_existing(SweepState.load(target), target)
+        raise SweepExists(f"{target} already has a sweep; {advice}\nor choose another --name")
     pairs = zip(recorded, draw_configurations(spec, range(count_configurations(spec))), strict=True)
     refuse_changed_defaults(
         spec, [replace(configuration, values=draw.values) for configuration, draw in pairs], subject

@@ -48,14 +48,17 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
             spec = spec.with_direction(read_recorded_spec(state).objective.direction)
         refuse_changed_file(spec, state)
         history = ", which was extended later" if is_earlier(spec, state) else " already"
-        advice = f"resume it with: {format_command('resume', folder)}"
-        if state.failed_packs:
-            advice += " --retry-failed"
-        elif state.ended == "complete":
-            advice = f"it is complete; show it with: {format_command('report', folder)}"
+        advice = advise_existing(state, folder)
         if edited_code := [*_list_edited_modules(spec, state), *_list_edited_files(state)]:
             history = f", trained with another version of {join_first_few(edited_code)}"
         raise SweepExists(f"{folder} has this sweep{history}; {advice}; to run it again, add --name NAME")
+
+
+def advise_existing(state: SweepState, folder: Path) -> str:
+    """Return how to continue the sweep in `folder`, or how to show it if it is complete."""
+    if state.ended == "complete" and not state.failed_packs:
+        return f"it is complete; show it with: {format_command('report', folder)}"
+    return f"resume it with: {format_command('resume', folder)}{' --retry-failed' if state.failed_packs else ''}"
 
 
 def _list_edited_modules(spec: SweepSpec, state: SweepState) -> list[str]:

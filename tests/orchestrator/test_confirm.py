@@ -217,9 +217,12 @@ def test_refusals(searched, tmp_path):
     assert "--set seeds: cannot be changed" in said(overrides=["seeds=[1, 2]"])
     with pytest.raises(SweepFileError, match="must not start with"):
         plan_confirmation(state, name="../up")
-    with pytest.raises(SweepExists, match="already has a sweep"):
+    with pytest.raises(SweepExists, match="already has a sweep; it is complete; show it with: lengthwise report "):
         plan_confirmation(state, name="searched")
     assert plan_confirmation(state, overrides=["resources.cpus=2"]).spec.resources.cpus == 2
+    begin(plan_confirmation(state), tmp_path)
+    with pytest.raises(SweepExists, match=r"resume it with: lengthwise resume .*/searched-confirm\n"):
+        plan_confirmation(state)
 
 
 def test_what_a_confirmation_keeps_is_refused_by_its_keys_alone(searched):
