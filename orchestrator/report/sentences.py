@@ -5,10 +5,12 @@ report.html, the screen and MLflow's note begin with `write_answers`.
 
 import math
 import operator
+import re
 import statistics
 
 from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.record.state.parts import STOPPED
+from orchestrator.report.tables.columns import Cells
 from orchestrator.report.tables.effects import EffectLine, list_effect_lines
 from orchestrator.report.tables.seed_comparisons import write_verdict
 from orchestrator.results.analysis import (
@@ -299,8 +301,8 @@ def _describe_halves(result: Summary, key: str) -> str:
     return f"median score {low} below {compact_value(middle)}, {high} above; "
 
 
-def describe_columns(result: Summary, *, quartiles: bool) -> str:
-    """Return a legend of the columns of the table: lengths of each group, quartiles, reach."""
+def describe_columns(result: Summary, cells: Cells) -> str:
+    """Return a legend of a table of configurations: lengths of each group, quartiles, reach, and infinity if shown."""
     # The lengths of each group, if all configurations have the same.
     groups = {row.groups for row in result.rows}
     common = groups.pop() if len(groups) == 1 else None
@@ -308,12 +310,14 @@ def describe_columns(result: Summary, *, quartiles: bool) -> str:
     parts = [", ".join(f"{name} {format_ranges(group)}" for name, group in lengths.items() if group)]
 
     # The meaning of brackets, reach and infinities.
-    parts += ["brackets: quartiles over seeds"] if quartiles else []
+    texts = [text for column in cells.values() for text in column]
+    parts += ["brackets: quartiles over seeds"] if any(" [" in text for text in texts) else []
     if result.objective.threshold is not None:
         parts.append(f"reach: up to this length every median is {describe_threshold(result)}")
     if result.seeds_failed and result.objective.failed_seeds == "worst":
         worst = "-inf" if result.objective.direction == "maximize" else result.infinity_text
-        parts.append(f"{worst}: failed seeds, which count as the worst value")
+        if any(re.search(rf"(?<![\w-]){worst}(?!\w)", text) for text in texts):
+            parts.append(f"{worst}: failed seeds, which count as the worst value")
     return "; ".join(filter(None, parts))
 
 

@@ -124,8 +124,7 @@ class Screen:
             if omitted:
                 yield prose(f"more on the page: {'; '.join(omitted)}", console, result, "dim")
         if rows:
-            has_quartiles = any(" [" in cell for column in cells.values() for cell in column)
-            yield prose(describe_columns(result, quartiles=has_quartiles), console, result, "dim")
+            yield prose(describe_columns(result, cells), console, result, "dim")
         else:
             yield ""
 

@@ -15,8 +15,8 @@ import pandas as pd
 
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import describe_columns, list_judging_notes, make_extend_command, write_answers
-from orchestrator.report.tables.columns import Cells, Section
-from orchestrator.report.tables.configurations import make_confirmation_section
+from orchestrator.report.tables.columns import Cells, Section, make_cells
+from orchestrator.report.tables.configurations import make_confirmation_section, make_result_columns
 from orchestrator.report.tables.effects import list_effect_notes
 from orchestrator.report.tables.later_evaluations import make_later_section
 from orchestrator.report.tables.provenance import make_provenance_section
@@ -72,7 +72,11 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
         title=escape(f"lengthwise: {result.name}"),
         name=escape(result.name),
         meta=escape(_describe_source(result)),
-        columns=escape(describe_columns(result, quartiles=True)) if result.rows else "",
+        columns=escape(
+            describe_columns(result, make_cells(result.rows, make_result_columns(result), result.infinity_text))
+        )
+        if result.rows
+        else "",
         answers=_render_answers(result),
         sections="\n".join(_make_sections(result)),
         data=data.replace("<", "\\u003c"),  # so that no text can end the script element

@@ -16,6 +16,8 @@ from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import describe_best, describe_columns
+from orchestrator.report.tables.columns import make_cells
+from orchestrator.report.tables.configurations import make_result_columns
 from orchestrator.results.summarise import summarise
 from orchestrator.text.wording import format_number
 
@@ -184,12 +186,21 @@ def test_best_has_its_reach_beside_the_longest_length(small_sweep):
     )
 
 
-def test_the_legend_names_the_value_of_failed_seeds(small_sweep):
+def test_the_legend_names_the_value_of_failed_seeds_where_it_is_shown(
+    small_sweep, tmp_path, synthetic_sweep, simple_curve, short_text, page_of
+):
     result = summarise(small_sweep)
-    assert result.seeds_failed and "; inf: " in describe_columns(result, quartiles=True)
-    assert "inf: " not in describe_columns(
-        replace(result, objective=result.objective.model_copy(update={"failed_seeds": "exclude"})), quartiles=True
-    )
+    cells = make_cells(result.rows, make_result_columns(result), result.infinity_text)
+    assert result.seeds_failed and "; inf: " in describe_columns(result, cells)
+    assert "inf: " in " ".join(page_of(write_report(small_sweep.folder)[0]).text)
+    excluded = replace(result, objective=result.objective.model_copy(update={"failed_seeds": "exclude"}))
+    assert "inf: " not in describe_columns(excluded, cells)
+
+    # One of six seeds moves neither the median nor a quartile to infinity.
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    state = synthetic_sweep(tmp_path / "six", values, 6, simple_curve, {(1, 3): 60})
+    assert summarise(state).seeds_failed and "inf: " not in short_text(summarise(state), 160)
+    assert "inf: " not in " ".join(page_of(write_report(state.folder)[0]).text)
 
 
 def test_without_test_lengths_and_without_a_score_nothing_is_claimed(tmp_path, synthetic_sweep, simple_curve):
