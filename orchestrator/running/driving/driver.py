@@ -10,6 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from orchestrator.addresses import find_address
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer, WorkerCount
@@ -40,13 +41,18 @@ from orchestrator.running.driving.racing import (
     make_race_fields,
     make_rung_fields,
 )
-from orchestrator.running.driving.recutting import make_recut_fields, make_shortage_fields
+from orchestrator.running.driving.recutting import make_recut_fields, make_shortage_fields, may_resume
 from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
 from orchestrator.running.driving.scores import RecordedScores
 from orchestrator.running.driving.work import RunningPack, make_pack_work
 from orchestrator.running.pack.environment import Environments
-from orchestrator.running.pack.train_pack import encode_work, get_stack_file, read_watchdog_report
-from orchestrator.text.wording import format_count, format_label
+from orchestrator.running.pack.train_pack import (
+    encode_work,
+    get_checkpoint_folder,
+    get_stack_file,
+    read_watchdog_report,
+)
+from orchestrator.text.wording import format_count, format_label, group_errors
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
@@ -82,6 +88,7 @@ class SweepDriver:
         self.spec, self.ledger, self.state = spec, ledger, state
         self.running: dict[str, RunningPack] = {}
         self._seconds, self._environments = dict[str, float](), Environments()
+        self._shown_errors = dict[str, str]()  # each error that was shown, with its first pack
         self._packer, self._hold_signals, self._say, self._tick = packer, hold_signals, say, tick
 
         # The queue of packs, and the limits at which it stops.
@@ -205,7 +212,9 @@ class SweepDriver:
         """Record why the pack died; it is tried again from its checkpoint."""
         error = self._record_attempt(pack_id, error, trace)
         self.on_hand_out(pack_id)  # the pack is running again, so a rung waits for it
-        self._say(f"{self._describe_pack(pack_id)}: {error}; retrying, from its newest checkpoint if it has one")
+        shown = self._shorten_repeated(pack_id, error)
+        start = "from its newest checkpoint if it has one" if self._may_have_checkpoints(pack_id) else "from the start"
+        self._say(f"{self._describe_pack(pack_id)}: {shown}; retrying {start}")
 
     def on_complete(self, pack_id: str) -> None:
         """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
@@ -221,7 +230,8 @@ class SweepDriver:
         """Record that the pack and its members have failed for good; the sweep continues."""
         error = self._record_attempt(pack_id, error, trace)
         attempts = format_count(len(self.state.packs[pack_id].attempts), "attempt")
-        self._say(f"{self._describe_pack(pack_id)}: {error}; failed after {attempts}")
+        shown = self._shorten_repeated(pack_id, error)
+        self._say(f"{self._describe_pack(pack_id)}: {shown}; failed after {attempts}")
         self._record_pack_end(pack_id, "failed", error)
         refuse_equal_failures(self.state, get_trainer(self.spec.sections).equal_failures)
 
@@ -230,6 +240,21 @@ class SweepDriver:
         (config_id, seed), *others = self.state.packs[pack_id].members
         member = "" if others else f" ({format_label(self.state.configurations[config_id].number)} seed {seed})"
         return f"pack {pack_id}{member}"
+
+    def _shorten_repeated(self, pack_id: str, error: str) -> str:
+        """Return the error, or the pack that had the same error first, except for numbers."""
+        for shown, first in self._shown_errors.items():
+            if len(group_errors([(shown, first), (error, pack_id)])) == 1:
+                return "the same error again" if first == pack_id else f"the same error as {self._describe_pack(first)}"
+        self._shown_errors[error] = pack_id
+        return error
+
+    def _may_have_checkpoints(self, pack_id: str) -> bool:
+        """Return whether a pack may have a checkpoint; the folder that every program gets may be empty."""
+        pack, folder = self.state.packs[pack_id], self.state.folder
+        if self.spec.program and find_address(folder) is None:
+            return any(get_checkpoint_folder(folder, pack_id).glob("*"))
+        return may_resume(self.state, pack) or find_address(folder) is not None
 
     # Called by the sweep ----------------------------------------------------------------------------------------------
 

@@ -88,7 +88,12 @@ def make_shortage_fields(
 
 def _is_unbegun(state: SweepState, pack: PackState) -> bool:
     """Return whether all members of a pack start from step 0, so that they may move to other packs."""
-    return not (has_begun(pack) or _may_have_checkpoints(state, pack) or _continues_sweep(state, pack))
+    return not (has_begun(pack) or may_resume(state, pack))
+
+
+def may_resume(state: SweepState, pack: PackState) -> bool:
+    """Return whether a pack may start from checkpoints: its own, or those of a sweep that it continues."""
+    return _may_have_checkpoints(state, pack) or _continues_sweep(state, pack)
 
 
 def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:

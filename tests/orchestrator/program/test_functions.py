@@ -60,7 +60,11 @@ def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
         ended = [pack for pack in state.packs.values() if pack.has_ended]
         assert len(ended) == (3 if at == "step == 5" else 4), study.said
         assert (state.ended == "failed") == (at != "step == 5")
+        shown = [line for line in study.said.splitlines() if line.startswith("pack ")]
+        saved = {"checkpoint" in line for line in shown if "retrying" in line}
+        assert saved == ({at != "step == 5"} if name == "exit" else set())
         if at == "step == 5":
+            assert sum("no such data" in line or "'ac'" in line for line in shown) == 1
             assert "--retry-failed" in study.said and ("no such data" in study.said or "'ac'" in study.said)
             assert (state.ended, str(state.message).count("members failed with the same error")) == ("interrupted", 1)
             study.resume(state)
