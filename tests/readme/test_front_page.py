@@ -48,7 +48,7 @@ def test_the_numbers_of_a_finding_are_on_its_page() -> None:
         studies = re.findall(r"search_spaces/(\w+)/page_figures", pictures)
         for study, finding in zip(studies, findings.strip("| ").split(" | "), strict=True):
             for number in re.findall(r"\b\d\.\d+(?:e-\d+)?(?=[ ,.)])", re.sub(r"arXiv:\S+", "", finding)):
-                assert re.search(rf"[ |+[]{re.escape(number)}[ |,\]]", PAGES[study]), (study, number)
+                assert re.search(rf"[ |+[-]{re.escape(number)}[ |,\]]", PAGES[study]), (study, number)
     assert len(rows) == 2
 
 
