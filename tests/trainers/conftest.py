@@ -18,9 +18,16 @@ from trainers.settings import registry
 def _nothing_compiled_is_left() -> Iterator[None]:
     """A size that differs from one test to the next is not taken for one that varies: that takes far longer to compile.
 
-    Nor do the programs of all tests together come to more than torch allows one function.
+    Nor do the programs of all tests together come to more than torch allows one function. Tests of other folders may
+    have left programs, too.
     """
+    reset_compiler()
     yield
+    reset_compiler()
+
+
+def reset_compiler() -> None:
+    """Forget all compiled programs of this process, if any; a reset takes a tenth of a second."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     if dynamo is not None and dynamo.counters:
         torch.compiler.reset()

@@ -144,7 +144,6 @@ def check_one_program(pack: Pack) -> None:
     """The compiler can follow a step from end to end, in the same numbers; what it would make of it is not asked."""
     states = [TrainingState.initial(pack), TrainingState.initial(pack)]
     batches = sample_batches(pack, torch.tensor(1), 4)
-    torch.compiler.reset()  # so many programs of one function in a process are refused
     torch.compile(train_step, fullgraph=True, backend="eager")(pack, states[0], batches)
     train_step(pack, states[1], batches)
     one, other = ([state.theta, *state.optimizer.values(), state.loss_sum] for state in states)

@@ -195,6 +195,7 @@ def test_trials_that_tune_wrote(rows: pd.DataFrame, imported: Import, tmp_path: 
     import ray
     from ray import tune
 
+    rows = rows[rows["seed"] == 2]  # a trial for each rate: Tune starts a process of its own for every trial
     table = wide(rows)
 
     def train(config: dict[str, Any]) -> None:
@@ -206,7 +207,7 @@ def test_trials_that_tune_wrote(rows: pd.DataFrame, imported: Import, tmp_path: 
 
     ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
     try:
-        space = {"lr": tune.grid_search([0.1, 0.01]), "seed": tune.grid_search([0, 1, 2]), "width": 64}
+        space = {"lr": tune.grid_search([0.1, 0.01]), "seed": 2, "width": 64}
         run_config = tune.RunConfig(storage_path=str(tmp_path), name="tune", verbose=0)
         assert not tune.Tuner(train, param_space=space, run_config=run_config).fit().errors
     finally:
