@@ -188,7 +188,7 @@ ConfigurationsToExtend = Annotated[
     ),
 ]
 ComparedNames = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="A B | SWEEP",
         help="Two configurations by number or config_id (in another sweep: FOLDER/CONFIGURATION), or other sweeps.",

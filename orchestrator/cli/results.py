@@ -73,7 +73,7 @@ def report(
 )
 def compare(
     folder: options.SweepFolder,
-    others: options.ComparedNames,
+    others: options.ComparedNames = None,
     metric: Annotated[str | None, typer.Option(help="By default the judged metric.")] = None,
     average: Annotated[str | None, typer.Option(help="By default the judged weight average.")] = None,
     lengths: Annotated[
@@ -92,6 +92,11 @@ def compare(
     """
     from orchestrator.report.comparisons import compare_and_show
 
+    if not others:
+        raise UserError(
+            f"compare with what? two configurations: {format_command('compare', folder)} 0 1; or another sweep: "
+            f"{format_command('compare', folder)} SWEEP (lengthwise list sweeps)"
+        )
     question = {"metric": metric, "average": average, "lengths": lengths}
     for line in compare_and_show(folder, others, console, csv, figure, **question, force=force):
         _say(line)

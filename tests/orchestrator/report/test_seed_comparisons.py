@@ -80,6 +80,7 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     assert float(lines[0]["difference"]) == pytest.approx(np.median(by_hand[0] - by_hand[1]))
     assert not math.isnan(float(lines[0]["low"]))
     for words, said in (
+        ([], f"lengthwise compare {folder} 0 1"),
         (["nine", "1"], "no configuration nine"),
         (["0", f"{tmp_path / 'absent'}/1"], "absent"),
         (["0", "1", "--csv", str(table)], "exists already; choose another name, or --force"),
