@@ -15,7 +15,7 @@ import trainers
 from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
-from orchestrator.record.kept.weights import load
+from orchestrator.record.kept.weights import load_member_weights
 from orchestrator.record.state.state import SweepState
 from search_spaces import load_claims, load_sweep, schema_text
 from tests.command_line import CommandLine
@@ -79,7 +79,7 @@ def test_starting_weights_of_a_page_are_found_and_trained(lengthwise, tmp_path: 
     small += ["--set", "evaluation={samples: 10}", "--set", "training.steps=2", "--set", "seeds=2"]
     storage = ["--storage", tmp_path / "sweeps"]
     lengthwise.succeeds("run", QUICKSTART, *storage, *small, "--set", "search.configurations=4")
-    weights = load(tmp_path / "sweeps" / "quickstart", "#0", 0)
+    weights = load_member_weights(tmp_path / "sweeps" / "quickstart", "#0", 0)
     torch.save(
         {"model": {name: torch.from_numpy(value) for name, value in weights.items()}}, tmp_path / "pretrained.pt"
     )

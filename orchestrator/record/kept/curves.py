@@ -1,6 +1,7 @@
-"""Write and read curves: a parquet part per evaluation of a pack, named in the ledger with a checksum, and a table.
+"""Write and read curves.
 
-Sweeps with many packs have small curves in the ledger itself (`inline_curves`).
+Each evaluation of a pack is a parquet file (a part), listed in the ledger with its checksum; curves.parquet joins all
+parts. Sweeps with many packs have small curves in the ledger itself (`inline_curves`).
 
 Columns of a part: config_id, seed, average, metric, length, step, value (float32); curves.parquet also has the number
 and the searched values of each configuration. A part's name has the start of its checksum, so that a pack that reports
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
 MAX_INLINE_VALUES = 500  # the most in an evaluation record, less than 8 kB
-_ROWS_AT_ONCE = 500_000  # rows before `keep` is called, or up to a pack more
+_ROWS_AT_ONCE = 500_000  # rows read before they are filtered; checked after each pack
 
-Keep = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
+RowFilter = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
 """A function from a table of curves of whole packs to a mask of the rows to keep."""
 
 
@@ -66,24 +67,24 @@ def write_part(
     values = _convert_values(pack_id, members, evaluation)
     steps = [evaluation.step] * len(members)
     table = make_table(members, evaluation.averages, evaluation.metrics, evaluation.lengths, steps, values)
-    return _write_part(folder, pack_id, evaluation.step, table)
+    return _write_table(folder, pack_id, evaluation.step, table)
 
 
 def write_rows(
     folder: Path,
     pack_id: str,
     step: int,
-    names: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
+    axes: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
     rows: tuple[npt.NDArray[Any], ...],
 ) -> tuple[str, str]:
     """Write curves with any lengths at this step, as `write_part` does.
 
-    `names` are the members, averages and metrics; `rows` the indices into these, the length and the value of each row.
+    `axes` are the members, averages and metrics; `rows` the indices into these, the length and the value of each row.
     """
-    return _write_part(folder, pack_id, step, make_table_of_rows(names, [step] * len(names[0]), rows))
+    return _write_table(folder, pack_id, step, make_table_of_rows(axes, [step] * len(axes[0]), rows))
 
 
-def _write_part(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str, str]:
+def _write_table(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str, str]:
     """Write a table as a part; return its path relative to `folder` and its SHA-256."""
     content = _encode_parquet(table)
     sha256 = hashlib.sha256(content).hexdigest()
@@ -92,8 +93,8 @@ def _write_part(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str,
     return relative, sha256
 
 
-def record_curves(state: SweepState, pack: PackState, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the fields of an evaluation's curves for its record; larger curves are written as `write_part` does."""
+def store_curves(state: SweepState, pack: PackState, evaluation: Evaluation) -> dict[str, Any]:
+    """Return the fields of an evaluation's curves for its record; write a part unless the record has the curves."""
     values = _convert_values(pack.pack_id, pack.members, evaluation)
     if state.inline_curves and values.size <= MAX_INLINE_VALUES:
         return {"curves": make_inline_fields(evaluation.averages, evaluation.metrics, evaluation.lengths, values)}
@@ -125,7 +126,7 @@ def write_curves(state: SweepState, curves: pd.DataFrame | None = None) -> Path:
 
 
 def read_curves(
-    state: SweepState, final_only: bool = False, *, packs: Container[str] | None = None, keep: Keep | None = None
+    state: SweepState, final_only: bool = False, *, packs: Container[str] | None = None, keep: RowFilter | None = None
 ) -> pd.DataFrame:
     """Return every curve of the sweep as a tidy table: config_id, number, searched values, then the columns of a part.
 
@@ -144,7 +145,7 @@ def read_curves(
     # One table for all inline curves of equal shape is much faster than thousands of small ones. Rows are filtered
     # whenever enough have been read, so that a large sweep need not fit into memory as a whole.
     missing, tables, rows = MissingCurves(state, partial(_read_shape, state)), list[Any](), 0
-    pending: dict[Any, Any] = {}  # tables of files, and evaluations with inline curves of one shape, by shape
+    pending: dict[Any, Any] = {}  # by file its table; by (shape, digests) the evaluations with such inline curves
     for pack in chosen:
         digests = frozenset(state.configurations[config_id].measured for config_id, _ in pack.members)
         parts = [fields for _, fields in sorted(pack.evaluations.items()) if fields["final"] or not final_only]
@@ -164,6 +165,7 @@ def read_curves(
     if not tables:
         tables = [make_schema().empty_table()]
 
+    # Order categories by configuration number, then sort rows by configuration, seed and step.
     frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     present = set(frame["config_id"].cat.categories)
     frame["config_id"] = frame["config_id"].cat.set_categories(
@@ -173,7 +175,7 @@ def read_curves(
     return add_searched_values(frame.take(np.lexsort(sort_keys)).reset_index(drop=True), state)
 
 
-def _filter_rows(tables: list[Any], keep: Keep | None) -> list[Any]:
+def _filter_rows(tables: list[Any], keep: RowFilter | None) -> list[Any]:
     """Return the tables with rows; with `keep`, one table of the selected rows."""
     tables = [table for table in tables if table.num_rows]
     if keep is None or not tables:
@@ -259,7 +261,7 @@ def read_part(folder: Path, relative: str, sha256: str) -> Any:
 def make_damage_error(path: Path, problem: str) -> DamagedCurves:
     """Return the error for a damaged part, with instructions to restore it."""
     folder = path.parent.parent
-    advice = f"train again what it held: {format_command('repair', folder)}, then {format_command('resume', folder)}"
+    advice = f"retrain its members: {format_command('repair', folder)}, then {format_command('resume', folder)}"
     if address := find_address(folder):
         advice = f"remove it, so that the next command fetches it from {address}"
     return DamagedCurves(f"{path}: {problem}\nput a copy of the file back, or {advice}")

@@ -30,13 +30,15 @@ class WeightsLocation(NamedTuple):
     def open(self, average: str) -> StoredWeights:
         """Return a lazy mapping of the weights of an average. Raises WeightsError with the file.
 
-        Fetches the file first if a worker on another machine has written it, and only the address of the sweep has it.
+        Downloads the file first if only the sweep's address has it (written by a worker on another machine).
         """
         fetch_file(self.path)
         return StoredWeights(self.path, self.sha256, average)
 
 
-def load(folder: Path | str, configuration: str | int, seed: int, average: str = "raw") -> dict[str, Array]:
+def load_member_weights(
+    folder: Path | str, configuration: str | int, seed: int, average: str = "raw"
+) -> dict[str, Array]:
     """Return the final weights of one member of the sweep in `folder`, by the names of `Model.parameters`.
 
     `configuration` is its label, such as "#7", its number, its config_id or the start of that; `average` is a label of
@@ -51,20 +53,23 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
         raise DamagedWeights(str(error)) from error
 
 
+load = load_member_weights  # its name in version 2.0.0, imported by scripts of users
+
+
 def open_weights(state: SweepState, configuration: ConfigurationState, seed: int, average: str) -> StoredWeights:
-    """Return a lazy mapping of the final weights of one member. Raises what `load` raises."""
+    """Return a lazy mapping of the final weights of one member. Raises what `load_member_weights` raises."""
     if seed not in configuration.members:
         allowed = format_ranges([*configuration.members])
         raise UserError(f"configuration {format_label(configuration.number)}: no seed {seed}; allowed: {allowed}")
-    file = list_kept_weights(state).get((configuration.config_id, seed))
-    if file is None:
+    location = list_kept_weights(state).get((configuration.config_id, seed))
+    if location is None:
         raise UserError(_explain_missing(state, configuration, seed))
     try:
-        if average not in (labels := file.open("raw").averages):
+        if average not in (labels := location.open("raw").averages):
             hint = find_nearest(average, labels)
             message = f"unknown average {average!r}; allowed: {', '.join(labels)}"
             raise UserError(message + (f"; did you mean {hint}?" if hint else ""))
-        return file.open(average)
+        return location.open(average)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error
 
@@ -73,9 +78,9 @@ def list_kept_weights(state: SweepState) -> dict[tuple[str, int], WeightsLocatio
     """Return the recorded weights files by (config_id, seed)."""
     files = {}
     for pack in state.packs.values():
-        for member, file in zip(pack.members, _list_recorded_files(pack), strict=False):
-            if file is not None:
-                files[member] = WeightsLocation(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
+        for member, fields in zip(pack.members, _list_recorded_files(pack), strict=False):
+            if fields is not None:
+                files[member] = WeightsLocation(state.folder / WEIGHTS_FOLDER / fields["name"], fields["sha256"])
     return files
 
 
@@ -84,10 +89,11 @@ def make_weights_fields(files: Iterable[WeightsFile | None]) -> list[dict[str, A
     return [{"name": file.name, "sha256": file.sha256, "bytes": file.bytes} if file else None for file in files]
 
 
-def delete_unrecorded(state: SweepState, pack_id: str) -> None:
+def delete_unrecorded_weights(state: SweepState, pack_id: str) -> None:
     """Delete weights of a pack that are not in the ledger, left by failed attempts."""
     folder, pack = state.folder / WEIGHTS_FOLDER, state.packs[pack_id]
-    recorded_names = {file["name"] for file in _list_recorded_files(pack) if file}
+    recorded_names = {fields["name"] for fields in _list_recorded_files(pack) if fields}
+    # Files that were not finished have temporary names; all begin with the prefix of their member.
     prefixes = {make_member_prefix(config_id, seed) for config_id, seed in pack.members}
     for path in folder.iterdir() if folder.is_dir() else ():
         prefix = get_final_name(path.name).rpartition("-")[0] + "-"

@@ -15,6 +15,7 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
     A number takes precedence over the start of a config_id; the number of a repeated draw gives the configuration of
     the first draw. Raises UserError with the allowed names and the nearest config_id.
     """
+    # Exact names: a config_id, or the number of a draw.
     text = str(name).strip()
     number = text.removeprefix("#")
     if text in state.configurations:
@@ -22,6 +23,7 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
     if number.isascii() and number.isdigit() and int(number) in state.draws:
         return state.configurations[state.draws[int(number)].config_id]
 
+    # Otherwise the start of a single config_id.
     is_long_enough = len(text) >= MIN_PREFIX
     matches = [config_id for config_id in state.configurations if is_long_enough and config_id.startswith(text)]
     if len(matches) == 1:
@@ -32,6 +34,7 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
         )
         raise UserError(f"{state.folder}: {text} is the start of several config_ids: {candidates}")
 
+    # No match: list what is allowed.
     hint = find_nearest(text, state.configurations)
     last_number = max(state.draws, default=-1)
     allowed = (

@@ -17,60 +17,57 @@ from orchestrator.text.wording import format_count
 class Recut:
     """The packs that were cut again, the packs that replace them, and the number of workers.
 
-    After a shortage of memory, `short_id` is the pack that ran out, with its `shortage` on a `device` after `seconds`.
-    `continues`: whether the new packs continue from its newest checkpoint.
+    After a shortage of memory, `out_of_memory_id` is the pack that ran out, with its `shortage` on a `device` after `seconds`.
+    `resumes_checkpoint`: whether the new packs resume from its newest checkpoint.
     """
 
     old_ids: tuple[str, ...]
     new_ids: tuple[str, ...]
     workers: int
-    short_id: str | None = None
+    out_of_memory_id: str | None = None
     shortage: Shortage | None = None
     device: str = ""
     seconds: float = 0.0
-    continues: bool = False
+    resumes_checkpoint: bool = False
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> "Recut":
         """Return the recut of a record."""
         old_ids, new_ids = tuple(fields["pack_ids"]), tuple(pack["pack_id"] for pack in fields["packs"])
         recut = cls(old_ids=old_ids, new_ids=new_ids, workers=fields["workers"])
-        if (short := fields.get("shortage")) is None:
+        if (exhausted := fields.get("shortage")) is None:
             return recut
         return replace(
             recut,
-            short_id=short["pack_id"],
-            shortage=Shortage(**{name: short[name] for name in ("structural_key", "members", "bytes")}),
-            device=short["device"],
-            seconds=short["seconds"],
-            continues=any(pack.get("earlier") for pack in fields["packs"]),
+            out_of_memory_id=exhausted["pack_id"],
+            shortage=Shortage(**{name: exhausted[name] for name in ("structural_key", "members", "bytes")}),
+            device=exhausted["device"],
+            seconds=exhausted["seconds"],
+            resumes_checkpoint=any(pack.get("earlier") for pack in fields["packs"]),
         )
 
 
 def describe_recut(recut: Recut) -> str:
-    """Return a sentence about a recut: "1 pack that no worker had begun was cut again into 2, for 3 workers"."""
+    """Return a sentence about a recut: "1 waiting pack was repacked into 2, for 3 workers"."""
     # After a shortage: the pack that ran out of memory, and waiting packs that are cut with it.
     if recut.shortage is not None:
         waiting = len(recut.old_ids) - 1
-        others = f" and {format_count(waiting, 'pack')} that no worker had begun" if waiting else ""
+        others = f" and {format_count(waiting, 'waiting pack')}" if waiting else ""
         return (
             f"out of memory on {recut.device}: a pack of {format_count(recut.shortage.members, 'member')}{others} "
-            f"{'were' if waiting else 'was'} cut again into {len(recut.new_ids)}"
-            f"{', which continue from its newest checkpoint' if recut.continues else ''}"
+            f"{'were' if waiting else 'was'} replaced by {format_count(len(recut.new_ids), 'pack')}"
+            f"{', which continue from its newest checkpoint' if recut.resumes_checkpoint else ''}"
         )
 
     # Otherwise the number of workers changed.
     were = "was" if len(recut.old_ids) == 1 else "were"
-    packs = (
-        f"{format_count(len(recut.old_ids), 'pack')} that no worker had begun {were} cut again into "
-        f"{len(recut.new_ids)}"
-    )
+    packs = f"{format_count(len(recut.old_ids), 'waiting pack')} {were} repacked into {len(recut.new_ids)}"
     return f"{packs}, for {format_count(recut.workers, 'worker')}"
 
 
 def describe_recuts(recuts: Sequence[Recut]) -> list[str]:
     """Return a list with a sentence about all recuts of a sweep; empty without recuts."""
-    earlier = f"packs were cut again {len(recuts)} times, the last time: " if len(recuts) > 1 else ""
+    earlier = f"packs were repacked {len(recuts)} times; last: " if len(recuts) > 1 else ""
     return [f"{earlier}{describe_recut(recuts[-1])}"] if recuts else []
 
 
@@ -95,27 +92,27 @@ def apply_recut(
     for pack_id in recut.old_ids:
         if pack_id not in packs:
             raise ValueError(f"recut: unknown pack {pack_id}")
-        if has_begun(packs[pack_id]) and pack_id != recut.short_id:
+        if has_begun(packs[pack_id]) and pack_id != recut.out_of_memory_id:
             raise ValueError(f"recut: a worker has already begun pack {pack_id}")
     members = sorted(member for pack_id in recut.old_ids for member in packs[pack_id].members)
     if members != sorted((config_id, seed) for pack in new_fields for config_id, seed in pack["members"]):
         raise ValueError("recut: the new packs do not have the members of the old ones")
 
-    short = packs.get(recut.short_id or "")
+    exhausted = packs.get(recut.out_of_memory_id or "")
     for pack_id in recut.old_ids:
         del packs[pack_id]
     recuts.append(recut)
-    return list(new_fields), short
+    return list(new_fields), exhausted
 
 
-def continue_pack(
-    pack: PackState, earlier: Sequence[str] | None, short: PackState | None, rungs: Sequence[RungDecision]
+def prepare_replacement(
+    pack: PackState, earlier: Sequence[str] | None, exhausted: PackState | None, rungs: Sequence[RungDecision]
 ) -> None:
-    """Apply the decided rungs to a new pack, and let it continue from the checkpoints of `earlier`, if any."""
+    """Apply the decided rungs to a new pack, and set the packs in `earlier` whose checkpoints it resumes, if any."""
     for rung in rungs:  # also for packs that failed before their first evaluation and are retried
         pack.prune(rung.pruned, rung.step)
-    if earlier and short is not None:
-        pack.earlier, pack.ran_under = list(earlier), list(short.ran_under)
+    if earlier and exhausted is not None:
+        pack.earlier, pack.ran_under = list(earlier), list(exhausted.ran_under)
 
 
 def sum_seconds(packs: Mapping[str, PackState], recuts: Sequence[Recut]) -> float:

@@ -251,12 +251,12 @@ class SweepState:
     def _apply_recut(self, record: Record) -> None:
         """Replace packs that no worker has begun, or one that ran out of memory, by other packs."""
         try:
-            new, short = recuts.apply_recut(self.packs, self.recuts, record.fields)
+            new, exhausted = recuts.apply_recut(self.packs, self.recuts, record.fields)
         except ValueError as error:
             raise self._make_damage_error(record, str(error)) from None
         for fields in new:
             self._apply_pack(Record(record.seq, record.time, "pack", fields))
-            recuts.continue_pack(self.packs[fields["pack_id"]], fields.get("earlier"), short, self.rungs)
+            recuts.prepare_replacement(self.packs[fields["pack_id"]], fields.get("earlier"), exhausted, self.rungs)
 
     def _apply_evaluation(self, record: Record) -> None:
         """Add an evaluation; a step that is recorded already, as after a resume, only adds a conflict if it differs."""

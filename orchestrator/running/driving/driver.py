@@ -169,7 +169,7 @@ class SweepDriver:
 
         # A pack resumes from its last checkpoint, so it may report steps again that are in the ledger.
         if decoded.step not in pack.evaluations:
-            curves = curve_store.record_curves(self.state, pack, decoded)
+            curves = curve_store.store_curves(self.state, pack, decoded)
             self.record(
                 "evaluation",
                 **make_evaluation_fields(pack_id, decoded, curves),
@@ -181,7 +181,7 @@ class SweepDriver:
 
         # Earlier attempts of the pack may have left files of weights that no record names.
         if decoded.weights:
-            weights.delete_unrecorded(self.state, pack_id)
+            weights.delete_unrecorded_weights(self.state, pack_id)
         self._seconds[pack_id] = decoded.seconds
         self._stop_if_used_up()
 

@@ -9,7 +9,7 @@ from trainers.evaluation.results import Evaluation
 def make_evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the ledger record of one evaluation of a pack.
 
-    curves: the fields that `record_curves` returned. The fields loss, failed_at, stopped_at and stages have one value
+    curves: the fields that `store_curves` returned. The fields loss, failed_at, stopped_at and stages have one value
     for each of the M members, in the order of the pack; the last two are left out without early stopping or a
     curriculum. stopped_at: the step of the early stop, -1 before it. stages: the stage up to this evaluation.
     validation: for each metric and average, `values` of shape (M, L) at the L validated lengths.

@@ -187,7 +187,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         *_make_stopped_row(state, seed_count),
         *_make_race_rows(state),
         ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
-        *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
+        *(("packs repacked", sentence) for sentence in describe_recuts(state.recuts)),
         ("member-steps", f"{100 * done_steps / total_steps:.0f} %" if total_steps else "none yet"),
         ("best so far", format_best_score(state)),
     ]

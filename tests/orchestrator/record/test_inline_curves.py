@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.interface.measurements import Measurements, make_measurement_fields
-from orchestrator.record.kept.curves import MAX_INLINE_VALUES, read_curves, record_curves, write_curves
+from orchestrator.record.kept.curves import MAX_INLINE_VALUES, read_curves, store_curves, write_curves
 from orchestrator.record.kept.inline_curves import make_inline_fields
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import INLINE_SCHEMA, SCHEMA, Record, encode_record
@@ -60,7 +60,7 @@ def append(ledger: Ledger, pack_id: str, evaluation: Any) -> None:
     members = state.packs[pack_id].members
     ledger.append(
         "evaluation", pack_id=pack_id, step=evaluation.step, final=evaluation.step == STEPS[-1],
-        **record_curves(state, state.packs[pack_id], evaluation), loss=[0.0] * len(members),
+        **store_curves(state, state.packs[pack_id], evaluation), loss=[0.0] * len(members),
         failed_at=[-1] * len(members), seconds=1.0, form="program", compiled=False,
     )  # fmt: skip
 

@@ -75,7 +75,7 @@ def test_records_that_rest_on_damaged_curves_are_taken_out(folder: Path, damage:
     damage(part)
     with pytest.raises(DamagedCurves) as found:
         read_curves(SweepState.load(folder))
-    again = f"train again what it held: {format_command('repair', folder)}, then {format_command('resume', folder)}"
+    again = f"retrain its members: {format_command('repair', folder)}, then {format_command('resume', folder)}"
     assert str(found.value).endswith(f"\nput a copy of the file back, or {again}")
     assert repair(folder)[0].endswith(f":{record.seq + 1}: curves missing or damaged: {part}")
     state = SweepState.load(folder)

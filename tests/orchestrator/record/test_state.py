@@ -206,7 +206,7 @@ def test_packs_that_are_cut_again_give_way_to_others_in_any_order_of_records(see
     assert list(state.packs) == ["p1", "p2", "p3"]
     assert {one.pack_id for one in state.configurations["c0"].members.values()} == {"p2", "p3"}
     assert statuses(state, "c0") == ["running", "planned"]
-    assert describe_recuts(state.recuts) == ["1 pack that no worker had begun was cut again into 2, for 3 workers"]
+    assert describe_recuts(state.recuts) == ["1 waiting pack was repacked into 2, for 3 workers"]
 
 
 @pytest.mark.parametrize("story", [STORY, CUT, [*STORY, evaluation("p1", 60, [-1, 55]), pack_end("p1", "failed", "x")]])
@@ -226,7 +226,7 @@ def test_packs_may_be_cut_again_and_again_and_it_may_be_said_twice() -> None:
     assert list(replay(*again).packs) == ["p1", "p0"]
     state, twice = replay(*again, recut(["p0"], *HALVES)), replay(*again, recut(["p0"], *HALVES), *again[5:6])
     assert list(state.packs) == ["p1", "p2", "p3"] and len(state.recuts) == 3
-    assert describe_recuts(state.recuts)[0].startswith("packs were cut again 3 times, the last time: 1 pack that ")
+    assert describe_recuts(state.recuts)[0].startswith("packs were repacked 3 times; last: 1 waiting pack ")
     twice.updated, twice.sessions = state.updated, state.sessions
     assert view(twice) == view(state)
 
@@ -241,7 +241,7 @@ def test_a_pack_that_ran_out_of_memory_gives_way_also_after_another_death() -> N
     }
     state = replay(*STORY[:5], died, (kind, short))
     assert list(state.packs) == ["p1", "p2", "p3"] and state.recuts[0].shortage == Shortage(**shortage)
-    said = "out of memory on NVIDIA H100: a pack of 2 members was cut again into 2"
+    said = "out of memory on NVIDIA H100: a pack of 2 members was replaced by 2 packs"
     assert describe_recuts(state.recuts) == [said]
     with pytest.raises(DamagedLedger, match="recut: a worker has already begun pack p0"):
         replay(*STORY[:5], died, (kind, fields))

@@ -286,7 +286,7 @@ def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, play
     assert {len(state.packs[name].members) for name in recut.new_ids} == {1}
     assert {begun.pack_id, saved.pack_id} < state.packs.keys()
     assert keyed(state).equals(keyed(whole))
-    assert staged.said[0] == describe_recuts([recut])[0] and ("packs cut again", staged.said[0]) in make_status_rows(
+    assert staged.said[0] == describe_recuts([recut])[0] and ("packs repacked", staged.said[0]) in make_status_rows(
         state
     )
     assert staged.said[0] in summarise(state).notes
@@ -480,5 +480,5 @@ def test_packs_that_wait_are_cut_again_for_the_memory_of_nodes_that_join(stage) 
     packer = Packer(on_gpus.spec, Cluster(workers=1, bytes_per_worker=small[0], description=""))
     state = one.play(packer=packer, tick=smaller)
     assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
-    assert one.said == ["1 pack that no worker had begun was cut again into 2, for 1 worker"]
+    assert one.said == ["1 waiting pack was repacked into 2, for 1 worker"]
     assert keyed(state).equals(keyed(whole))

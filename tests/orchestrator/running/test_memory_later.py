@@ -17,7 +17,7 @@ from tests.orchestrator.running.test_out_of_memory import play
 from trainers.training import earlier, loop
 
 ALIKE = ("space.training.batch_size=null", "search.configurations=6")  # 12 members of one structure
-SAID = "out of memory on cpu: a pack of 12 members was cut again into 2, which continue from its newest checkpoint"
+SAID = "out of memory on cpu: a pack of 12 members was replaced by 2 packs, which continue from its newest checkpoint"
 
 
 @pytest.fixture
@@ -81,7 +81,9 @@ def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, played, run
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
     first, second = state.recuts
-    assert [len(recut.new_ids) for recut in (first, second)] == [2, 2] and first.continues and not second.shortage
+    assert (
+        [len(recut.new_ids) for recut in (first, second)] == [2, 2] and first.resumes_checkpoint and not second.shortage
+    )
     assert {len(pack.members) for pack in state.packs.values()} == {3}
     assert [bool(state.packs[name].earlier) for name in (*first.new_ids, *second.new_ids)] == [True, True, False, False]
 
@@ -105,7 +107,7 @@ def test_a_race_decides_alike(stage, played, runs_out, last: int) -> None:
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
     assert (state.rungs, state.decisions) == (whole.rungs, whole.decisions) and len(whole.rungs) == 2
-    assert any(recut.continues for recut in state.recuts)
+    assert any(recut.resumes_checkpoint for recut in state.recuts)
 
 
 @pytest.mark.slow

@@ -71,10 +71,10 @@ def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, play
     first, second = state.recuts
     assert (len(first.old_ids), len(first.new_ids), len(second.old_ids), len(second.new_ids)) == (1, 2, 2, 4)
     assert halved.said == [
-        "out of memory on cpu: a pack of 12 members was cut again into 2",
-        "out of memory on cpu: a pack of 6 members and 1 pack that no worker had begun were cut again into 4",
+        "out of memory on cpu: a pack of 12 members was replaced by 2 packs",
+        "out of memory on cpu: a pack of 6 members and 1 waiting pack were replaced by 4 packs",
     ]
-    assert f"packs were cut again 2 times, the last time: {halved.said[1]}" in summarise(state).notes
+    assert f"packs were repacked 2 times; last: {halved.said[1]}" in summarise(state).notes
     assert SweepState.load(halved.folder).recuts == state.recuts
     assert not [record for record in read_records(halved.folder) if record.kind == "attempt"]
 
@@ -101,7 +101,7 @@ def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, t
     tried = room(1)
     done = lengthwise("run", tiny, "--storage", tmp_path, *words)
     assert done.returncode == 0 and tried == [2, 1, 1], done.stdout
-    said = "out of memory on cpu: a pack of 2 members was cut again into 2"
+    said = "out of memory on cpu: a pack of 2 members was replaced by 2 packs"
     assert said in done.stdout and said in lengthwise("status", tmp_path / "tiny").stdout
     tried = room(1)
     done = lengthwise("extend", tmp_path / "tiny", "--seeds", "5")
@@ -134,7 +134,7 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
         driver.on_retry(pack_id, "the worker process died")
         assert driver.cut_for_memory(pack_id, "no room")
         assert len(driver.queue) == 2 and pack_id not in state.packs and not driver.running
-        assert state.recuts[-1].device == "NVIDIA H100" and state.recuts[-1].short_id == pack_id
+        assert state.recuts[-1].device == "NVIDIA H100" and state.recuts[-1].out_of_memory_id == pack_id
     assert SweepState.load(one.folder).packs == state.packs
 
 
