@@ -16,7 +16,7 @@ def command() -> None:
     """
     gc.set_threshold(100_000, 50, 50)
     try:
-        Interrupts().install()
+        Interrupts().install_handlers()
         from orchestrator.cli.main import main  # takes half a second
 
         main()

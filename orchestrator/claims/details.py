@@ -18,7 +18,7 @@ from orchestrator.claims.markdown import fold, make_markdown_table
 from orchestrator.claims.registration import describe_registration, list_changes
 from orchestrator.claims.repeated_tests import find_judged_test, group_tests, name_judged_tests, name_tests
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import ArmValues, reduce_configurations
+from orchestrator.claims.values import ArmValues, compute_seed_medians
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.recuts import sum_seconds
 from orchestrator.text.wording import (
@@ -189,7 +189,7 @@ def make_arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
     for arm in (judgement.arms or {}).values():
         # A trend is estimated from all members, other questions from a value per seed.
         member_values = arm.values.dropna().to_numpy(dtype=np.float64)
-        values = member_values if claim.question == "trend" else reduce_configurations(arm.values)
+        values = member_values if claim.question == "trend" else compute_seed_medians(arm.values)
         numbers = format_ranges([sweep.state.configurations[config_id].number for config_id in arm.config_ids])
         median, mean, lowest, highest = (
             (format_number(float(f(values)), NOT_REACHED) for f in (np.median, np.mean, np.min, np.max))

@@ -17,11 +17,11 @@ from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import (
     UNIT,
     ArmValues,
-    count_as_worst,
-    divide,
+    compute_seed_medians,
+    divide_values,
     pair_arms,
-    reduce_configurations,
-    subtract,
+    replace_failed_by_worst,
+    subtract_values,
 )
 from orchestrator.figures.bands import find_consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes
@@ -95,7 +95,7 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
     # Two arms may be measured at different lengths; only common ones have pairs.
     curves = tables[0]
     if len(tables) > 1:
-        relate = divide if claim.question == "ratio" else subtract
+        relate = divide_values if claim.question == "ratio" else subtract_values
         shared = [length for length in tables[0] if length in tables[1]]
         paired = [table.loc[tables[0].index.intersection(tables[1].index), shared] for table in tables]
         curves = pd.DataFrame({length: relate(paired[0][length], paired[1][length]) for length in shared})
@@ -146,11 +146,11 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
     # The arms have the seeds of this test alone, so the interval must not pool those of earlier tests.
     claim, answer = judgement.claim, judgement.unpooled_answer or judgement.answer
     if not claim.metric[0].startswith("steps_to_"):
-        arms = count_as_worst(arms)
+        arms = replace_failed_by_worst(arms)
     rows = arms[0].values
     if len(arms) > 1:
-        rows = (divide if claim.question == "ratio" else subtract)(*pair_arms(arms))
-    values = np.sort(reduce_configurations(rows))
+        rows = (divide_values if claim.question == "ratio" else subtract_values)(*pair_arms(arms))
+    values = np.sort(compute_seed_medians(rows))
 
     ranks, is_finite = np.arange(1, len(values) + 1), np.isfinite(values)
     if answer is not None and math.isfinite(answer.low) and math.isfinite(answer.high):

@@ -14,14 +14,14 @@ from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import (
     ArmValues,
     Values,
+    compute_configuration_medians,
     compute_saturated_share,
-    count_as_worst,
-    divide,
+    compute_seed_medians,
+    divide_values,
     pair_arms,
     reaches_threshold,
-    reduce_configurations,
-    reduce_seeds,
-    subtract,
+    replace_failed_by_worst,
+    subtract_values,
 )
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import ROUNDING
@@ -68,7 +68,7 @@ class Answer:
 def answer_question(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only: bool) -> Answer:
     """Return the answer to a claim's question over all seeds, or over those that learned in all arms.
 
-    Over all seeds, failed and unlearned seeds count as the worst of all (`count_as_worst`) and have not succeeded; for
+    Over all seeds, failed and unlearned seeds count as the worst of all (`replace_failed_by_worst`) and have not succeeded; for
     a trend they count as the sweep's objective says. A seed that failed or never reached a threshold needs infinitely
     many steps. In an arm relative to another arm, without a worst value, a failed seed may have any value.
 
@@ -80,7 +80,7 @@ def answer_question(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, 
     elif claim.metric[0].startswith("steps_to_"):
         arms = [replace(arm, values=arm.values.fillna(math.inf)) for arm in arms]
     elif claim.question not in ("trend", "share", "fisher"):
-        arms = count_as_worst(arms)
+        arms = replace_failed_by_worst(arms)
 
     answer = _ANSWER_FUNCTIONS[claim.question](claim, sweep, arms)
     return replace(answer, n_trained=n_trained if answer.unit == "seeds" else answer.n_trained)
@@ -88,7 +88,7 @@ def answer_question(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, 
 
 def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
     """Return the arms with only the seeds that learned in every configuration of every arm."""
-    learned = [arm.learned.groupby(level="seed").all() for arm in arms]
+    learned = [arm.is_learned.groupby(level="seed").all() for arm in arms]
     all_learned = pd.concat(learned, axis=1, join="inner").all(axis=1)
     seeds = all_learned.index[all_learned]
 
@@ -99,9 +99,9 @@ def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
         replace(
             arm,
             values=select_rows(arm.values),
-            learned=select_rows(arm.learned),
-            floor=select_rows(arm.floor),
-            ceiling=select_rows(arm.ceiling),
+            is_learned=select_rows(arm.is_learned),
+            is_at_floor=select_rows(arm.is_at_floor),
+            is_at_ceiling=select_rows(arm.is_at_ceiling),
         )
         for arm in arms
     ]
@@ -115,7 +115,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     difference and a difference that is not negligible, is true. Saturated pairs do not support it
     (`compute_saturated_share`).
     """
-    limit, differences = claim.no_effect_bound, subtract(*pair_arms(arms))
+    limit, differences = claim.no_effect_bound, subtract_values(*pair_arms(arms))
     if claim.statistic == "mean":
         return _answer_rows(answer_mean, differences)
     share = compute_saturated_share(arms) if limit is not None else 0.0
@@ -138,7 +138,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
             f"sweep {sweep.name}: unit: configurations needs a random search, whose configurations are independent"
         )
 
-    units = reduce_seeds(differences)
+    units = compute_configuration_medians(differences)
     return replace(_answer_seeds(compute_answer, units), unit=design.unit, n_trained=len(arms[0].contexts))
 
 
@@ -152,7 +152,7 @@ def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues])
     if len(arms) == 2:
         share = compute_saturated_share(arms)
         first, second = pair_arms(arms)
-        rows = subtract(first, second)
+        rows = subtract_values(first, second)
 
     center, half_width = claim.around or 0.0, claim.within or 0.0
     lower, upper = center - half_width, center + half_width
@@ -205,7 +205,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     first, second = pair_arms(arms)
     null = _choose_null(claim)
     if not claim.metric[0].startswith("steps_to_"):
-        return _answer_rows(lambda seeds: answer_median(seeds, null), divide(first, second))
+        return _answer_rows(lambda seeds: answer_median(seeds, null), divide_values(first, second))
 
     # The smallest ratio has the fewest steps over the most steps, the largest ratio vice versa.
     (low_1, high_1), (low_2, high_2) = (
@@ -218,7 +218,9 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
         return replace(covered, detail=f"steps are known to one evaluation; reached by {reached}")
 
     return _answer_seeds(
-        compute_answer, reduce_configurations(divide(low_1, high_2)), reduce_configurations(divide(high_1, low_2))
+        compute_answer,
+        compute_seed_medians(divide_values(low_1, high_2)),
+        compute_seed_medians(divide_values(high_1, low_2)),
     )
 
 
@@ -358,7 +360,7 @@ def _choose_null(claim: Claim) -> float:
 def _find_successes(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
     """Return whether each seed succeeds in every configuration of an arm."""
     assert claim.success is not None
-    return (reaches_threshold(claim.success, arm.values) & arm.learned).groupby(level="seed").all()
+    return (reaches_threshold(claim.success, arm.values) & arm.is_learned).groupby(level="seed").all()
 
 
 def answer_median(seeds: Values, null: float) -> Answer:
@@ -408,10 +410,10 @@ def _answer_seeds(compute_answer: Callable[..., Answer], *arms: NDArray[Any]) ->
 def _answer_rows(compute_answer: Callable[[Values], Answer], rows: "pd.Series[float]") -> Answer:
     """Return the answer of the values by context and seed; failed seeds (NaN) may have any value."""
     if not rows.isna().any():
-        return _answer_seeds(compute_answer, reduce_configurations(rows))
+        return _answer_seeds(compute_answer, compute_seed_medians(rows))
 
     # A failed seed may have any value, so the answer covers the lowest and the highest possible.
-    lowest, highest = (reduce_configurations(rows.fillna(end)) for end in (-math.inf, math.inf))
+    lowest, highest = (compute_seed_medians(rows.fillna(end)) for end in (-math.inf, math.inf))
     return _answer_seeds(lambda low, high: _cover_answers(compute_answer(low), compute_answer(high)), lowest, highest)
 
 

@@ -108,9 +108,9 @@ def pool_arms(tests: Sequence[Judgement]) -> dict[str, ArmValues]:
             samples[-1],
             lengths=_join_rows([sample.lengths for sample in samples]),
             values=_join_rows([sample.values for sample in samples]),
-            learned=_join_rows([sample.learned for sample in samples]),
-            floor=_join_rows([sample.floor for sample in samples]),
-            ceiling=_join_rows([sample.ceiling for sample in samples]),
+            is_learned=_join_rows([sample.is_learned for sample in samples]),
+            is_at_floor=_join_rows([sample.is_at_floor for sample in samples]),
+            is_at_ceiling=_join_rows([sample.is_at_ceiling for sample in samples]),
         )
     return arms
 

@@ -31,12 +31,12 @@ class ArmValues:
     average: str
     lengths: pd.DataFrame  # a value for each row and length
     values: "pd.Series[float]"  # one number for each row
-    learned: "pd.Series[bool]"
+    is_learned: "pd.Series[bool]"
     direction: str  # the better one; "none" for values relative to another arm
-    # Whether the value at some length is as near to 0, or to 1, as the claim's bound of no effect. These are the ends
-    # of the metric; False for metrics with values beyond them.
-    floor: "pd.Series[bool]"
-    ceiling: "pd.Series[bool]"
+    # Whether at some length the value is within the claim's no-effect bound of 0 or 1; always False for metrics with
+    # values outside [0, 1].
+    is_at_floor: "pd.Series[bool]"
+    is_at_ceiling: "pd.Series[bool]"
 
     @property
     def config_ids(self) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ class ArmValues:
     @property
     def seeds_learned(self) -> int:
         """The number of seeds that learned the task in every configuration of the arm."""
-        return int(self.learned.groupby(level="seed").all().sum())
+        return int(self.is_learned.groupby(level="seed").all().sum())
 
 
 def read_arms(claim: Claim, sweep: SweepCurves) -> dict[str, ArmValues]:
@@ -82,23 +82,23 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
     # Masks are taken before another arm is subtracted, because differences have other ends.
     metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
     table = _index_by_unit(_read_table(sweep, config_ids, metrics, average, lengths, claim.evaluation), contexts)
-    learned = _mask_learned(claim, sweep, contexts, average, table.index)
-    floor, ceiling = _mask_ends(table, claim, sweep.make_table(metrics, average, claim.evaluation))
+    is_learned = _mask_learned(claim, sweep, contexts, average, table.index)
+    is_at_floor, is_at_ceiling = _mask_saturated(table, claim, sweep.make_table(metrics, average, claim.evaluation))
 
     # Subtract another arm at every length, or divide by it after the lengths are reduced.
     if arm.minus is not None:
         subtracted = _read_arm(claim, arm.minus, sweep, keys)
-        learned &= _align(subtracted, subtracted.learned, table.index, fill=False)
+        is_learned &= _align_rows(subtracted, subtracted.is_learned, table.index, fill=False)
         if claim.arms[arm.minus].over is None and list(subtracted.lengths.columns) == list(table.columns):
-            table = subtract(table, _align(subtracted, subtracted.lengths, table.index))
+            table = subtract_values(table, _align_rows(subtracted, subtracted.lengths, table.index))
         else:
-            values = _align(subtracted, subtracted.values, table.index)
-            table = table.apply(lambda column: subtract(column, values))
+            values = _align_rows(subtracted, subtracted.values, table.index)
+            table = table.apply(lambda column: subtract_values(column, values))
     values = _reduce_lengths(table, arm.reduce or claim.reduce)
     if arm.over is not None:
         divisor = _read_arm(claim, arm.over, sweep, keys)
-        learned &= _align(divisor, divisor.learned, values.index, fill=False)
-        values = divide(values, _align(divisor, divisor.values, values.index))
+        is_learned &= _align_rows(divisor, divisor.is_learned, values.index, fill=False)
+        values = divide_values(values, _align_rows(divisor, divisor.values, values.index))
 
     # Differences and ratios have no better direction.
     direction = "none" if arm.minus or arm.over else sweep.choose_direction(metrics)
@@ -108,10 +108,10 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
         average=average,
         lengths=table,
         values=values,
-        learned=learned,
+        is_learned=is_learned,
         direction=direction,
-        floor=floor,
-        ceiling=ceiling,
+        is_at_floor=is_at_floor,
+        is_at_ceiling=is_at_ceiling,
     )
 
 
@@ -126,10 +126,10 @@ def _mask_learned(
     return reaches_threshold(rule, _reduce_lengths(_index_by_unit(table, contexts), rule.reduce))
 
 
-def _mask_ends(
+def _mask_saturated(
     table: pd.DataFrame, claim: Claim, all_values: pd.DataFrame
 ) -> tuple["pd.Series[bool]", "pd.Series[bool]"]:
-    """Return masks of the rows within the bound of no effect of 0, and of 1, at any length.
+    """Return two masks: rows that at some length are within the no-effect bound of 0, and of 1.
 
     `all_values` has the values of all configurations; 0 and 1 are its ends only if no value is beyond them.
     """
@@ -144,7 +144,7 @@ def _mask_ends(
     return floor, ceiling
 
 
-def count_as_worst(arms: list[ArmValues]) -> list[ArmValues]:
+def replace_failed_by_worst(arms: list[ArmValues]) -> list[ArmValues]:
     """Return the arms with failed and unlearned seeds set to the worst value of any seed of these arms.
 
     Values without a better direction are unchanged.
@@ -158,7 +158,7 @@ def count_as_worst(arms: list[ArmValues]) -> list[ArmValues]:
     if not len(values):
         return arms
     worst = values.max() if "minimize" in directions else values.min()
-    return [replace(arm, values=arm.values.where(arm.learned & arm.values.notna(), worst)) for arm in arms]
+    return [replace(arm, values=arm.values.where(arm.is_learned & arm.values.notna(), worst)) for arm in arms]
 
 
 def compute_saturated_share(arms: list[ArmValues]) -> float:
@@ -168,8 +168,10 @@ def compute_saturated_share(arms: list[ArmValues]) -> float:
     """
     first, second = arms
 
-    is_unlearned = ~_combine_masks(first.learned, second.learned, "or")
-    is_at_end = _combine_masks(first.floor, second.floor, "and") | _combine_masks(first.ceiling, second.ceiling, "and")
+    is_unlearned = ~_combine_masks(first.is_learned, second.is_learned, "or")
+    is_at_end = _combine_masks(first.is_at_floor, second.is_at_floor, "and") | _combine_masks(
+        first.is_at_ceiling, second.is_at_ceiling, "and"
+    )
     is_saturated = is_at_end | is_unlearned
     return float((is_saturated.groupby(level="seed").mean() >= 0.5).mean()) if len(is_saturated) else 0.0
 
@@ -180,7 +182,7 @@ def _combine_masks(first: "pd.Series[bool]", second: "pd.Series[bool]", operator
     return joined.any(axis=1) if operator == "or" else joined.all(axis=1)
 
 
-def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = math.nan) -> Rows:
+def _align_rows(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = math.nan) -> Rows:
     """Return the rows of another arm at `index`, only by seed if the other arm has a single configuration."""
     # A single configuration, such as a common baseline, is compared with every context.
     if len(other.contexts) > 1:
@@ -252,25 +254,25 @@ def pair_arms(arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[flo
     return pairs["first"], pairs["second"]
 
 
-def subtract(first: Rows, second: Rows) -> Rows:
+def subtract_values(first: Rows, second: Rows) -> Rows:
     """Return first - second; 0 for equal values, also infinite ones."""
     with np.errstate(invalid="ignore"):
         return (first - second).where(first != second, 0.0)
 
 
-def divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
+def divide_values(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
     """Return first / second; 1 for equal values, also if both are 0 or infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return (first / second).where(first != second, 1.0)
 
 
-def reduce_seeds(rows: "pd.Series[float]") -> Values:
+def compute_configuration_medians(rows: "pd.Series[float]") -> Values:
     """Return the median over seeds of each configuration; a configuration with a failed member is left out."""
     groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="context", sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])
 
 
-def reduce_configurations(rows: "pd.Series[float]") -> Values:
+def compute_seed_medians(rows: "pd.Series[float]") -> Values:
     """Return the median over configurations of each seed; a seed with a failed member is left out."""
     groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="seed", sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])

@@ -194,7 +194,7 @@ def _answer_as_measured(claim: Claim, sweep: SweepCurves, arms: list[ArmValues],
     if claim.question != "difference" or not claim.learned:
         return None
     # Only values of unlearned seeds are replaced by the worst, so call all measured seeds learned.
-    measured_arms = [replace(arm, learned=arm.learned | arm.values.notna()) for arm in arms]
+    measured_arms = [replace(arm, is_learned=arm.is_learned | arm.values.notna()) for arm in arms]
     measured = answer_question(claim, sweep, measured_arms, learned_only=False)
     return measured if (measured.effect, measured.low) != (answer.effect, answer.low) else None
 

@@ -20,10 +20,10 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.equal_failures import EqualFailures
-from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, print_last
+from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, set_exit_message
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import describe_deaths, format_command, format_count
-from orchestrator.tracking.publisher import Attempt, Publisher
+from orchestrator.tracking.publisher import Publication, Publisher
 from search_spaces import SweepSpec
 
 
@@ -57,7 +57,7 @@ class Session:
 
     def read_state(self) -> SweepState:
         """Return the state in the ledger; raises KeyboardInterrupt for a signal that arrived while it was opened."""
-        self.interrupts.check()
+        self.interrupts.raise_if_interrupted()
         if self.ledger.notice:
             self.say(self.ledger.notice)
         return SweepState.load(self.folder)
@@ -68,7 +68,7 @@ class Session:
         try:
             yield
         except KeyboardInterrupt:
-            with self.interrupts.held():
+            with self.interrupts.hold_signals():
                 record_interruption(self.ledger, state)
             raise
 
@@ -82,22 +82,22 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
     """
     # A signal while the ledger is opened takes effect in `Session.read_state`: then the interruption can be recorded.
     with Interrupts() as interrupts, ExitStack() as opened:
-        with suppress(KeyboardInterrupt), interrupts.held():
+        with suppress(KeyboardInterrupt), interrupts.hold_signals():
             ledger = opened.enter_context(open_ledger())
         session = Session(ledger=ledger, console=console, interrupts=interrupts, notice=Notice(notify))
         notice, reason = session.notice, ""
 
-        with print_last(f"interrupted; continue with: {format_command('resume', ledger.folder)}"):
+        with set_exit_message(f"interrupted; continue with: {format_command('resume', ledger.folder)}"):
             try:
                 yield session
             except KeyboardInterrupt:
-                with interrupts.held():
+                with interrupts.hold_signals():
                     state = SweepState.load(ledger.folder)
                     record_interruption(ledger, state)
                 session.outcome, reason = _report_interruption(state, console), "stopped by a signal"
             except Exception as error:
                 if (shortage := _find_shortage(error, ledger.folder)) is None:
-                    with interrupts.held(), suppress(LengthwiseError):  # the ledger may be unreadable
+                    with interrupts.hold_signals(), suppress(LengthwiseError):  # the ledger may be unreadable
                         _report_failure(session, error)
                     raise
                 cause, reason = shortage
@@ -112,7 +112,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
             session.say(ledger.problem)
             session.outcome = replace(session.outcome, exit_code=session.outcome.exit_code or 1)
             reason = ledger.problem
-        with interrupts.held():
+        with interrupts.hold_signals():
             notice.send(ledger.folder, session.outcome.status, reason, console)
 
 
@@ -179,7 +179,7 @@ def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stoppe
             status = STOPPED
             message = f"{limits} used, {state.configurations_done} of {count_planned(state)} configurations done"
             message += f"; continue with: {resume}"
-        with interrupts.held():
+        with interrupts.hold_signals():
             state.apply(ledger.append("end", status=status, message=message))
 
 
@@ -214,18 +214,22 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
             publisher.start(session.folder, spec.tracking)
             publisher.request_last()
         publisher.announce_files()
-        _record_attempt(session, spec, publisher.wait())
+        _record_publication(session, spec, publisher.wait())
         publisher.kill()
     session.say(f"{status}: {message}" + (f", but {deaths}" if deaths else ""))
     return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(deaths)))
 
 
-def _record_attempt(session: Session, spec: SweepSpec, attempt: Attempt) -> None:
+def _record_publication(session: Session, spec: SweepSpec, publication: Publication) -> None:
     """Record and print the links of the published results, or the problem; a failure does not fail the sweep."""
-    uri, experiment, problem = attempt.uri or spec.tracking.uri, spec.tracking.experiment or spec.study, attempt.problem
+    uri, experiment, problem = (
+        publication.uri or spec.tracking.uri,
+        spec.tracking.experiment or spec.study,
+        publication.problem,
+    )
     session.ledger.append("publish", uri=uri, ok=problem is None, message=problem or "", experiment=experiment)
     if problem is not None:
         session.say(f"not published: {problem}")
     else:
-        for name, link in attempt.links:
+        for name, link in publication.links:
             session.say(f"{name}: {link}")

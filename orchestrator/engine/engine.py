@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.code.own_code import DATA, CodeSource
 from orchestrator.engine.environment import read_environment
-from orchestrator.engine.start_shares import StartShares, describe_start_shares
+from orchestrator.engine.start_shares import InitialWeightShares, describe_start_shares
 from orchestrator.errors import UserError
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost
@@ -168,7 +168,7 @@ class Engine:
         members = list(members)
         models_and_tasks = dict.fromkeys((member.model, member.task) for member in members)
         reasons = ((model, model.explain_loop(task)) for model, task in models_and_tasks)
-        shares = describe_start_shares((member.steps, _find_start_shares(member)) for member in members)
+        shares = describe_start_shares((member.steps, _compute_initial_weight_shares(member)) for member in members)
         loop_warnings = [
             (
                 "model",
@@ -291,7 +291,7 @@ class Engine:
             checkpoints=checkpoints,
             weights=Path(work["weights"]) if work["weights"] else None,
             device="cuda" if work["gpus"] else "cpu",
-            earlier=choose_earlier_states(work["earlier"]),
+            earlier=choose_start_checkpoints(work["earlier"]),
             prune_at=work.get("prune_at"),
         )
 
@@ -313,12 +313,12 @@ def list_measurements(member: MemberConfig) -> Measurements:
         trained=trained,
         technical=tuple(list_technical_keys(member)),
         axis=member.evaluation.axis,
-        start_shares=_find_start_shares(member),
+        start_shares=_compute_initial_weight_shares(member),
         task_module=type(task).__module__.partition(".")[0],
     )
 
 
-def _find_start_shares(member: MemberConfig) -> StartShares:
+def _compute_initial_weight_shares(member: MemberConfig) -> InitialWeightShares:
     """Return the averages that after the last step are still largely their initial weights."""
     steps, averages = member.steps, member.training.averages
     shares = {label: average.start_share(steps) for label, average in averages.items()}
@@ -326,7 +326,7 @@ def _find_start_shares(member: MemberConfig) -> StartShares:
     return {label: (share, averages[label].start_remedy(steps)) for label, share in large_shares.items()}
 
 
-def choose_earlier_states(
+def choose_start_checkpoints(
     states: Sequence[Sequence[tuple[str, str, int]]],
 ) -> list[tuple[Path, tuple[str, int]]] | None:
     """Return (folder, (config_id, seed)) of the first states whose folders all have a checkpoint, else of the last.

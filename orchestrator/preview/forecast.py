@@ -35,15 +35,15 @@ MAX_MEASURED = 8  # structures, the most expensive ones; the time of others foll
 MAX_STEP_OPERATIONS = 1e12  # a minute on one core; larger steps are not measured
 MAX_MEMORY_SHARE = 0.5  # of the free memory; steps that need more are not measured
 
-Row = tuple[str, str]
-Uses = Mapping[str, float | None]
+TextRow = tuple[str, str]
+BudgetUse = Mapping[str, float | None]
 """The planned use of each limit of `budget`; None if unknown."""
 
 
 class Forecast(NamedTuple):
     """The rows (label, text) of a forecast, and its warnings."""
 
-    rows: list[Row]
+    rows: list[TextRow]
     warnings: list[str]
 
 
@@ -99,7 +99,7 @@ def _forecast_engine(
     rounds: Sequence[PlannedRound],
     workers: int | None,
     scheduler: str,
-) -> tuple[list[Row], Uses]:
+) -> tuple[list[TextRow], BudgetUse]:
     """Return rows on packs, memory and time of a sweep of the engine, and the use of its budget."""
     # Members of a structure cost the same, so one of each is enough.
     cluster = find_cluster(spec, workers)
@@ -155,7 +155,7 @@ def _describe_packs(
     packs: Sequence[PlannedPack],
     examples: Mapping[str, MemberConfig],
     costs: Mapping[str, Cost],
-) -> list[Row]:
+) -> list[TextRow]:
     """Return rows on the sizes of packs, their steps and evaluations, parameters, memory and kept weights.
 
     `examples` and `costs` are a member of each structure and its cost, by structural key.
@@ -195,7 +195,7 @@ def _forecast_program(
     scheduler: str,
     *,
     measured: bool,
-) -> tuple[list[Row], Uses]:
+) -> tuple[list[TextRow], BudgetUse]:
     """Return rows on steps, reports and time of a sweep of a program, and the use of its budget."""
     # A member of a program is a process of its own, so workers run one member each.
     resources = spec.resources
@@ -275,7 +275,7 @@ def _describe_steps(seconds: Mapping[str, float]) -> str:
     return f"{' to '.join(dict.fromkeys(milliseconds))} of a member on one core, evaluations included"
 
 
-def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[Row]:
+def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[TextRow]:
     """Return rows on the rounds and rungs of a race; empty without a race."""
     if spec.search.racing is None:
         return []

@@ -119,7 +119,7 @@ def extend_sweep(
         fields["asked"] = options
         if planned.seeds:
             fields["seeds"] = {name: list(added) for name, added in planned.seeds.items()}
-        with session.interrupts.held():
+        with session.interrupts.hold_signals():
             state.apply(session.ledger.append("extend", **fields, code=code.fields))
             backup = rewrite_spec(spec.resolved(), folder)
         if backup is not None:

@@ -41,7 +41,7 @@ class _Display:
 
     def tick(self, driver: SweepDriver) -> None:
         """Report rejections by MLflow, and redraw the display if due. Raises KeyboardInterrupt after a signal."""
-        self._session.interrupts.check()
+        self._session.interrupts.raise_if_interrupted()
         if self.progress.is_due:
             self.progress.show(self._meter.make_rows(driver.state, driver.running))
         for refusal in self._publisher.read_refusals() if self._publisher is not None else ():
@@ -75,7 +75,7 @@ def train_missing(
                 publisher.start(session.folder, spec.tracking)
             start_worker = host.start_worker if host is not None else None
             with open_scheduler(scheduler_name, spec.resources, start_worker) as scheduler:
-                session.interrupts.install()  # again, because ray.init replaces handlers
+                session.interrupts.install_handlers()  # again, because ray.init replaces handlers
                 cluster = scheduler.cluster
                 session.say(f"{cluster.description}: up to {format_count(cluster.workers, 'pack')} at once")
                 if hidden := describe_hidden_gpus(spec, scheduler_name):
@@ -91,7 +91,7 @@ def train_missing(
                     workers=cluster.workers,
                     max_seconds=max_seconds,
                     built=built,
-                    hold_signals=session.interrupts.held,
+                    hold_signals=session.interrupts.hold_signals,
                     say=session.say,
                     tick=display.tick,
                 )

@@ -21,7 +21,7 @@ MAX_WAIT_SECONDS = 30.0  # for MLflow at the end of a sweep
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Publication:
     """The result of an attempt to publish: address and links of the results, or the problem as text.
 
     `is_refused`: the problem persists until the user acts, such as a wrong password, unlike an outage. `is_last`: the
@@ -64,7 +64,7 @@ class Publisher:
         """Tell the child that the files of the report are written and can be sent; call `request_last` first."""
         self._send()
 
-    def wait(self, seconds: float = MAX_WAIT_SECONDS) -> Attempt:
+    def wait(self, seconds: float = MAX_WAIT_SECONDS) -> Publication:
         """Return the last attempt; if it takes more than `seconds`, an attempt with a problem."""
         # Refusals from before the end of the sweep may still be in the pipe.
         deadline = time.monotonic() + seconds
@@ -77,7 +77,7 @@ class Publisher:
             problem = "the process that publishes to MLflow has died"
 
         # Nothing is lost: the ledger has all results, and the command publishes them later.
-        return Attempt(problem=f"{problem}; complete it with: {format_command('publish', self._folder)}")
+        return Publication(problem=f"{problem}; complete it with: {format_command('publish', self._folder)}")
 
     def kill(self) -> None:
         """Kill the child; do nothing if it was killed before."""
@@ -96,6 +96,6 @@ class Publisher:
         with suppress(OSError):  # if the child has died, `wait` reports it
             self._connection.send_bytes(json.dumps(request).encode())
 
-    def _receive(self) -> Attempt:
+    def _receive(self) -> Publication:
         """Return the next attempt that the child reports; raises EOFError if the child has died."""
-        return Attempt(**json.loads(self._connection.recv_bytes()))
+        return Publication(**json.loads(self._connection.recv_bytes()))

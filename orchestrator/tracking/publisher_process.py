@@ -18,7 +18,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.running.children.child import import_without_gc
 from orchestrator.text.redaction import mask_log_records
 from orchestrator.text.wording import format_command
-from orchestrator.tracking.publisher import Attempt
+from orchestrator.tracking.publisher import Publication
 
 POLL_SECONDS = 5.0  # between reads of the ledger; at least four times as long as the last publishing took
 _SCORE_FIELD = b'"kind":"score"'  # as `records.encode_record` writes it
@@ -51,7 +51,7 @@ def serve(descriptor: int) -> None:
         except queue.Empty:
             return False
 
-    def send(attempt: Attempt) -> None:
+    def send(attempt: Publication) -> None:
         connection.send_bytes(json.dumps(asdict(attempt)).encode())
 
     # While the sweep runs its files do not exist; the last publication waits for them.
@@ -69,7 +69,7 @@ def receive_requests(connection: "Connection[bytes, bytes]", requests: "queue.Si
 
 
 def publish_changes(
-    folder: Path, publish: Callable[[], Any], has_ended: Callable[[float], bool], send: Callable[[Attempt], None]
+    folder: Path, publish: Callable[[], Any], has_ended: Callable[[float], bool], send: Callable[[Publication], None]
 ) -> None:
     """Call `publish` now and after every new score, and `send` each refusal once.
 
@@ -94,14 +94,14 @@ def publish_changes(
         pause = max(POLL_SECONDS, 4 * (time.monotonic() - began))
 
 
-def try_to_publish(folder: Path, publish: Callable[[], Any]) -> Attempt:
+def try_to_publish(folder: Path, publish: Callable[[], Any]) -> Publication:
     """Call `publish` for the sweep in `folder` and return its result or its problem; never raises."""
     try:
         published = publish()
-        return Attempt(published.uri, published.links)
+        return Publication(published.uri, published.links)
     except LengthwiseError as error:
-        return Attempt(problem=str(error), is_refused=error.exit_code == 2)
+        return Publication(problem=str(error), is_refused=error.exit_code == 2)
     except Exception as error:
         _log.debug("publishing %s failed", folder, exc_info=True)
         message = f"publishing to MLflow failed ({type(error).__name__}: {error})"
-        return Attempt(problem=f"{message}; complete it with: {format_command('publish', folder)}")
+        return Publication(problem=f"{message}; complete it with: {format_command('publish', folder)}")

@@ -113,7 +113,8 @@ def run_server(
     with Interrupts() as interrupts, log.open("ab") as sink:
         server = None
         try:
-            with interrupts.held():  # in a process group of its own, because MLflow's workers outlive their parent
+            # In a process group of its own, because MLflow's workers outlive their parent.
+            with interrupts.hold_signals():
                 server = subprocess.Popen(
                     arguments,
                     start_new_session=True,
@@ -126,7 +127,7 @@ def run_server(
             yield url, server
         finally:
             if server is not None:
-                with interrupts.held():
+                with interrupts.hold_signals():
                     _end_group(server)
 
 

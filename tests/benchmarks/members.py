@@ -83,7 +83,7 @@ def _run(storage: Path, sizes: tuple[int, int, int], budget: bool) -> None:
         driver = SweepDriver(spec, ledger, state, packer=Packer(spec, cluster), workers=WORKERS)
         running: deque[tuple[str, int]] = deque()
         while not driver.is_done() or running:
-            while len(running) < WORKERS and (pack := driver.next_pack()) is not None:
+            while len(running) < WORKERS and (pack := driver.take_next_pack()) is not None:
                 driver.on_hand_out(pack[0])
                 running.append((pack[0], 0))
             pack_id, step = running.popleft()

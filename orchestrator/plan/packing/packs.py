@@ -1,8 +1,8 @@
 """Cut the members of configurations into packs of equal structure, so that all workers finish together.
 
 Members with the same structural key (`Member.structural_key`: every value that changes the program) can train as one
-program. `make_packs` groups members by it, gives no pack more than fit (`resources.pack`, or memory by the trainer's
-`estimate_pack_cost`), and cuts further where the workers then finish sooner (`cutting.balance_sizes`).
+program. `make_packs` groups members by it, limits each pack to the members that fit (`resources.pack`, or memory by the
+trainer's `estimate_pack_cost`), and cuts further where the workers then finish sooner (`cutting.balance_sizes`).
 """
 
 import hashlib
@@ -25,9 +25,9 @@ MEMORY_SHARE = 0.5
 SeedsToPack = tuple[Configuration, Sequence[int]]
 """A configuration and its seeds to be packed."""
 
-MaxMembers = Callable[[Member], int]
-Work = Callable[[Member, float], float]
-Groups = dict[str, list[tuple[str, int]]]
+FindMaxMembers = Callable[[Member], int]
+EstimateWork = Callable[[Member, float], float]
+MembersByKey = dict[str, list[tuple[str, int]]]
 """Members by structural key."""
 
 
@@ -43,11 +43,11 @@ class Cluster:
     description: str
 
 
-class WorkerCount(NamedTuple):
-    """The number of workers and their memory in bytes each; None while it is that of the first plan."""
+class WorkerPool(NamedTuple):
+    """The number of workers and the memory of each; None as long as it equals that of the first plan."""
 
-    number: int
-    memory: float | None = None
+    size: int
+    bytes_per_worker: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,34 +73,32 @@ class Packer:
     def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
         self._resources, self._cluster, self._shortages = spec.resources, cluster, list(shortages)
         self._trainer, self._costs = get_trainer(spec.sections), dict[str, PackCost]()
-        self._balances = spec.resources.pack == "auto"
+        self._is_balanced = spec.resources.pack == "auto"
 
     def pack_members(self, waiting: Sequence[SeedsToPack]) -> list[PlannedPack]:
         """Return the packs of new members, the longest first."""
         return make_packs(
-            waiting, self._cluster.workers, self._find_max_members, self._estimate_work, balances=self._balances
+            waiting, self._cluster.workers, self._find_max_members, self._estimate_work, is_balanced=self._is_balanced
         )
 
-    def recut(
+    def recut_waiting(
         self,
         packs: Sequence[PlannedPack],
         kept_packs: Sequence[tuple[PlannedPack, float]],
         configurations: Mapping[str, Configuration],
-        workers: WorkerCount,
+        workers: WorkerPool,
     ) -> list[PlannedPack]:
         """Return packs cut again for changed workers, as `recut_packs`; later packs are cut for these workers, too."""
-        number, memory = workers
-        self._cluster = replace(
-            self._cluster, workers=number, bytes_per_worker=memory or self._cluster.bytes_per_worker
-        )
+        memory = workers.bytes_per_worker or self._cluster.bytes_per_worker
+        self._cluster = replace(self._cluster, workers=workers.size, bytes_per_worker=memory)
         return recut_packs(
             packs,
             kept_packs,
             configurations,
-            number,
+            workers.size,
             self._find_max_members,
             self._estimate_work,
-            balances=self._balances,
+            is_balanced=self._is_balanced,
         )
 
     def record_shortage(self, pack: PlannedPack) -> Shortage:
@@ -123,7 +121,7 @@ class Packer:
             for shortage in self._shortages
             if shortage.structural_key == member.structural_key
         ]
-        if not self._balances:
+        if not self._is_balanced:
             return min([int(self._resources.pack), *shortage_limits])
         cost = self._get_cost(member)
         return max(1, min([cost.largest, int(MEMORY_SHARE * memory / cost.bytes_per_member), *shortage_limits]))
@@ -137,18 +135,18 @@ class Packer:
 def make_packs(
     waiting: Iterable[SeedsToPack],
     workers: int,
-    find_max_members: MaxMembers,
-    estimate_work: Work,
+    find_max_members: FindMaxMembers,
+    estimate_work: EstimateWork,
     *,
-    balances: bool = True,
+    is_balanced: bool = True,
 ) -> list[PlannedPack]:
     """Return packs of all members by structural key, the longest pack first.
 
     `find_max_members` returns the most members of a pack of a structure, `estimate_work` the cost of a pack by size.
-    With `balances`, a structure is cut into more packs than needed if the workers then finish sooner.
+    With `is_balanced`, a structure is cut into more packs than needed if the workers then finish sooner.
     """
     # The cost of a pack depends on its structure alone, so an example of each is enough.
-    groups: Groups = {}
+    groups: MembersByKey = {}
     examples: dict[str, Member] = {}
     for configuration, seeds in waiting:
         members = [(configuration.config_id, seed) for seed in seeds]
@@ -160,15 +158,15 @@ def make_packs(
     # Fewer, larger packs compile less often; they are cut further only if that saves time.
     largest = {key: max(1, find_max_members(examples[key])) for key in groups}
     sizes = {key: split_evenly(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()}
-    if balances:
+    if is_balanced:
         sizes = balance_sizes(
             sizes, largest, lambda key, members: estimate_work(examples[key], members), max(1, workers)
         )
 
     packs = [
-        PlannedPack.from_members(key, run, examples[key].steps)
+        PlannedPack.from_members(key, chunk, examples[key].steps)
         for key, members in groups.items()
-        for run in cut_members(members, sizes[key], largest[key])
+        for chunk in cut_members(members, sizes[key], largest[key])
     ]
     return _sort_by_work(packs, examples, estimate_work)
 
@@ -178,14 +176,14 @@ def recut_packs(
     kept_packs: Sequence[tuple[PlannedPack, float]],
     configurations: Mapping[str, Configuration],
     workers: int,
-    find_max_members: MaxMembers,
-    estimate_work: Work,
+    find_max_members: FindMaxMembers,
+    estimate_work: EstimateWork,
     *,
-    balances: bool = True,
+    is_balanced: bool = True,
 ) -> list[PlannedPack]:
     """Return the packs cut again for this many workers, the longest first.
 
-    A pack is cut if it has too many members, and with `balances` also if all packs then finish sooner
+    A pack is cut if it has too many members, and with `is_balanced` also if all packs then finish sooner
     (`cutting.MIN_GAIN`); the result is empty if no pack is cut. `kept_packs` are the unchanged packs, each with the
     remaining share of its steps; `configurations` has the configurations of all members by config_id.
     """
@@ -193,7 +191,7 @@ def recut_packs(
         return []
 
     # The cost of a pack depends on its structure alone, so an example of each is enough.
-    groups: Groups = {}
+    groups: MembersByKey = {}
     sizes: Sizes = {}
     examples: dict[str, Member] = {}
     for pack in (*packs, *(pack for pack, _ in kept_packs)):
@@ -204,14 +202,16 @@ def recut_packs(
         groups.setdefault(pack.structural_key, []).extend(pack.members)
         sizes.setdefault(pack.structural_key, []).append(len(pack.members))
 
-    # Packs with too many members must be cut; with `balances`, others are cut if all then finish sooner.
+    # Packs with too many members must be cut; with `is_balanced`, others are cut if all then finish sooner.
     largest = {key: max(1, find_max_members(examples[key])) for key in groups}
     new_sizes = {
-        key: run if max(run) <= largest[key] else split_evenly(sum(run), math.ceil(sum(run) / largest[key]))
-        for key, run in sizes.items()
+        key: pack_sizes
+        if max(pack_sizes) <= largest[key]
+        else split_evenly(sum(pack_sizes), math.ceil(sum(pack_sizes) / largest[key]))
+        for key, pack_sizes in sizes.items()
     }
     work_left = [share * estimate_work(examples[pack.structural_key], len(pack.members)) for pack, share in kept_packs]
-    if balances:
+    if is_balanced:
         new_sizes = balance_sizes(
             new_sizes, largest, lambda key, count: estimate_work(examples[key], count), max(1, workers), work_left
         )
@@ -225,13 +225,13 @@ def recut_packs(
         members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))
         steps = next(pack.steps for pack in packs if pack.structural_key == key)
         new_packs += [
-            PlannedPack.from_members(key, run, steps) for run in cut_members(members, new_sizes[key], largest[key])
+            PlannedPack.from_members(key, chunk, steps) for chunk in cut_members(members, new_sizes[key], largest[key])
         ]
     return _sort_by_work(new_packs, examples, estimate_work)
 
 
 def _sort_by_work(
-    packs: Iterable[PlannedPack], examples: Mapping[str, Member], estimate_work: Work
+    packs: Iterable[PlannedPack], examples: Mapping[str, Member], estimate_work: EstimateWork
 ) -> list[PlannedPack]:
     """Return packs sorted by descending work; packs with equal work keep their order."""
     return sorted(packs, key=lambda pack: -estimate_work(examples[pack.structural_key], len(pack.members)))

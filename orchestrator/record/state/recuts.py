@@ -17,7 +17,8 @@ from orchestrator.text.wording import format_count
 class Recut:
     """The packs that were cut again, the packs that replace them, and the number of workers.
 
-    After a shortage of memory, `out_of_memory_id` is the pack that ran out, with its `shortage` on a `device` after `seconds`.
+    After a shortage of memory, `out_of_memory_id` is the pack that ran out, with its `shortage` on a `device` after
+    `seconds` of training.
     `resumes_checkpoint`: whether the new packs resume from its newest checkpoint.
     """
 

@@ -43,7 +43,7 @@ def compare_named(
     """
     # Both names may mean the same sweep, which is summarised once.
     summaries: dict[Path, tuple[SweepState, Summary]] = {}
-    first_side, second_side = (_find_side(folder, name, summaries) for name in (first, second))
+    first_side, second_side = (_load_compared_configuration(folder, name, summaries) for name in (first, second))
     if first_side == second_side:
         raise UserError(
             f"{first} and {second} are the same configuration, {first_side.row.config_id}; name two different ones"
@@ -64,7 +64,7 @@ def compare_named(
     )
 
 
-def _find_side(folder: Path, name: str, summaries: dict[Path, tuple[SweepState, Summary]]) -> Side:
+def _load_compared_configuration(folder: Path, name: str, summaries: dict[Path, tuple[SweepState, Summary]]) -> Side:
     """Return the named configuration of the sweep in `folder`, or in the folder that the name begins with.
 
     `summaries` caches the states and summaries of sweeps by folder.

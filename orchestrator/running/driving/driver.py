@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.addresses import find_address
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.packs import Packer, WorkerCount
+from orchestrator.plan.packing.packs import Packer, WorkerPool
 from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
 from orchestrator.record.ledger.folders import STOP_FILE
@@ -92,7 +92,7 @@ class SweepDriver:
         self._packer, self._hold_signals, self._say, self._tick = packer, hold_signals, say, tick
 
         # The queue of packs, and the limits at which it stops.
-        self._workers = WorkerCount(workers)
+        self._workers = WorkerPool(workers)
         self.queue: deque[str] = deque()
         self.stopped_by: Sequence[Limit] = ()  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
@@ -107,10 +107,10 @@ class SweepDriver:
 
     # Callbacks of the scheduler ---------------------------------------------------------------------------------------
 
-    def next_pack(self) -> tuple[str, str] | None:
-        """Return the next pack that fits into the budget, None while there is none.
+    def take_next_pack(self) -> tuple[str, str] | None:
+        """Take the next pack from the queue, None if no pack can be handed out now.
 
-        First takes the actions that `decide` returns: draws configurations, decides rungs and rounds, or stops.
+        First carries out what `decide` returns: draws configurations, decides rungs and rounds, or stops the sweep.
         """
         while True:
             match decide(self._read_situation()):
@@ -130,7 +130,7 @@ class SweepDriver:
                 case DecideRound():
                     fields = make_race_fields(self.spec, self.state, self._scores)
                     self.record("race", **fields)
-                    self._plan_packs(set(fields["survivors"]), queue=True)
+                    self._plan_packs(set(fields["survivors"]), is_queued=True)
                     self._record_scores(set(fields["survivors"]))  # survivors that already have the new seeds
                 # No pack can be handed out now.
                 case StopSweep(limits):
@@ -149,7 +149,7 @@ class SweepDriver:
 
     def on_resize(self, workers: int, memory: float | None = None) -> None:
         """Cut waiting packs again if that shortens the sweep enough, or if a pack no longer fits into memory."""
-        self._workers = WorkerCount(workers, memory)
+        self._workers = WorkerPool(workers, memory)
         self._recut_queue()
 
     def on_hand_out(self, pack_id: str) -> None:
@@ -183,20 +183,20 @@ class SweepDriver:
         if decoded.weights:
             weights.delete_unrecorded_weights(self.state, pack_id)
         self._seconds[pack_id] = decoded.seconds
-        self._stop_if_used_up()
+        self._stop_if_budget_is_used_up()
 
     def on_progress(self, pack_id: str, progress: dict[str, Any]) -> None:
         """Remember the heartbeat for the display; a program may report rarely, so time may be used up meanwhile."""
         phase, step, rate = progress["phase"], progress["step"], progress["member_steps_per_second"]
         self.running[pack_id] = RunningPack(phase, step, rate)
         self._seconds[pack_id] = progress["seconds"]
-        self._stop_if_used_up()
+        self._stop_if_budget_is_used_up()
 
     def on_notice(self, pack_id: str, text: str) -> None:
         """Pass on a message of a worker to the user."""
         self._say(f"{self._describe_pack(pack_id)}: {text}")
 
-    def cut_for_memory(self, pack_id: str, error: str) -> bool:
+    def replace_by_smaller_packs(self, pack_id: str, error: str) -> bool:
         """Cut the pack, and those like it that no worker has begun, into smaller ones; return False if it cannot be."""
         pack, device = self.state.packs[pack_id], self._environments.get_device(pack_id)
         shortage = make_shortage_fields(pack, self._packer, device, error, self._seconds.get(pack_id, 0.0))
@@ -210,7 +210,7 @@ class SweepDriver:
 
     def on_retry(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record why the pack died; it is tried again from its checkpoint."""
-        error = self._record_attempt(pack_id, error, trace)
+        error = self._record_death(pack_id, error, trace)
         self.on_hand_out(pack_id)  # the pack is running again, so a rung waits for it
         shown = self._shorten_repeated(pack_id, error)
         start = "from its newest checkpoint if it has one" if self._may_have_checkpoints(pack_id) else "from the start"
@@ -228,7 +228,7 @@ class SweepDriver:
 
     def on_failure(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record that the pack and its members have failed for good; the sweep continues."""
-        error = self._record_attempt(pack_id, error, trace)
+        error = self._record_death(pack_id, error, trace)
         attempts = format_count(len(self.state.packs[pack_id].attempts), "attempt")
         shown = self._shorten_repeated(pack_id, error)
         self._say(f"{self._describe_pack(pack_id)}: {shown}; failed after {attempts}")
@@ -316,7 +316,7 @@ class SweepDriver:
         # Pack generations that were drawn completely: a driver may have been killed between drawing and packing.
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
-            self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
+            self._plan_packs({self.state.draws[number].config_id for number in numbers}, is_queued=False)
         self._resume_packs()
         self._record_scores(set(self.state.configurations))
 
@@ -330,12 +330,12 @@ class SweepDriver:
                 self.queue.append(pack.pack_id)
 
     def _recut_queue(self) -> None:
-        """Cut the packs of the queue again if that is worth it."""
+        """Repack the queue if that shortens the sweep enough (`cutting.MIN_GAIN`)."""
         if (cut := self._recut_packs(self.queue)) is not None:
             self.queue = deque(cut)
 
     def _recut_packs(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> list[str] | None:
-        """Cut waiting packs again if that is worth it, or after a shortage; return those that wait then.
+        """Repack waiting packs if that shortens the sweep enough, or after a shortage; return those that wait then.
 
         None if no pack is cut.
         """
@@ -353,9 +353,11 @@ class SweepDriver:
         self.record_all("configuration", self._sampler.make_record_fields(new))
         config_ids = {self.state.draws[number].config_id for number in numbers}
         built = {drawn.config_id: drawn for drawn in new if drawn.duplicate_of is None}
-        self._plan_packs(config_ids, queue=True, built=built)
+        self._plan_packs(config_ids, is_queued=True, built=built)
 
-    def _plan_packs(self, config_ids: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
+    def _plan_packs(
+        self, config_ids: set[str], is_queued: bool, built: Mapping[str, Configuration] | None = None
+    ) -> None:
         """Record packs for every member of these configurations that is in none.
 
         `built`: configurations that are already built, by config_id.
@@ -366,17 +368,17 @@ class SweepDriver:
             for pack in self._packer.pack_members(waiting)
         ]
         self.record_all("pack", [asdict(pack) for pack in packs])
-        if queue:
+        if is_queued:
             self.queue.extend(pack.pack_id for pack in packs)
 
-    def _stop_if_used_up(self) -> None:
+    def _stop_if_budget_is_used_up(self) -> None:
         """Ask all packs to stop once the budget is used up; workers look for the stop file after each evaluation."""
         if limits := self._budget.list_reached_limits():
             self.stopped_by = limits
             self._stop_file.parent.mkdir(parents=True, exist_ok=True)
             self._stop_file.touch()
 
-    def _record_attempt(self, pack_id: str, error: str, trace: str | None) -> str:
+    def _record_death(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died, with the watchdog's reason if it wrote one."""
         stacks = get_stack_file(self.state.folder, pack_id)
         if timeout := read_watchdog_report(stacks, self.spec.resources.longest_silence):

@@ -14,8 +14,9 @@ _last_line = ""
 
 
 @contextmanager
-def print_last(line: str) -> Iterator[None]:
-    """Print this line if `exit_at_once` ends the process in the block."""
+def set_exit_message(line: str) -> Iterator[None]:
+    """Let `exit_at_once` print this line if it ends the process in the block."""
+    # Sweeps may be nested, so the line of the outer one is restored.
     global _last_line
     previous, _last_line = _last_line, line
     try:
@@ -26,6 +27,7 @@ def print_last(line: str) -> Iterator[None]:
 
 def exit_at_once() -> NoReturn:
     """End the process without waiting for anything, also from a signal handler that has interrupted a print."""
+    # The print that was interrupted may hold the lock of its stream, so the line is written past it.
     with suppress(Exception):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -36,7 +38,7 @@ def exit_at_once() -> NoReturn:
 
 
 class Interrupts:
-    """Turns the first of SIGNALS into KeyboardInterrupt, delayed while `held`; a second SIGINT ends the process.
+    """Turns the first of SIGNALS into KeyboardInterrupt, delayed by `hold_signals`; a second SIGINT ends the process.
 
     SIGHUP stays ignored if it was, as under nohup. `ray job stop` sends SIGTERM and three seconds later SIGKILL, so
     nothing is waited for. Contexts may be nested: the outer one also gets the signal that the inner one got.
@@ -44,40 +46,42 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._nested_holds, self._is_repeated = 0, False
+        self._nested_holds, self._has_second_sigint = 0, False
         self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
         self._previous_handlers = {number: signal.getsignal(number) for number in SIGNALS}
-        self.install()
+        self.install_handlers()
         return self
 
-    def install(self) -> None:
+    def install_handlers(self) -> None:
         """Set our signal handlers (again): `ray.init` puts its own in their place."""
         for number in SIGNALS:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._handle)
 
-    def check(self) -> None:
+    def raise_if_interrupted(self) -> None:
         """Raise KeyboardInterrupt if a signal has come, in case a library swallowed the first one."""
         if self.signal is not None:
             raise KeyboardInterrupt
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold_signals(self) -> Iterator[None]:
         """Delay signals until the block has finished."""
+        # Only a signal that came inside the block is raised at its end, and only by the outermost block.
         self._nested_holds += 1
         signal_before = self.signal
         try:
             yield
         finally:
             self._nested_holds -= 1
-            if self._is_repeated and not self._nested_holds:
+            if self._has_second_sigint and not self._nested_holds:
                 exit_at_once()
         if not self._nested_holds and self.signal is not None and signal_before is None:
             raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
+        # An outer context has to end, too; its handlers have not seen the signal.
         outer = getattr(self._previous_handlers[signal.SIGINT], "__self__", None)
         if isinstance(outer, Interrupts) and self.signal is not None:
             outer.signal = self.signal
@@ -86,11 +90,12 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt at the first signal; end the process at a second SIGINT. Both wait while held."""
+        # A handler may run between any two instructions, so a held signal is only noted here.
         if self.signal is None:
             self.signal = number
             if not self._nested_holds:
                 raise KeyboardInterrupt
         elif number == signal.SIGINT:
-            if self._is_repeated or not self._nested_holds:
+            if self._has_second_sigint or not self._nested_holds:
                 exit_at_once()
-            self._is_repeated = True
+            self._has_second_sigint = True

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.plan.packing.packs import Packer, PlannedPack, WorkerCount
+from orchestrator.plan.packing.packs import Packer, PlannedPack, WorkerPool
 from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
@@ -20,7 +20,7 @@ def make_recut_fields(
     waiting: Collection[str],
     running: Mapping[str, RunningPack],
     packer: Packer,
-    workers: WorkerCount,
+    workers: WorkerPool,
     shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
     """Return the fields of the record that cuts waiting packs again, and which packs wait then, begun ones first.
@@ -51,7 +51,7 @@ def make_recut_fields(
     configurations = {
         config_id: make_planned_configuration(state.configurations[config_id]) for config_id in config_ids
     }
-    new_packs = packer.recut(list(old_packs.values()), staying, configurations, workers)
+    new_packs = packer.recut_waiting(list(old_packs.values()), staying, configurations, workers)
     if not new_packs:
         return None
 
@@ -64,7 +64,7 @@ def make_recut_fields(
             for pack in new_packs
             if pack.pack_id not in old_packs
         ],
-        "workers": workers.number,
+        "workers": workers.size,
         **({"shortage": dict(shortage)} if shortage else {}),
     }
     return fields, [

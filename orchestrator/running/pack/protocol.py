@@ -43,8 +43,8 @@ class Driver(Protocol):
     def queue(self) -> Collection[str]:
         """The pack_ids of the packs that have not been handed out."""
 
-    def next_pack(self) -> tuple[str, str] | None:
-        """Return a pack to run as (pack_id, work), None while there is none."""
+    def take_next_pack(self) -> tuple[str, str] | None:
+        """Take a pack to run, as (pack_id, work); None while there is none."""
 
     def is_done(self) -> bool:
         """Return whether there will be no more packs."""
@@ -73,7 +73,7 @@ class Driver(Protocol):
     def on_notice(self, pack_id: str, text: str) -> None:
         """Called with a sentence for the user."""
 
-    def cut_for_memory(self, pack_id: str, error: str) -> bool:
+    def replace_by_smaller_packs(self, pack_id: str, error: str) -> bool:
         """Called before a pack that ran out of memory is retried; returns whether smaller ones take its place."""
 
     def on_retry(self, pack_id: str, error: str, trace: str | None) -> None:

@@ -24,7 +24,7 @@ class Retries:
 
         It is not if it has died too often, or if smaller packs take its place because memory ran out.
         """
-        if death.out_of_memory and driver.cut_for_memory(pack_id, death.message):
+        if death.out_of_memory and driver.replace_by_smaller_packs(pack_id, death.message):
             return False
         is_retried = self.decide_retry(pack_id, death)
         (driver.on_retry if is_retried else driver.on_failure)(pack_id, death.message, death.trace)

@@ -43,7 +43,7 @@ def run_packs_inline(driver: Driver, *, retries: int) -> None:
     """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
     policy, retried = Retries(retries), None
     try:
-        while (pack := retried or call_driver(driver.next_pack)) is not None:
+        while (pack := retried or call_driver(driver.take_next_pack)) is not None:
             pack_id, work, retried = pack[0], decode_work(pack[1]), None
             call_driver(driver.on_hand_out, pack_id)
             death = _train_pack_here(driver, pack_id, work)

@@ -109,7 +109,7 @@ class _LocalRun:
     def hand_out(self) -> None:
         """Give packs to idle workers while there are packs."""
         while sum(worker.pack_id is not None for worker in self.workers) < self.max_workers:
-            pack = self.retry_queue.popleft() if self.retry_queue else self.driver.next_pack()
+            pack = self.retry_queue.popleft() if self.retry_queue else self.driver.take_next_pack()
             if pack is None:
                 return
 

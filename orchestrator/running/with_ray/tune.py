@@ -72,7 +72,7 @@ def run_packs_on_ray(driver: Driver, workers: Workers, *, cpus: float, gpus: flo
             run_config=tune.RunConfig(
                 name="packs",
                 storage_path=str(scratch),
-                callbacks=[Recorder(driver, workers, Retries(retries))],
+                callbacks=[TuneEventCallback(driver, workers, Retries(retries))],
                 failure_config=tune.FailureConfig(max_failures=retries),
                 verbose=0,
             ),
@@ -83,7 +83,7 @@ def run_packs_on_ray(driver: Driver, workers: Workers, *, cpus: float, gpus: flo
             raise stopped.args[0] from stopped.args[0].__cause__
 
 
-class _LeftOutOfSnapshot:
+class _NotPickled:
     """Keeps the driver out of the snapshot into which Tune pickles everything it is given."""
 
     def __init__(self, driver: Driver, workers: Workers) -> None:
@@ -94,7 +94,7 @@ class _LeftOutOfSnapshot:
         return {}
 
 
-class PackSearcher(_LeftOutOfSnapshot, Searcher):
+class PackSearcher(_NotPickled, Searcher):
     """Suggests packs in the driver's order, one for each worker; while all have one, Tune has to ask again.
 
     A pack that waits inside Tune for a free worker could not be cut again. While packs run, the search is not finished:
@@ -109,14 +109,14 @@ class PackSearcher(_LeftOutOfSnapshot, Searcher):
         """Return the next pack as the configuration of a trial."""
         if len(self._running) >= self.workers.count:
             return None
-        pack = call_driver(self.driver.next_pack)
+        pack = call_driver(self.driver.take_next_pack)
         if pack is None:
             return Searcher.FINISHED if not self._running and call_driver(self.driver.is_done) else None
         self._running.add(trial_id)
         return {"pack_id": pack[0], "work": pack[1]}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Make room for another pack; `Recorder.on_trial_complete` reports the end to the driver."""
+        """Make room for another pack; `TuneEventCallback.on_trial_complete` reports the end to the driver."""
         self._running.discard(trial_id)
 
     def save(self, checkpoint_path: str) -> None:
@@ -127,7 +127,7 @@ class PackSearcher(_LeftOutOfSnapshot, Searcher):
         """Restore nothing."""
 
 
-class Recorder(_LeftOutOfSnapshot, TrialProgressCallback):
+class TuneEventCallback(_NotPickled, TrialProgressCallback):
     """Passes Tune's events to the driver, and removes large contents from the trials that Tune keeps.
 
     It replaces Tune's own progress callback, which prints even when told to be silent.
@@ -158,7 +158,7 @@ class Recorder(_LeftOutOfSnapshot, TrialProgressCallback):
             death = Death(**result.pop("death"))
             if not death.out_of_memory:
                 self._final_deaths[pack_id] = death
-            elif call_driver(self.driver.cut_for_memory, pack_id, death.message):
+            elif call_driver(self.driver.replace_by_smaller_packs, pack_id, death.message):
                 self._replaced_packs.add(pack_id)
                 trial.max_failures = 0  # the worker raises next: its process ends with all its memory
 

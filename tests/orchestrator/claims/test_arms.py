@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.claims.questions import answer_question
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import read_arms, reduce_configurations
+from orchestrator.claims.values import compute_seed_medians, read_arms
 from orchestrator.claims.verdicts import Judgement
 from orchestrator.errors import UserError
 from tests.orchestrator.claims.conftest import NONE, PRE, Put, claim, is_pre
@@ -66,7 +66,7 @@ def test_seeds_that_only_some_configurations_of_an_arm_have_are_left_out(put: Pu
     curves = members.curves[(members.curves["config_id"] != first) | (members.curves["seed"] < 4)]
     arms = read_arms(asked.claim, SweepCurves(members.folder, state, curves, {}))
     assert (arms["pre"].seeds, arms["none"].seeds) == (4, 9)
-    assert reduce_configurations(arms["pre"].values).tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3])
+    assert compute_seed_medians(arms["pre"].values).tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3])
     assert answer_question(asked.claim, members, list(arms.values()), learned_only=False).n == 4
 
 

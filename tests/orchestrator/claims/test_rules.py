@@ -154,8 +154,8 @@ def an_arm(name: str, values: np.ndarray, learned: np.ndarray | None = None) -> 
     series = pd.Series(values, index=index)
     return ArmValues(
         name=name, contexts={name: ""}, average="raw", lengths=series.to_frame(), values=series,
-        learned=pd.Series(True if learned is None else learned, index=index), direction="maximize",
-        floor=series <= 0.01, ceiling=series >= 0.99,
+        is_learned=pd.Series(True if learned is None else learned, index=index), direction="maximize",
+        is_at_floor=series <= 0.01, is_at_ceiling=series >= 0.99,
     )  # fmt: skip
 
 

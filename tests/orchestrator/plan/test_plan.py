@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.plan.configurations import list_warnings, make_configurations
 from orchestrator.plan.packing.cutting import balance_sizes, compute_makespan, cut_members, split_evenly
-from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerCount, make_packs
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerPool, make_packs
 from search_spaces import SweepFileError, load_sweep
 from trainers.settings import registry
 
@@ -199,7 +199,7 @@ def test_later_packs_are_cut_for_the_workers_that_are_there_then(spec, monkeypat
     monkeypatch.setattr(type(waiting[0][0].member(0).model), "explain_loop", lambda self, task: "no vmap rule")
     packer = Packer(spec(), Cluster(workers=1, bytes_per_worker=2**34, description=""))
     assert [len(pack.members) for pack in packer.pack_members(waiting)] == [8]
-    assert packer.recut([], [], {}, WorkerCount(4)) == []  # nothing waits
+    assert packer.recut_waiting([], [], {}, WorkerPool(4)) == []  # nothing waits
     assert [len(pack.members) for pack in packer.pack_members(waiting)] == [2, 2, 2, 2]
 
 
@@ -210,7 +210,7 @@ def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, balances=True,
         workers=workers,
         find_max_members=lambda member: largest,
         estimate_work=lambda member, count: per_step + count * member.training.batch_size,
-        balances=balances,
+        is_balanced=balances,
     ), configurations
 
 

@@ -82,11 +82,11 @@ class Followed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
 
-    def next_pack(self) -> tuple[str, str] | None:
+    def take_next_pack(self) -> tuple[str, str] | None:
         if self._order is None:
-            return self._driver.next_pack()
+            return self._driver.take_next_pack()
         if not self._hand:
-            while (pack := self._driver.next_pack()) is not None:
+            while (pack := self._driver.take_next_pack()) is not None:
                 self._hand.append(pack)
             self._hand = [(name, dict(self._hand)[name]) for name in self._order([name for name, _ in self._hand])]
         return self._hand.pop(0) if self._hand else None
@@ -133,7 +133,7 @@ class Stage:
             workers=self._workers,
             find_max_members=lambda member: self._pack,
             estimate_work=lambda member, count: count,
-            balances=False,
+            is_balanced=False,
         )
 
 
@@ -142,7 +142,7 @@ class FixedPacker:
     """A packer with given functions for packing and for recutting."""
 
     pack: Callable[[list], list]
-    recut: Callable[..., Sequence[PlannedPack]]
+    recut_waiting: Callable[..., Sequence[PlannedPack]]
 
     def pack_members(self, waiting: list) -> list:
         return self.pack(waiting)

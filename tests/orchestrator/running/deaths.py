@@ -32,7 +32,7 @@ class Told:
         self.calls: list[tuple[Any, ...]] = []
         self.packs = [(pack_id, work) for pack_id in pack_ids]
 
-    def next_pack(self) -> tuple[str, str] | None:
+    def take_next_pack(self) -> tuple[str, str] | None:
         return self.packs.pop(0) if self.packs else None
 
     def is_done(self) -> bool:

@@ -18,7 +18,7 @@ from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
 from orchestrator.running.watching.meter import NO_TRACE, make_trace_lines
 from orchestrator.running.with_ray import tune
-from orchestrator.running.with_ray.tune import PackSearcher, Recorder
+from orchestrator.running.with_ray.tune import PackSearcher, TuneEventCallback
 from tests.orchestrator.running.deaths import Told, empty_work
 
 
@@ -96,7 +96,7 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
         return
     train_pack_on_ray({"pack_id": "p1", "work": work})
     recorder, pack = (
-        Recorder(driver, SimpleNamespace(), Retries(2)),
+        TuneEventCallback(driver, SimpleNamespace(), Retries(2)),
         SimpleNamespace(config={"pack_id": "p1", "work": work}),
     )
     recorder.on_trial_result(1, [], pack, reported[0])
@@ -157,7 +157,7 @@ WORKER = "The actor is dead because its worker process has died."
 def test_a_lost_node_is_not_one_of_the_retries(monkeypatch, error, lost) -> None:
     """As Tune counts: after `max_failures` it asks for no further retry."""
     driver = Told()
-    recorder: Any = Recorder(driver, SimpleNamespace(), Retries(2))
+    recorder: Any = TuneEventCallback(driver, SimpleNamespace(), Retries(2))
     monkeypatch.setattr(tune, "_read_error", lambda trial: error)
     trial = SimpleNamespace(config={"pack_id": "p1"}, max_failures=2, run_metadata=SimpleNamespace(num_failures=0))
     for failures in range(1, 50):

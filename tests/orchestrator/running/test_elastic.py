@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.engine import MIN_MEMBER_BYTES_GPU
 from orchestrator.errors import UserError
-from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerCount, make_packs, recut_packs
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerPool, make_packs, recut_packs
 from orchestrator.record.ledger.records import Record, decode_record, encode_record
 from orchestrator.record.state.parts import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
-from orchestrator.record.state.recuts import continue_pack, describe_recuts
+from orchestrator.record.state.recuts import describe_recuts, prepare_replacement
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summarise
 from orchestrator.running.driving import driver as driver_module
@@ -95,7 +95,7 @@ class Pool:
         self._examples |= {one.member(0).structural_key: one.member(0) for one, _ in waiting}
         return make_packs(waiting, self._told, lambda member: CAPACITY, work)
 
-    def recut(self, packs: Any, begun: Any, configurations: Any, room: WorkerCount) -> list[PlannedPack]:
+    def recut_waiting(self, packs: Any, begun: Any, configurations: Any, room: WorkerPool) -> list[PlannedPack]:
         return recut_packs(packs, begun, configurations, room[0], lambda member: CAPACITY, work)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
@@ -139,7 +139,7 @@ class Pool:
     def _hand_out(self) -> None:
         idle = [worker for worker, pack_id in self._workers.items() if pack_id is None]
         for worker in idle[: max(0, self._told - self.count_busy())]:  # as many as were there at the last look
-            pack = (self._again.pop(), "") if self._again else self.driver.next_pack()
+            pack = (self._again.pop(), "") if self._again else self.driver.take_next_pack()
             if pack is None:
                 return
             pack_id, _ = pack
@@ -259,12 +259,12 @@ def test_packs_are_not_cut_again_where_little_is_gained(spec, tmp_path: Path) ->
 def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) -> SweepState:
     """Run a sweep to its end; its packs are cut again to `capacity(workers)` members."""
 
-    def recut(packs: Any, begun: Any, configurations: Any, room: WorkerCount) -> list[PlannedPack]:
+    def recut_waiting(packs: Any, begun: Any, configurations: Any, room: WorkerPool) -> list[PlannedPack]:
         workers, _ = room
         most = capacity(workers)
         return recut_packs(packs, begun, configurations, workers, lambda member: most, lambda member, count: count)
 
-    return stage.play(recut=recut, workers=workers, **more)
+    return stage.play(recut=recut_waiting, workers=workers, **more)
 
 
 def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, played) -> None:
@@ -314,7 +314,7 @@ def test_a_pack_that_is_cut_again_without_checkpoints_stays_pruned() -> None:
         step=2, since=1, seeds=(0,), survivors=("b",), guarded=(), values={"a": 0.2, "b": 0.1},
         improvements={"a": 0.0, "b": 0.0}, spreads={"a": 0.0, "b": 0.0},
     )  # fmt: skip
-    continue_pack(pack, None, None, [rung])
+    prepare_replacement(pack, None, None, [rung])
     assert pack.pruned_at == {"a": 2} and not pack.earlier
 
 

@@ -156,7 +156,7 @@ def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, played, monkeypat
 
     monkeypatch.setattr(task, "loss", loss)
     with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
-        one.play(hold_signals=interrupts.held)
+        one.play(hold_signals=interrupts.hold_signals)
     assert steps["seen"] == 50 and torch.is_grad_enabled()
     assert len([record for record in read_records(one.folder) if record.kind == "evaluation"]) == 2
     assert read_curves(one.play()).equals(read_curves(whole))

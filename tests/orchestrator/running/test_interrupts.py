@@ -130,11 +130,11 @@ def test_a_terminal_that_is_closed_interrupts_its_sweep(lengthwise, tiny, tmp_pa
 def test_a_signal_waits_for_the_record_that_is_being_written():
     with Interrupts() as interrupts:
         done = []
-        with pytest.raises(KeyboardInterrupt), interrupts.held(), interrupts.held():
+        with pytest.raises(KeyboardInterrupt), interrupts.hold_signals(), interrupts.hold_signals():
             os.kill(os.getpid(), signal.SIGTERM)
             done.append("written")
         assert done == ["written"]
-        with interrupts.held():  # the end record, after the interruption
+        with interrupts.hold_signals():  # the end record, after the interruption
             done.append("end")
         with pytest.raises(KeyboardInterrupt):
-            interrupts.check()
+            interrupts.raise_if_interrupted()

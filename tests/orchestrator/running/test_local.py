@@ -178,13 +178,13 @@ def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, h
     of_others = set(psutil.Process(host._process.pid).children())
 
     class Later(Told):
-        def next_pack(self) -> tuple[str, str] | None:
+        def take_next_pack(self) -> tuple[str, str] | None:
             if any(name == "on_failure" for name, *_ in self.calls):
                 (idle,) = set(psutil.Process(host._process.pid).children()) - of_others
                 idle.kill()
                 while idle.status() != psutil.STATUS_ZOMBIE:
                     time.sleep(0.01)
-            return super().next_pack()
+            return super().take_next_pack()
 
     driver = Later("p1", "p2", work=work)
     local.run_packs_locally(driver, host.start_worker, workers=1, retries=0)
@@ -278,7 +278,7 @@ def test_a_few_members_stand_for_a_sweep(tiny):
 
 def test_what_the_driver_raises_leaves_as_it_was_raised(host):
     class Broken(Told):
-        def next_pack(self) -> tuple[str, str] | None:
+        def take_next_pack(self) -> tuple[str, str] | None:
             raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):

@@ -19,7 +19,7 @@ from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.protocol import Death
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.schedulers import inline, local, local_worker
-from orchestrator.running.with_ray.tune import Recorder
+from orchestrator.running.with_ray.tune import TuneEventCallback
 from tests.orchestrator.running.ledgers import keyed, sets
 
 SHORT = ("training.steps=20", "evaluation.every=10", "evaluation.samples=4")
@@ -127,12 +127,12 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
         state = SweepState.load(one.folder)
         packer = Packer(one.spec, Cluster(workers=1, bytes_per_worker=MEMORY, description=""))
         driver = SweepDriver(one.spec, ledger, state, packer=packer)
-        pack_id, _ = driver.next_pack() or ("", "")
+        pack_id, _ = driver.take_next_pack() or ("", "")
         driver.on_hand_out(pack_id)
-        assert not driver.cut_for_memory(pack_id, "no room")  # before the worker has said where it runs
+        assert not driver.replace_by_smaller_packs(pack_id, "no room")  # before the worker has said where it runs
         driver.on_begin(pack_id, {**read_environment([], gpus=0), "device": "NVIDIA H100"})
         driver.on_retry(pack_id, "the worker process died")
-        assert driver.cut_for_memory(pack_id, "no room")
+        assert driver.replace_by_smaller_packs(pack_id, "no room")
         assert len(driver.queue) == 2 and pack_id not in state.packs and not driver.running
         assert state.recuts[-1].device == "NVIDIA H100" and state.recuts[-1].out_of_memory_id == pack_id
     assert SweepState.load(one.folder).packs == state.packs
@@ -141,13 +141,13 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
 def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
     asked = list[tuple[str, str]]()
 
-    def cut_for_memory(pack_id: str, error: str) -> bool:
+    def replace_by_smaller_packs(pack_id: str, error: str) -> bool:
         asked.append((pack_id, error))
         return True
 
     death = asdict(Death(message="MemoryError", out_of_memory=True))
     connection = SimpleNamespace(recv_bytes=lambda: local_worker.encode_message("died", death))
-    run = local._LocalRun(SimpleNamespace(cut_for_memory=cut_for_memory), None, 1, Retries(2))  # type: ignore[arg-type]
+    run = local._LocalRun(SimpleNamespace(replace_by_smaller_packs=replace_by_smaller_packs), None, 1, Retries(2))  # type: ignore[arg-type]
     worker = local._Worker(connection, pack_id="large", work="")  # type: ignore[arg-type]
     run.receive(worker)
     assert asked == [("large", "MemoryError")] and worker.pack_id is None and not run.retry_queue
@@ -157,7 +157,7 @@ def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:
     calls = list[tuple[str, str]]()
 
     class Driver:
-        def cut_for_memory(self, pack_id: str, error: str) -> bool:
+        def replace_by_smaller_packs(self, pack_id: str, error: str) -> bool:
             calls.append((pack_id, error))
             return pack_id == "large"
 
@@ -167,7 +167,7 @@ def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:
     def trial(name: str) -> Any:
         return SimpleNamespace(config={"pack_id": name}, max_failures=2, pickled_error_file=None)
 
-    recorder = Recorder(Driver(), None, Retries(2))  # type: ignore[arg-type]
+    recorder = TuneEventCallback(Driver(), None, Retries(2))  # type: ignore[arg-type]
     large, single = trial("large"), trial("single")
     for one in (large, single):
         death = {"message": "no room", "trace": None, "retry": "once", "out_of_memory": True}

@@ -369,7 +369,7 @@ def test_a_rung_is_decided_when_no_pack_runs(stage):
     """Whoever asks for a pack while another one has just reached the rung, and has yet to save its state, gets none."""
     asked = []
     race = stage("race", *RATES, HALVING, pack=3).play(
-        order=list, watch=lambda driver: asked.append(driver.next_pack())
+        order=list, watch=lambda driver: asked.append(driver.take_next_pack())
     )
     assert len(race.rungs) == 2 and len(asked) > 8 and not any(asked)
 

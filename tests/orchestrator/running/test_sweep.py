@@ -304,7 +304,7 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
         driver = driver_module.SweepDriver(
             one.spec, ledger, state, packer=Packer(one.spec, inline.describe_process(0.0))
         )
-        pack_id, _ = driver.next_pack()
+        pack_id, _ = driver.take_next_pack()
         driver.on_hand_out(pack_id)
         meter, members = Meter(state), len(state.packs[pack_id].members)
         assert "first evaluation" not in dict(meter.make_rows(driver.state, driver.running))
@@ -323,7 +323,7 @@ def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stag
         driver = driver_module.SweepDriver(
             staged.spec, ledger, state, packer=Packer(staged.spec, inline.describe_process(0.0))
         )
-        pack_id, _ = driver.next_pack()
+        pack_id, _ = driver.take_next_pack()
         driver.on_hand_out(pack_id)
         meter, pack = Meter(state), state.packs[pack_id]
         for step in (40, 45, 50):

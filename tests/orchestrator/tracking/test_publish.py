@@ -17,7 +17,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.tracking.address import choose_tracking_uri, make_default_uri
 from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.publish import delete_runs
-from orchestrator.tracking.publisher import Attempt, Publisher
+from orchestrator.tracking.publisher import Publication, Publisher
 from search_spaces import dump_yaml
 from tests.mlflow_points import assert_complete, children, paths_of, rows_of
 from tests.orchestrator.conftest import TRAINED
@@ -229,7 +229,7 @@ def test_a_resumed_sweep_is_published_where_its_settings_say_and_not_where_it_wa
             asked.extend([(request["uri"], request["experiment"])] if request else [])
 
         def wait(self):
-            return Attempt(problem="no")
+            return Publication(problem="no")
 
         def kill(self): ...
 

@@ -24,7 +24,7 @@ from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TIMEOUTS
 from orchestrator.tracking.publish import publish
-from orchestrator.tracking.publisher import MAX_WAIT_SECONDS, Attempt, Publisher
+from orchestrator.tracking.publisher import MAX_WAIT_SECONDS, Publication, Publisher
 from orchestrator.tracking.publisher_process import publish_changes, try_to_publish
 from search_spaces import Tracking
 from tests.mlflow_points import assert_complete
@@ -99,19 +99,19 @@ def test_a_refusal_is_said_though_the_next_line_of_progress_is_not_due(publisher
     said = []
     interrupts = SimpleNamespace(check=lambda: None)
     session = SimpleNamespace(console=Console(file=io.StringIO()), interrupts=interrupts, say=said.append)
-    send(publisher, Attempt(problem="no such user", is_refused=True))
+    send(publisher, Publication(problem="no such user", is_refused=True))
     train._Display(session, "sweep", sweep, publisher).tick(SimpleNamespace())
     (text,) = said
     assert text.startswith("not published: no such user")
 
 
 def test_the_end_waits_for_the_last_pass_so_long_and_no_longer(publisher, tmp_path):
-    send(publisher, Attempt(problem="refused", is_refused=True))
+    send(publisher, Publication(problem="refused", is_refused=True))
     began = time.monotonic()
     late = publisher.wait(0.5)
     assert 0.5 <= time.monotonic() - began < 5 and format_command("publish", tmp_path) in late.problem
-    send(publisher, Attempt("uri", (("name", "link"),), is_last=True))
-    assert publisher.wait(60) == Attempt("uri", [["name", "link"]], is_last=True)
+    send(publisher, Publication("uri", (("name", "link"),), is_last=True))
+    assert publisher.wait(60) == Publication("uri", [["name", "link"]], is_last=True)
     publisher.theirs.close()
     assert format_command("publish", tmp_path) in publisher.wait(60).problem
     assert MAX_WAIT_SECONDS == 30
@@ -119,7 +119,7 @@ def test_the_end_waits_for_the_last_pass_so_long_and_no_longer(publisher, tmp_pa
 
 def test_refusals_are_read_while_the_sweep_runs(publisher):
     assert publisher.read_refusals() == []
-    send(publisher, Attempt(problem="no such user", is_refused=True))
+    send(publisher, Publication(problem="no such user", is_refused=True))
     assert publisher.read_refusals() == ["no such user"] and publisher.read_refusals() == []
 
 
