@@ -68,9 +68,10 @@ class Answer:
 def answer_question(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only: bool) -> Answer:
     """Return the answer to a claim's question over all seeds, or over those that learned in all arms.
 
-    Over all seeds, failed and unlearned seeds count as the worst of all (`replace_failed_by_worst`) and have not succeeded; for
-    a trend they count as the sweep's objective says. A seed that failed or never reached a threshold needs infinitely
-    many steps. In an arm relative to another arm, without a worst value, a failed seed may have any value.
+    Over all seeds, failed and unlearned seeds count as the worst of all (`replace_failed_by_worst`) and have not
+    succeeded; for a trend they count as the sweep's objective says. A seed that failed or never reached a threshold
+    needs infinitely many steps. In an arm relative to another arm, without a worst value, a failed seed may have any
+    value.
 
     Raises UserError for arms whose configurations cannot be paired, and for a trend of a key that was not searched.
     """

@@ -123,7 +123,7 @@ class Engine:
         return list(member.start_problems(seeds))
 
     @use_one_thread()
-    def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
+    def find_trial_problems(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
         """Return (key, problem) of the user's classes and added metrics, each run for a step."""
         if problems := self._try_parts(member):
             return problems
@@ -139,7 +139,7 @@ class Engine:
         if _is_user_code(optimizer) and (problems := check_optimizer(optimizer)):
             return [("training.optimizer", f"optimizer {optimizer.name}: {problem}") for problem in problems]
 
-        # The model is tried without added metrics, which `try_out` reports under their own keys.
+        # The model is tried without added metrics, which `find_trial_problems` reports under their own keys.
         without_metrics = replace(member, evaluation=replace(member.evaluation, metrics=None)).to_dict()
         loss = member.training.loss
         if loss is not None and _is_user_code(loss) and (problems := check_model(without_metrics)):
@@ -163,7 +163,11 @@ class Engine:
         ]
 
     def find_warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
-        """Return (key, warning) on slow packs, unused settings, averages near their start, weights that no file has."""
+        """Return (key, warning) pairs.
+
+        They are about slow packs, settings without effect, averages still close to the initial weights, and parameters
+        missing from `training.initial`.
+        """
         # N members that are not stacked take N times as long, which the user would notice only after hours.
         members = list(members)
         models_and_tasks = dict.fromkeys((member.model, member.task) for member in members)
@@ -279,7 +283,7 @@ class Engine:
 
         from trainers.training.loop import train
 
-        # Other packs run on the same machine.
+        # Use only this pack's share of threads and GPU memory; other packs run on the same machine.
         torch.set_num_threads(work["cpus"])
         if work["gpus"] and torch.cuda.is_available():
             limit_gpu_memory(work["gpus"])
@@ -319,7 +323,7 @@ def list_measurements(member: MemberConfig) -> Measurements:
 
 
 def _compute_initial_weight_shares(member: MemberConfig) -> InitialWeightShares:
-    """Return the averages that after the last step are still largely their initial weights."""
+    """Return (share, remedy) of each average that consists mostly of initial weights even after the last step."""
     steps, averages = member.steps, member.training.averages
     shares = {label: average.start_share(steps) for label, average in averages.items()}
     large_shares = {label: share for label, share in shares.items() if share > LARGE_SHARE}

@@ -17,8 +17,8 @@ from orchestrator.text.wording import format_command, format_count, format_label
 from trainers.errors import find_nearest
 
 Labels = Mapping[str, str]
-MAX_COLOURED = 8  # configurations up to which all are coloured
-FIRST_COLOURED = 5  # of more configurations, the coloured ones, the first by score
+MAX_COLOURED = 8  # with at most this many configurations, colour all
+FIRST_COLOURED = 5  # otherwise colour this many, the best by score
 
 
 def plot_curves(

@@ -106,7 +106,7 @@ class Trainer(Protocol):
     def find_start_problems(self, member: Any, seeds: Collection[int]) -> list[Problem]:
         """Return the problems, under dotted keys, that keep members with these seeds from starting on this machine."""
 
-    def try_out(self, member: Any, folder: Path | None) -> list[tuple[str, str]]:
+    def find_trial_problems(self, member: Any, folder: Path | None) -> list[tuple[str, str]]:
         """Run the user's code briefly; return its problems as (dotted key, message).
 
         `folder` is that of the sweep file, None without a file.

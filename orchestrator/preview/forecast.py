@@ -69,6 +69,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
         *_describe_rounds(spec, rounds),
     ]
 
+    # Warnings: repeated draws, those of the trainer, too few seeds.
     warnings = []
     if repeated := len(configurations) - len(unique_configurations):
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
@@ -88,7 +89,10 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
         use = uses.get(name)
         if limit is not None and use is not None and use > limit:
             warnings.append(f"budget.{name}: {limit:g} is not enough; planned: {use:.3g}")
-    warnings += [f"`run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems]
+    warnings += [
+        f"`lengthwise run` would refuse this sweep on this machine: {problem}"
+        for problem in find_missing_resources(spec).problems
+    ]
     return Forecast([*rows, *cost_rows, ("scheduler", f"{scheduler}: {reason}")], warnings)
 
 
@@ -249,30 +253,30 @@ def _measure_steps(
         key: costs[key].flops_per_step * count_equivalent_steps(member) / member.training.steps
         for key, member in examples.items()
     }
-    measured = sorted(sizes, key=lambda key: -operations[key] * sizes[key] * examples[key].training.steps)[
+    measured_keys = sorted(sizes, key=lambda key: -operations[key] * sizes[key] * examples[key].training.steps)[
         :MAX_MEASURED
     ]
 
     # A forecast must neither take minutes nor fill the memory.
     free_bytes = MAX_MEMORY_SHARE * psutil.virtual_memory().available
-    for key in measured:
+    for key in measured_keys:
         cost = costs[key]
         if cost.flops_per_step * sizes[key] > MAX_STEP_OPERATIONS or cost.bytes_per_member * sizes[key] > free_bytes:
             return None
 
     # The time of a step is nearly proportional to its operations, which gives the time of the others.
     seconds = dict[str, float]()
-    for key in measured:
+    for key in measured_keys:
         count = min(sizes[key], LARGEST_PACK_CPU)
         seconds[key] = measure_seconds_per_step(examples[key], count, seconds=0.25) / count
-    per_operation = sum(seconds.values()) / sum(operations[key] for key in measured)
+    per_operation = sum(seconds.values()) / sum(operations[key] for key in measured_keys)
     return {key: seconds.get(key, per_operation * operations[key]) for key in sizes}
 
 
 def _describe_steps(seconds: Mapping[str, float]) -> str:
     """Return the time of a member's step in the fastest and in the slowest structure."""
     milliseconds = [f"{1000 * bound:.3g} ms" for bound in (min(seconds.values()), max(seconds.values()))]
-    return f"{' to '.join(dict.fromkeys(milliseconds))} of a member on one core, evaluations included"
+    return f"{' to '.join(dict.fromkeys(milliseconds))} per member on one core, including evaluations"
 
 
 def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[TextRow]:

@@ -54,7 +54,10 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
     evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
     return [
         *(f"warning: {warning}" for warning in sample.warnings),
-        *(f"note: `run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems),
+        *(
+            f"note: `lengthwise run` would refuse this sweep on this machine: {problem}"
+            for problem in find_missing_resources(spec).problems
+        ),
         f"good; built {format_count(sample.built, 'configuration')}{trial}{evaluated}",
     ]
 

@@ -83,14 +83,14 @@ class ProgramTrainer:
         return find_slot(sections, key, ProgramMember)
 
     def find_local_problems(self, members: Iterable[ProgramMember]) -> list[Problem]:
-        """Return nothing: files and commands are checked by `try_out`."""
+        """Return nothing: files and commands are checked by `find_trial_problems`."""
         return []
 
     def find_start_problems(self, member: ProgramMember, seeds: Collection[int]) -> list[Problem]:
         """Return nothing: a program chooses its own initial weights."""
         return []
 
-    def try_out(self, member: ProgramMember, folder: Path | None) -> list[tuple[str, str]]:
+    def find_trial_problems(self, member: ProgramMember, folder: Path | None) -> list[tuple[str, str]]:
         """Return a problem for each missing file, command or function; `validate --smoke` runs the program itself."""
         if member.program.imported is not None:
             return [("program.imported", "results that were imported cannot be trained again")]

@@ -71,7 +71,9 @@ def write_answers(result: Summary, *, values: bool = True) -> list[str]:
         describe_best(result, values=values),
         *(_describe_confirmation(result, confirmed) for confirmed in (confirmations if values else confirmations[-1:])),
     ]
-    if shows_effects(result) or not read_search_labels(result.state.provenance):  # confirmed ones are few
+
+    # A confirmation has too few configurations for effects.
+    if shows_effects(result) or not read_search_labels(result.state.provenance):
         sentences.append(describe_effects(result, sizes=values))
     return sentences
 
@@ -212,7 +214,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
         MAX_SHOWN,
     )
     inconclusive = f"; inconclusive: {join_first_few(rest)}" if rest else ""
-    return f"What mattered at {lines[0].outcome.at_lengths}: {shown}{inconclusive}."
+    return f"What mattered at {lines[0].outcome.lengths_text}: {shown}{inconclusive}."
 
 
 def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
@@ -238,7 +240,7 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
         sentences.append(f"Against the next in the search: {verdict}")
     sentences += [f"Scores: {scores_text}."] if standing else []
 
-    # What ends the independence of the seeds stands beside the scores; without it the section below is enough.
+    # Repeat caveats (unfinished, reused seeds, changed code) beside the scores; otherwise the section below is enough.
     has_caveat = confirmed.unfinished or confirmed.reused_seeds or confirmed.changed_code
     return " ".join([*sentences, *([f"{confirmed.sentence}."] if has_caveat else [])])
 
@@ -261,7 +263,7 @@ def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, 
     if line.difference:
         better, measure, value = line.difference.value, "by", line.difference.difference
         low, high = line.difference.low, line.difference.high
-    elif line.value and line.slope:  # one value of a key that has no numbers
+    elif line.value and line.slope:  # a value of a categorical key
         better, measure, value = line.value, "by", line.slope.coefficient
         low, high = line.slope.low, line.slope.high
     else:
@@ -381,7 +383,7 @@ def make_extend_command(result: Summary) -> str:
 def list_count_notes(result: Summary) -> list[str]:
     """Return sentences on the unit of lengths, on a race, on unequal seeds, and on an adaptive sampler."""
     # Explain the unit of lengths, a race and unequal seeds.
-    lines = [] if result.axis == "length" else [f"Lengths count: {result.axis}"]
+    lines = [] if result.axis == "length" else [f"Unit of length: {result.axis}"]
     lines += [describe_race(result.race)] if result.race else []
     lines += describe_unequal_seeds(result)
 
@@ -421,7 +423,7 @@ def describe_selection(result: Summary) -> str:
     over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
     return (
         f"Selected by {metric}{average_text}, {over}{lengths_in_words(objective.lengths)}, "
-        + ("each seed at the evaluation that they choose, " if objective.evaluation == BEST else "")
+        + ("each seed at its chosen evaluation, " if objective.evaluation == BEST else "")
         + f"{objective.statistic} over seeds ({objective.direction}); {unused}"
         + (f"; {_describe_trained(result, common)}" if common else "")
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from trainers.evaluation.generate import MAX_DRAWS, Choose, generate_states, generate_tokens, make_chooser
+from trainers.evaluation.generate import MAX_DRAWS, TokenChooser, generate_states, generate_tokens, make_chooser
 from trainers.models.model import Cache, Model
 from trainers.positions.context import Recorder
 from trainers.tasks.decoding import Decoding
@@ -24,7 +24,7 @@ class Forward:
 
     noise: random numbers of these rows in evaluation, without dropout. compute_dtype: as in training; logits have the
     dtype of the weights. is_recording: whether calls collect recorded values. recorded: values that the layers recorded
-    in the last call. sampled: draws of texts that were sampled already.
+    in the last call. used_draws: the numbers of the draws of sampled texts so far.
     """
 
     model: Model
@@ -35,7 +35,7 @@ class Forward:
     beat: Callable[[], None] = lambda: None
     is_recording: bool = True
     recorded: dict[str, list[Tensor]] = field(default_factory=dict)
-    sampled: set[int] = field(default_factory=set, init=False)
+    used_draws: set[int] = field(default_factory=set, init=False)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Return logits (M, B, T, V), and collect the values that the layers record in `recorded`."""
@@ -146,7 +146,7 @@ class Forward:
 
     def _make_choosers(
         self, decoding: Decoding, shape: tuple[int, int], draw: int, draws: int | None
-    ) -> Iterator[Choose]:
+    ) -> Iterator[TokenChooser]:
         """Return a function for each text that chooses its tokens. Raises ValueError for an invalid or used draw."""
         if draws is not None and draws < 1:
             raise ValueError(f"draws is {draws}; allowed: 1 or more, or None for one text")
@@ -159,13 +159,13 @@ class Forward:
         # Without sampling a single text serves all draws; sampled draws must not repeat random numbers.
         if not decoding.is_sampled:
             numbers = numbers[:1]
-        elif repeated := self.sampled.intersection(numbers):
+        elif repeated := self.used_draws.intersection(numbers):
             raise ValueError(
                 f"draw {min(repeated)} was sampled already, with the same random numbers; allowed: another draw, "
-                f"such as generate(..., draw={max(self.sampled) + 1})"
+                f"such as generate(..., draw={max(self.used_draws) + 1})"
             )
         else:
-            self.sampled.update(numbers)
+            self.used_draws.update(numbers)
         return (make_chooser(self, decoding, shape, number) for number in numbers)
 
     def _record(self, name: str, value: Tensor) -> None:

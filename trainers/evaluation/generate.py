@@ -2,7 +2,7 @@
 
 All rows of all members take every step together, and tokens of rows that have ended are discarded. So shapes follow
 from the arguments and the host never waits for a GPU; only on a CPU generation stops when every row has ended.
-Draws are generated one after another in the same shapes, so their number changes no bit of any of them.
+Draws are generated one after another in equal shapes, so the number of draws never changes the bits of a draw.
 Shapes: M members, B rows, P tokens of the prompt, D draws, G generated tokens, T = P + G - 1 tokens that are read,
 V output tokens, W tokens of the longest state.
 """
@@ -19,11 +19,11 @@ from trainers.tasks.forward_pass import ForwardPass
 from trainers.tasks.parts import find_packed_columns, scatter_columns
 from trainers.tensors.batch import Batch
 
-Choose = Callable[[Tensor, int], Tensor]
-MAX_DRAWS = 2**12  # parts of a step with sites below 2^32
+TokenChooser = Callable[[Tensor, int], Tensor]
+MAX_DRAWS = 2**12  # more parts would need random-number sites of 2^32 and above
 
 
-def make_chooser(forward: ForwardPass, decoding: Decoding, shape: tuple[int, int], draw: int = 0) -> Choose:
+def make_chooser(forward: ForwardPass, decoding: Decoding, shape: tuple[int, int], draw: int = 0) -> TokenChooser:
     """Return a function that chooses the next token (M, B) from logits (M, B, V) and the number of the token.
 
     shape: (rows, generated tokens). draw: the number of the text, which selects its random numbers.
@@ -40,7 +40,7 @@ def generate_tokens(
     forward: ForwardPass,
     prompt_MBP: Tensor,
     decoding: Decoding,
-    choosers: Iterable[Choose],
+    choosers: Iterable[TokenChooser],
     max_tokens: int,
     *,
     ids: Tensor | None = None,
@@ -60,10 +60,12 @@ def generate_tokens(
     return torch.stack([_write_tokens(reader, decoding, choose, max_tokens) for choose in choosers], dim=2)
 
 
-def _write_tokens(reader: "_CachedText | _UncachedText", decoding: Decoding, choose: Choose, max_tokens: int) -> Tensor:
+def _write_tokens(
+    reader: "_CachedText | _UncachedText", decoding: Decoding, choose: TokenChooser, max_tokens: int
+) -> Tensor:
     """Return a text after the prompt of a reader, int64 (M, B, G)."""
     # Every row takes every step, so rows that have ended write pads.
-    logits = reader.begin()
+    logits = reader.read_prompt()
     text = logits.new_full((*logits.shape[:2], max_tokens), decoding.pad, dtype=torch.int64)
     active = torch.ones_like(text[..., 0], dtype=torch.bool)
 
@@ -75,7 +77,7 @@ def _write_tokens(reader: "_CachedText | _UncachedText", decoding: Decoding, cho
         reader.forward.beat()
         if number + 1 == max_tokens or _all_ended(active):
             break
-        logits = reader.append(token)
+        logits = reader.append_token(token)
     return text
 
 
@@ -83,7 +85,7 @@ def generate_states(
     forward: ForwardPass,
     prompt_MBP: Tensor,
     decoding: Decoding,
-    choosers: Iterable[Choose],
+    choosers: Iterable[TokenChooser],
     *,
     shared: int,
     states: int,
@@ -106,7 +108,7 @@ def generate_states(
 
 
 def _write_states(
-    reader: "_CachedStates | _UncachedStates", decoding: Decoding, choose: Choose, states: int, mark: int
+    reader: "_CachedStates | _UncachedStates", decoding: Decoding, choose: TokenChooser, states: int, mark: int
 ) -> Tensor:
     """Return a text of states after the prompt of a reader, int64 (M, B, G)."""
     # A long prompt ends inside the first state; a short prompt leaves shared tokens to generate.
@@ -114,7 +116,7 @@ def _write_states(
     m, b, prompt_length = prompt_MBP.shape
     tokens_before_state, tokens_in_state = max(shared - prompt_length, 0), max(prompt_length - shared, 0)
     state_offset = tokens_before_state - tokens_in_state  # number of the token at position 0 of the first state
-    logits = reader.begin()
+    logits = reader.read_prompt()
     tokens, written_masks = list[Tensor](), list[Tensor]()
     all_rows = torch.ones(m, b, dtype=torch.bool, device=prompt_MBP.device)
 
@@ -122,7 +124,7 @@ def _write_states(
     for number in range(tokens_before_state):
         tokens.append(choose(logits, number))
         written_masks.append(all_rows)
-        logits = reader.append(tokens[-1])
+        logits = reader.append_token(tokens[-1])
         reader.forward.beat()
 
     # State by state, until no row has written a mark.
@@ -149,7 +151,7 @@ def _write_states(
             reader.forward.beat()
             if position + 1 == width or _all_ended(active):
                 break
-            logits = reader.append(token)
+            logits = reader.append_token(token)
 
         # A row without the mark has ended, by the end mark or because its state was too long.
         active = marked
@@ -196,9 +198,11 @@ class _CachedText:
         # With padded prompts a generated token has another column in the cache than in its row.
         if lengths is not None:
             columns = torch.arange(total, device=prompt_MBP.device)
-            row = torch.where(columns < self.prompt_length, columns, columns - self.prompt_length + lengths[..., None])
-            ids = row if ids is None else torch.gather(ids, -1, row)
-            groups = None if groups is None else torch.gather(groups, -1, row)
+            unpadded_columns = torch.where(
+                columns < self.prompt_length, columns, columns - self.prompt_length + lengths[..., None]
+            )
+            ids = unpadded_columns if ids is None else torch.gather(ids, -1, unpadded_columns)
+            groups = None if groups is None else torch.gather(groups, -1, unpadded_columns)
             self.visible = (columns < lengths[..., None]) | (columns >= self.prompt_length)
         self.ids, self.groups = ids, groups
 
@@ -207,12 +211,12 @@ class _CachedText:
         logits, self.cache = forward.start(Batch(prompt_MBP, prompt_MBP, *prompt_inputs), total)
         self.logits = logits[:, :, -1] if lengths is None else _select_logits(logits, lengths - 1)
 
-    def begin(self) -> Tensor:
+    def read_prompt(self) -> Tensor:
         """Return the logits (M, B, V) after the prompt; the cache forgets the tokens of an earlier text."""
         self.cache = self.cache.truncate(self.prompt_length)
         return self.logits
 
-    def append(self, token_MB: Tensor) -> Tensor:
+    def append_token(self, token_MB: Tensor) -> Tensor:
         """Append a token to each row; return the logits (M, B, V) of the next token."""
         # Padding and groups mask only what new tokens see: the prompt was masked when it was read.
         column = slice(self.cache.length, self.cache.length + 1)
@@ -231,7 +235,7 @@ class _UncachedText:
     def __init__(self, forward: ForwardPass, inputs: _TextInputs) -> None:
         self.forward, self.inputs = forward, inputs
 
-    def begin(self) -> Tensor:
+    def read_prompt(self) -> Tensor:
         """Return the logits (M, B, V) after the prompt."""
         prompt, lengths = self.inputs.prompt, self.inputs.lengths
         m, b, prompt_length = prompt.shape
@@ -240,7 +244,7 @@ class _UncachedText:
         self.width, self.length = prompt_length, prompt.new_full((m, b), prompt_length) if lengths is None else lengths
         return self._compute_logits()
 
-    def append(self, token_MB: Tensor) -> Tensor:
+    def append_token(self, token_MB: Tensor) -> Tensor:
         """Append a token to each row; return the logits (M, B, V) of the next token."""
         # Rows of padded prompts differ in length, so their tokens go to different columns.
         self.tokens.scatter_(-1, self.length[..., None], token_MB[..., None])
@@ -263,7 +267,7 @@ class _UncachedStates:
         self.forward, self.prompt, self.shared, self.width = forward, prompt_MBP, shared, width
         self.ids = torch.arange(total, device=prompt_MBP.device).expand(*prompt_MBP.shape[:2], total)
 
-    def begin(self) -> Tensor:
+    def read_prompt(self) -> Tensor:
         """Return the logits (M, B, V) after the prompt."""
         prompt_length = self.prompt.shape[-1]
         self.tokens = torch.zeros_like(self.ids)
@@ -278,7 +282,7 @@ class _UncachedStates:
         self.length = self.shared + length_MB.clamp(min=1)
         return self._compute_logits()
 
-    def append(self, token_MB: Tensor) -> Tensor:
+    def append_token(self, token_MB: Tensor) -> Tensor:
         """Append a token to each row; return the logits (M, B, V) of the next token."""
         self.tokens.scatter_(-1, self.length[..., None], token_MB[..., None])
         self.length = self.length + 1
@@ -296,7 +300,7 @@ class _CachedStates:
         self.forward, self.prompt, self.shared, self.width, self.total = forward, prompt_MBP, shared, width, total
         self.logits: Tensor | None = None
 
-    def begin(self) -> Tensor:
+    def read_prompt(self) -> Tensor:
         """Return the logits (M, B, V) after the prompt; read it again only if states have overwritten its keys."""
         ids = torch.arange(self.prompt.shape[-1], device=self.prompt.device).expand_as(self.prompt)
         self.next_id = ids[..., -1] + 1
@@ -318,7 +322,7 @@ class _CachedStates:
         self.visible = (columns < self.next_id[..., None]) | (columns >= self.shared + self.width)
         return _select_logits(logits, length_MB - 1)
 
-    def append(self, token_MB: Tensor) -> Tensor:
+    def append_token(self, token_MB: Tensor) -> Tensor:
         """Append a token to each row; return the logits (M, B, V) of the next token."""
         logits, self.cache = self.forward.extend(self.cache, token_MB[..., None], self.next_id[..., None], self.visible)
         self.next_id = self.next_id + 1

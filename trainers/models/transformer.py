@@ -134,7 +134,7 @@ class Transformer(Model):
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the parameters of embedding, positions, blocks, final norm and untied head, as far as it has them."""
-        # An encoding does not know this setting, so it applies to the tables of positions here.
+        # Apply decay_embeddings here, also to tables of positions: positional encodings do not know it.
         declared = self._declare_parameters(task)
         return tuple(replace(p, decay=p.decay or (self.decay_embeddings and len(p.shape) > 1)) for p in declared)
 

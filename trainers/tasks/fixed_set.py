@@ -62,7 +62,7 @@ def _shuffle(seeds_S: Tensor, epoch_SB: Tensor, visit_SB: Tensor, size: int) -> 
     keys = _draw_words(seeds_S, epoch_SB, _ORDER_SITE, -(-2 * _SHUFFLE_ROUNDS // 4))
     index = visit_SB
     for number in range(_SHUFFLE_ROUNDS):
-        # An index and its partner decide by the same bit, of the larger one, so that each round is a bijection.
+        # Index and partner both use the bit of the larger of the two, so each round is a bijection.
         partner = _scale_word(keys[..., 2 * number], size) - index
         partner = torch.where(partner < 0, partner + size, partner)
         mixed = _mix_bits(torch.maximum(index, partner), keys[..., 2 * number + 1])

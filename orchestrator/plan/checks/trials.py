@@ -39,7 +39,7 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
         try:
             with time_limit(trial, MAX_SECONDS):
                 for member in members.values():
-                    problems |= dict.fromkeys(trainer.try_out(member, spec.folder))
+                    problems |= dict.fromkeys(trainer.find_trial_problems(member, spec.folder))
         except TimeLimitExceeded as error:
             user_files = {str(source.root / name) for source in import_spec_modules(spec) for name in source.files}
             where = locate_in_user_code(error, user_files)

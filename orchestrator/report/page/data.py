@@ -122,12 +122,13 @@ def _describe_hyperparameter(result: Summary, key: str, name: str) -> dict[str, 
 def _list_effects(result: Summary) -> Iterator[dict[str, Any]]:
     """Yield the effect of every key on every outcome, with differences between values and partial slopes."""
     names = shorten_keys([*result.searched])
+    # One entry per outcome and key; script/hyperparameters.js reads these names.
     for outcome in list_outcomes(result):
         for effect in outcome.effects:
             yield {
                 "name": names[effect.key],
                 "group": outcome.group,
-                "at": outcome.at_lengths,
+                "at": outcome.lengths_text,
                 "n": effect.count,
                 "unit": effect.unit,
                 "correlation": _list_finite(effect.correlation, effect.low, effect.high),

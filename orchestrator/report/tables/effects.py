@@ -31,7 +31,7 @@ class EffectsAtLengths:
     effects: tuple[Effect, ...]
 
     @property
-    def at_lengths(self) -> str:
+    def lengths_text(self) -> str:
         """The lengths with their group: "test 8-11"."""
         return f"{self.group} {format_ranges(self.lengths)}"
 
@@ -54,7 +54,7 @@ class EffectLine:
         return [pair for pair in ends if not math.isnan(pair[0])]
 
     @property
-    def reasons(self) -> str:
+    def missing_reasons(self) -> str:
         """Why numbers are missing, as text."""
         # Name the missing columns with their reasons.
         effect = self.effect
@@ -126,7 +126,7 @@ def list_effect_notes(result: Summary) -> list[str]:
     if any(effect.differences and not math.isnan(effect.correlation) for effect in effects):
         notes.append(f"Rank correlation of a key with differences: the median of the correlations within {unit}.")
     if unmatched := list(dict.fromkeys(effect.key for effect in effects if not effect.matched)):
-        notes.append(f"Other keys vary together with {', '.join(unmatched)} and may cause the difference.")
+        notes.append(f"{', '.join(unmatched)}: other keys vary together with these, and may cause their effects.")
     if shown_slopes := [effect for effect in effects if effect.partial.slopes]:
         counts = ", ".join(map(str, dict.fromkeys(effect.partial.n for effect in shown_slopes)))
         notes.append(

@@ -56,7 +56,7 @@ def compare_named(
         )
     comparisons = tuple(compare_sides(first_side, second_side, question, NAMED_FAMILY) for question in questions)
 
-    # Two that the user named need no correction for multiple tests, so p is also the corrected one.
+    # A comparison that the user names needs no correction for multiple tests, so holm_p equals p.
     return NamedComparison(
         first=first_side,
         second=second_side,

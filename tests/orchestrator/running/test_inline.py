@@ -178,7 +178,10 @@ def test_resources_that_are_not_here_are_refused_before_anything_is_written(leng
     assert done.returncode == 2 and not (tmp_path / "new").exists()
     assert "--set resources.gpus=64: resources.gpus: a pack needs more GPUs than this machine has" in done.stderr
     done = lengthwise("validate", tiny, "--set", "resources.gpus=64")
-    assert done.returncode == 0 and "note: `run` refuses this here: --set resources.gpus=64" in done.stdout
+    assert (
+        done.returncode == 0
+        and "note: `lengthwise run` would refuse this sweep on this machine: --set resources.gpus=64" in done.stdout
+    )
 
 
 def test_a_pack_with_gpus_trains_on_one(stage, monkeypatch):

@@ -120,7 +120,9 @@ def slowly(
     return said + [PAD] * (most - len(said)), seen
 
 
-def watched(forward: Forward, decoding: Decoding, rows: int, most: int) -> tuple[generate.Choose, dict[int, Tensor]]:
+def watched(
+    forward: Forward, decoding: Decoding, rows: int, most: int
+) -> tuple[generate.TokenChooser, dict[int, Tensor]]:
     """What chooses tokens, and keeps the logits it was given by their numbers."""
     choose, seen = generate.make_chooser(forward, decoding, (rows, most)), dict[int, Tensor]()
 

@@ -22,7 +22,7 @@ _SITES = 16  # reserved for one length
 
 @register("task", "padded_multiplication")
 class PaddedMultiplication(PaddedNumbers):
-    """A multiplier and a number padded to a fixed width in; out, at the number's positions, their product.
+    """Input: a multiplier, and a number padded to a fixed width. Target: their product, at the number's positions.
 
     The multiplier has a fixed number of digits and no pads. The number is uniform below 10^n: n is train_digits in
     training and the length in evaluation. P is the pad, which is trained and scored like a digit, and _ a position that
@@ -41,7 +41,7 @@ class PaddedMultiplication(PaddedNumbers):
     multiplier_range: tuple[int, int] | None = setting(
         None, low=0, help="smallest and greatest multiplier; null: 1 to 9, or all with multiplier_digits digits"
     )
-    number_digits: int = setting(20, low=1, high=200, help="most digits of the other number")
+    number_digits: int = setting(20, low=1, high=200, help="maximum number of digits of the other number")
     right_block_width: int | None = setting(
         None, low=2, help="positions of the number and the product; null: multiplier_digits + number_digits"
     )
@@ -64,7 +64,7 @@ class PaddedMultiplication(PaddedNumbers):
         # The multiplier has no pads, so all multipliers must have the same number of digits.
         if len(set(self.measured_rounds)) != len(self.measured_rounds):
             yield self._problem("measured_rounds", "has a number twice", "distinct integers")
-        low, high = self.multipliers
+        low, high = self.multiplier_bounds
         smallest = 0 if self.multiplier_digits == 1 else 10 ** (self.multiplier_digits - 1)
         if not smallest <= low <= high < 10**self.multiplier_digits:
             yield Problem(
@@ -75,7 +75,7 @@ class PaddedMultiplication(PaddedNumbers):
             )
 
     @property
-    def multipliers(self) -> tuple[int, int]:
+    def multiplier_bounds(self) -> tuple[int, int]:
         """The smallest and the greatest multiplier."""
         smallest = 10 ** (self.multiplier_digits - 1)
         return self.multiplier_range or (smallest, 10 * smallest - 1)
@@ -145,7 +145,7 @@ class PaddedMultiplication(PaddedNumbers):
 
     def _make_batch(self, draws: Draws, site: int, batch: int, digits: int, shift: Tensor) -> Batch:
         """Draw sequences of a multiplier and a number below 10^digits, times ten to the power `shift` (S, B)."""
-        low, high = self.multipliers
+        low, high = self.multiplier_bounds
         multiplier = low + draw_below(draws, site + _MULTIPLIER_SITE, (batch,), high - low + 1)
         powers = 10 ** torch.arange(self.multiplier_digits, device=shift.device)
         first = multiplier[..., None] // powers % 10

@@ -43,12 +43,12 @@ class StackedBatch(Batch):
 
 
 class PaddedNumbers(Task):
-    """Two numbers in, padded on the left to a fixed width; out, at the last positions, all digits of the answer."""
+    """Input: two numbers, left-padded to a fixed width. Target: all digits of the answer, at the last positions."""
 
     train_digits: int = setting(5, low=1, help="trained on numbers of up to this many digits")
     zero_shift: bool = setting(False, help="append zeros to training numbers and answers, up to the longest that fit")
     fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training samples; null: always fresh ones")
-    text_tokens: int = setting(0, low=0, help="most text tokens in each of the three gaps")
+    text_tokens: int = setting(0, low=0, help="maximum number of text tokens in each of the three gaps")
     text_ids: int = setting(50, low=1, help="distinct text tokens")
     measured_digits: int = setting(0, low=0, help="number of lowest digits of the answer with their own metrics")
 

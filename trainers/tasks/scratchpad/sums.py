@@ -45,7 +45,7 @@ class SumBatch(ScratchpadBatch):
 
 
 class Sums(ScratchpadTask):
-    """Two numbers of equally many digits in a canvas in; out, the states of their addition, the last with the sum.
+    """Input: two equally long numbers in a canvas. Target: the states of their addition, the last with the sum.
 
     Length is the number of digits of each number. Training has s digits with a probability proportional to s.
     """

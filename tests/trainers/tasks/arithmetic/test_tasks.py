@@ -95,7 +95,7 @@ def test_the_target_is_the_python_integer_in_training_and_at_every_length(task: 
                     length or (task.max_digits if task.zero_shift else task.train_digits)
                 )
             else:
-                low, high = task.multipliers
+                low, high = task.multiplier_bounds
                 assert first * second == answer and low <= first <= high
                 assert second < 10 ** (length or (task.number_digits if task.zero_shift else task.train_digits))
         if not task.text_tokens:
