@@ -181,7 +181,7 @@ def plan(
     from orchestrator.preview.forecast import forecast
 
     spec = _load_spec(file, overrides, name, imports, storage)
-    plan = forecast(spec, workers, measured=measure)
+    plan = forecast(spec, workers, should_measure=measure)
     digest_claims(spec)  # raises for an invalid claims file
 
     _say(f"{spec.name} would be stored in {get_address_or_path((storage or find_default_storage()) / spec.name)}")

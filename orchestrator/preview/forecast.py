@@ -47,11 +47,11 @@ class Forecast(NamedTuple):
     warnings: list[str]
 
 
-def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) -> Forecast:
+def forecast(spec: SweepSpec, workers: int | None, *, should_measure: bool = False) -> Forecast:
     """Plan a sweep without running it, and measure a step of its structures.
 
-    With `measured` a member of a program is run to its first report. In a race, ties and configurations kept by the
-    guard are not counted, and a test may keep fewer configurations than counted. Raises SweepFileError with every
+    With `should_measure` a member of a program is run to its first report. In a race, ties and configurations kept by
+    the guard are not counted, and a test may keep fewer configurations than counted. Raises SweepFileError with every
     problem of the sweep file, UserError for too many workers.
     """
     # Only the first generation is known; later draws of an adaptive search depend on scores.
@@ -80,7 +80,9 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
 
     # The engine's members can be measured, a program must be run.
     if spec.program:
-        cost_rows, uses = _forecast_program(spec, unique_configurations, rounds, workers, scheduler, measured=measured)
+        cost_rows, uses = _forecast_program(
+            spec, unique_configurations, rounds, workers, scheduler, should_measure=should_measure
+        )
     else:
         cost_rows, uses = _forecast_engine(spec, configurations, unique_configurations, rounds, workers, scheduler)
 
@@ -198,7 +200,7 @@ def _forecast_program(
     workers: int | None,
     scheduler: str,
     *,
-    measured: bool,
+    should_measure: bool,
 ) -> tuple[list[TextRow], BudgetUse]:
     """Return rows on steps, reports and time of a sweep of a program, and the use of its budget."""
     # A member of a program is a process of its own, so workers run one member each.
@@ -212,7 +214,7 @@ def _forecast_program(
 
     # A measurement is better than the user's estimate.
     minutes, source = example.program.member_minutes, "by program.member_minutes"
-    if measured:
+    if should_measure:
         step, seconds = run_to_first_report(spec, unique_configurations[0])
         minutes, source = seconds / 60 * example.steps / step, f"measured on a member up to step {step}, start included"
     time = "unknown; give program.member_minutes, or --measure"

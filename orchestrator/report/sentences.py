@@ -56,10 +56,10 @@ FAILED_SEEDS = {
 }
 
 
-def write_answers(result: Summary, *, values: bool = True) -> list[str]:
+def write_answers(result: Summary, *, with_values: bool = True) -> list[str]:
     """Return the three answers, and sentences on each confirmation after the second; for an empty sweep only the first.
 
-    With `values` the searched values of the best configuration are named. Without, there is room only for the last
+    With `with_values` the searched values of the best configuration are named. Without, there is room only for the last
     confirmation.
     """
     # An empty sweep has no best configuration and no effects.
@@ -68,13 +68,16 @@ def write_answers(result: Summary, *, values: bool = True) -> list[str]:
     confirmations = read_confirmations(result)
     sentences = [
         describe_status(result),
-        describe_best(result, values=values),
-        *(_describe_confirmation(result, confirmed) for confirmed in (confirmations if values else confirmations[-1:])),
+        describe_best(result, with_values=with_values),
+        *(
+            _describe_confirmation(result, confirmed)
+            for confirmed in (confirmations if with_values else confirmations[-1:])
+        ),
     ]
 
     # A confirmation has too few configurations for effects.
     if shows_effects(result) or not read_search_labels(result.state.provenance):
-        sentences.append(describe_effects(result, sizes=values))
+        sentences.append(describe_effects(result, with_values=with_values))
     return sentences
 
 
@@ -111,7 +114,7 @@ def describe_status(result: Summary) -> str:
     )
 
 
-def describe_best(result: Summary, *, values: bool = True) -> str:
+def describe_best(result: Summary, *, with_values: bool = True) -> str:
     """Return a sentence on the configuration ranked first, with its score and its value at the test lengths."""
     # Before a finite score no configuration is best.
     row = next((row for row in result.rows if row.rank == 1), None)
@@ -125,7 +128,7 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     # Name the first configuration with its values and ties.
     tied = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
     in_search = read_search_labels(result.state.provenance).get(row.number)
-    values_text = format_values(row.values, result.searched) if values else ""
+    values_text = format_values(row.values, result.searched) if with_values else ""
     if tied and tied + 1 == sum(other.rank is not None for other in result.rows) == len(result.rows):
         return _describe_tie(result, row.score, len(result.rows))
 
@@ -145,7 +148,7 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     if math.isnan(row.test.median):
         return f"{chosen}. On the {test_lengths} it has no value."
     sentence = f"{chosen}. On the {test_lengths} it reaches {_describe_test_value(result, row)}."
-    if not values or result.objective.threshold is None or row.generalization_length is None:
+    if not with_values or result.objective.threshold is None or row.generalization_length is None:
         return sentence  # the screen has a column of the reach
 
     # Add the reach.
@@ -171,12 +174,12 @@ def _describe_score(result: Summary, score: float) -> str:
     return f"{statistic}{result.judged_name} {format_number(score, result.infinity_text)} ({better} is better)"
 
 
-def describe_effects(result: Summary, *, sizes: bool = True) -> str:
+def describe_effects(result: Summary, *, with_values: bool = True) -> str:
     """Return a sentence on the hyperparameters with a clear effect on the score, or the reason if there are none.
 
-    With `sizes`, or for a single hyperparameter, it has the median scores below and above the middle value. Only one
-    interval of each hyperparameter, or of each value, counts: intervals at other lengths and of slopes would be further
-    chances to exclude 0.
+    With `with_values`, or for a single hyperparameter, it has the median scores below and above the middle value. Only
+    one interval of each hyperparameter, or of each value, counts: intervals at other lengths and of slopes would be
+    further chances to exclude 0.
     """
     if result.status == "running":
         return "The effects of hyperparameters are shown when the sweep has ended."
@@ -204,7 +207,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
     if not clear:
         unclear = join_first_few(rest)
         return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({unclear})."
-    keys, with_sizes = {name: key for key, name in names.items()}, sizes or len(clear) == 1
+    keys, with_sizes = {name: key for key, name in names.items()}, with_values or len(clear) == 1
     shown = join_first_few(
         [
             f"{clear[name][0]} ({_describe_halves(result, keys[name]) if with_sizes else ''}{clear[name][1]})"

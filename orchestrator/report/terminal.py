@@ -104,7 +104,7 @@ class Screen:
         # A confirmation, whose verdict follows its standing, has more room.
         result, width = self.result, options.max_width
         yield Text(f"Sweep {result.name}", style="bold")
-        for sentence in write_answers(result, values=False):
+        for sentence in write_answers(result, with_values=False):
             if console.is_terminal:
                 room = MAX_CONFIRMATION if sentence.startswith("Confirmation ") else MAX_SENTENCE
                 sentence = "\n".join(

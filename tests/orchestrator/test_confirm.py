@@ -336,7 +336,7 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     screen = io.StringIO()
     Console(file=screen, width=1000).print(Screen(search))
     assert len(write_answers(search)) == 4
-    assert all(sentence in screen.getvalue() for sentence in write_answers(search, values=False))
+    assert all(sentence in screen.getvalue() for sentence in write_answers(search, with_values=False))
     other = search.rows[1].number
     for result in (search, child):  # four pairs of seeds have no interval
         (told,) = [sentence for sentence in write_answers(result)[2:3] if sentence.startswith("Confirmation ")]

@@ -93,7 +93,7 @@ def delete_unrecorded_weights(state: SweepState, pack_id: str) -> None:
     """Delete weights of a pack that are not in the ledger, left by failed attempts."""
     folder, pack = state.folder / WEIGHTS_FOLDER, state.packs[pack_id]
     recorded_names = {fields["name"] for fields in _list_recorded_files(pack) if fields}
-    # Files that were not finished have temporary names; all begin with the prefix of their member.
+    # Unfinished files have temporary names; their final names begin with the prefix of their member, too.
     prefixes = {make_member_prefix(config_id, seed) for config_id, seed in pack.members}
     for path in folder.iterdir() if folder.is_dir() else ():
         prefix = get_final_name(path.name).rpartition("-")[0] + "-"

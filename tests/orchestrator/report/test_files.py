@@ -94,9 +94,9 @@ def test_a_log_gets_whole_lines_and_a_terminal_whole_paths(small_sweep):
         present_report(small_sweep.folder, console)
         printed[terminal] = console.file.getvalue().splitlines()
     folder = small_sweep.folder
-    assert "\x1b" not in "".join(printed[False]) and set(write_answers(summarise(small_sweep), values=False)) <= set(
-        printed[False]
-    )
+    assert "\x1b" not in "".join(printed[False]) and set(
+        write_answers(summarise(small_sweep), with_values=False)
+    ) <= set(printed[False])
     assert all(lines[-1] == f"Page: {folder / 'report.html'}" for lines in printed.values())
     assert all(len(line) <= 80 for line in printed[True] if str(folder) not in line)
 
