@@ -63,7 +63,7 @@ def make_effect_records(result: Summary) -> Records:
     # A sweep without effects has no lines.
     columns.append(Column("", lambda line: line.effect.partial.n if line.slope else None, "partial_n"))
     lines = list_effect_lines(result) if shows_effects(result) else []
-    return make_records(lines, [*columns, *parse_columns("missing=reasons")])
+    return make_records(lines, [*columns, *parse_columns("missing=missing_reasons")])
 
 
 def _read_part(part: str, name: str, line: EffectLine) -> Any:

@@ -97,7 +97,7 @@ def send(publisher, attempt):
 def test_a_refusal_is_said_though_the_next_line_of_progress_is_not_due(publisher, sweep, monkeypatch):
     monkeypatch.setattr(ProgressDisplay, "is_due", False)
     said = []
-    interrupts = SimpleNamespace(check=lambda: None)
+    interrupts = SimpleNamespace(raise_if_interrupted=lambda: None)
     session = SimpleNamespace(console=Console(file=io.StringIO()), interrupts=interrupts, say=said.append)
     send(publisher, Publication(problem="no such user", is_refused=True))
     train._Display(session, "sweep", sweep, publisher).tick(SimpleNamespace())
