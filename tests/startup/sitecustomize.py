@@ -45,7 +45,7 @@ def hold(train_pack):
         ledger = Path(work["folder"], "events.jsonl")
 
         class Waiting:
-            begin, progress, notice = reporter.begin, reporter.progress, reporter.notice
+            report_environment, progress, notice = reporter.report_environment, reporter.progress, reporter.notice
 
             def report(self, evaluation):
                 before = ledger.stat().st_size
@@ -75,7 +75,7 @@ def pretend_gpus(train_pack):
         with Path(os.environ["PRETENDED_GPUS"]).open("a") as file:
             file.write(f"{work['pack_id']} {place}\n")
         if len(work["ids"]) > room:
-            reporter.begin({**read_environment(work["code"], gpus=0), "device": "a GPU that is not there"})
+            reporter.report_environment({**read_environment(work["code"], gpus=0), "device": "a GPU that is not there"})
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
         train({**work, "gpus": 0}, reporter)
 
@@ -88,7 +88,7 @@ def run_out(train_pack):
 
     def train_and_run_out(work, reporter):
         class Limited:
-            begin, progress, notice = reporter.begin, reporter.progress, reporter.notice
+            report_environment, progress, notice = reporter.report_environment, reporter.progress, reporter.notice
 
             def report(self, evaluation):
                 reporter.report(evaluation)

@@ -156,7 +156,7 @@ class SweepDriver:
         """Note that a worker has the pack."""
         self.running[pack_id] = RunningPack(step=self.state.packs[pack_id].step)
 
-    def on_begin(self, pack_id: str, environment: dict[str, Any]) -> None:
+    def on_environment(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Keep the environment of the pack for its records; warn if the worker runs different code."""
         if (warning := self._environments.add(pack_id, environment)) is not None:
             self._say(f"{self._describe_pack(pack_id)}: {warning}")

@@ -61,7 +61,7 @@ class Driver(Protocol):
     def on_hand_out(self, pack_id: str) -> None:
         """Called when a worker gets the pack, for the first time or again."""
 
-    def on_begin(self, pack_id: str, environment: dict[str, Any]) -> None:
+    def on_environment(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Called with the worker's environment (`environment.read_environment`), before its first evaluation."""
 
     def on_evaluation(self, pack_id: str, evaluation: bytes) -> None:
@@ -100,15 +100,19 @@ def call_driver(call: Callable[..., Any], *arguments: Any) -> Any:
         raise DriverStopped(error) from error
 
 
-def forward_message(driver: Driver, pack_id: str, name: str, content: Any) -> None:
-    """Call the driver's method for a message of a worker, by its name (`train_pack.PackReporter`)."""
-    calls: dict[str, Callable[..., None]] = {
-        "began": driver.on_begin,
-        "evaluated": driver.on_evaluation,
-        "progressed": driver.on_progress,
-        "noticed": driver.on_notice,
-    }
-    calls[name](pack_id, content)
+def deliver_message(driver: Driver, pack_id: str, kind: str, content: Any) -> None:
+    """Call the driver's method for a message that a worker sends while it trains (`train_pack.PackReporter`)."""
+    match kind:
+        case "environment":
+            driver.on_environment(pack_id, content)
+        case "evaluation":
+            driver.on_evaluation(pack_id, content)
+        case "progress":
+            driver.on_progress(pack_id, content)
+        case "notice":
+            driver.on_notice(pack_id, content)
+        case _:
+            raise ValueError(f"a worker sent a message of the unknown kind {kind!r}")
 
 
 def make_death(error: BaseException, user_files: Collection[str] = ()) -> Death:

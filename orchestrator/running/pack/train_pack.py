@@ -33,7 +33,7 @@ HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds
 class PackReporter:
     """Sends the worker's environment and the reports of `trainers.training.loop` to the driver.
 
-    `send` gets the name of a message (`protocol.forward_message`) and its content; it returns once an evaluation is
+    `send` gets the kind of a message (`protocol.deliver_message`) and its content; it returns once an evaluation is
     recorded. Progress is sent at most every `seconds`.
     """
 
@@ -48,16 +48,16 @@ class PackReporter:
         self._last_progress = float("-inf")
         self._poll = import_mirror().StopPoll(work["address"]) if work.get("address") else None
 
-    def begin(self, environment: dict[str, Any]) -> None:
+    def report_environment(self, environment: dict[str, Any]) -> None:
         """Report the worker's environment, once in every attempt."""
-        self._send_unwatched("began", environment)
+        self._send_message("environment", environment)
 
     def report(self, evaluation: Evaluation) -> bool:
         """Report an evaluation, and return whether the pack is to stop: at `pause_at`, or with the sweep."""
         # Weights are at the address before the ledger names them.
         if self._poll is not None and evaluation.weights:
             import_mirror().send_weights(self._work, evaluation)
-        self._send_unwatched("evaluated", evaluation.to_bytes())
+        self._send_message("evaluation", evaluation.to_bytes())
 
         # A worker on another machine does not see the stop file, so it polls the address.
         if evaluation.step == self._work.get("pause_at") or (Path(self._work["folder"]) / STOP_FILE).exists():
@@ -68,18 +68,18 @@ class PackReporter:
         """Restart the timeout of the watchdog, and report the progress if the last report is old enough."""
         self._watchdog.beat()
         if time.monotonic() - self._last_progress >= self._seconds:
-            self._send_unwatched("progressed", asdict(progress))
+            self._send_message("progress", asdict(progress))
             self._last_progress = time.monotonic()
 
     def notice(self, text: str) -> None:
         """Report a sentence for the user."""
-        self._send_unwatched("noticed", text)
+        self._send_message("notice", text)
 
-    def _send_unwatched(self, name: str, content: Any) -> None:
+    def _send_message(self, kind: str, content: Any) -> None:
         """Send a message; the watchdog is paused, because the driver may take long to record it."""
         self._watchdog.beat()
         with self._watchdog.paused():
-            self._send(name, content)
+            self._send(kind, content)
 
 
 def encode_work(work: Mapping[str, Any]) -> str:
@@ -114,9 +114,9 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
     # Each report is a round trip through Tune, so small messages wait for the next one.
     messages = list[tuple[str, Any]]()
 
-    def send(name: str, content: Any) -> None:
-        messages.append((name, content))
-        if name not in ("began", "noticed"):
+    def send(kind: str, content: Any) -> None:
+        messages.append((kind, content))
+        if kind not in ("environment", "notice"):
             send_messages()
 
     def send_messages() -> None:
@@ -169,7 +169,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     import_on_worker(work["code"])
     keep_freed_memory()
     trainer = get_trainer(work["members"][0])
-    reporter.begin(trainer.read_environment(work))
+    reporter.report_environment(trainer.read_environment(work))
 
     # Rebuild the members from their recorded settings; checkpoints of a sweep at an address are copied there.
     pairs = zip(work["members"], work["ids"], strict=True)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from orchestrator.machine.gpus import compute_smallest_share, free_memory, read_
 from orchestrator.machine.shortages import raise_out_of_space
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import list_imported_files
-from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, forward_message, make_death
+from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, deliver_message, make_death
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
@@ -65,6 +64,12 @@ def run_packs_inline(driver: Driver, *, retries: int) -> None:
 
 def _train_pack_here(driver: Driver, pack_id: str, work: Mapping[str, Any]) -> Death | None:
     """Train a pack in this process; return its death, None if it has ended without an error."""
+
+    def send(kind: str, content: Any) -> None:
+        """Deliver a message to the driver, which may redraw its display then."""
+        call_driver(deliver_message, driver, pack_id, kind, content)
+        call_driver(driver.tick)
+
     try:
         with (
             raise_out_of_space(Path(work["folder"])),
@@ -72,7 +77,7 @@ def _train_pack_here(driver: Driver, pack_id: str, work: Mapping[str, Any]) -> D
             use_worker_settings(work["cpus"]),
         ):
             watchdog.beat()
-            train_pack(work, PackReporter(work, partial(_forward, driver, pack_id), watchdog, seconds=0.0))
+            train_pack(work, PackReporter(work, send, watchdog, seconds=0.0))
     except (KeyboardInterrupt, DriverStopped, OutOfSpace):
         raise
     except BaseException as error:
@@ -80,12 +85,6 @@ def _train_pack_here(driver: Driver, pack_id: str, work: Mapping[str, Any]) -> D
         # Retried like a worker process that its watchdog has killed.
         return replace(death, retry="always") if isinstance(error, HeartbeatTimeout) else death
     return None
-
-
-def _forward(driver: Driver, pack_id: str, name: str, content: Any) -> None:
-    """Report a message of the pack to the driver, which may redraw its display then."""
-    call_driver(forward_message, driver, pack_id, name, content)
-    call_driver(driver.tick)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from orchestrator.running.pack.protocol import (
     ChildImportError,
     Death,
     Driver,
-    forward_message,
+    deliver_message,
 )
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.schedulers.local_worker import decode_message
@@ -103,7 +103,7 @@ class _LocalRun:
 
             # The timeout of the wait lets `tick` run even if no worker sends anything.
             for connection in wait(list(busy), _TICK_SECONDS):
-                self.receive(busy[connection])  # type: ignore[index]
+                self.handle_message(busy[connection])  # type: ignore[index]
             self.driver.tick()
 
     def hand_out(self) -> None:
@@ -145,7 +145,7 @@ class _LocalRun:
         if worker.gpus:
             self.free_gpus.append(worker.gpus)
 
-    def receive(self, worker: _Worker) -> None:
+    def handle_message(self, worker: _Worker) -> None:
         """Handle one message of a worker, or its death. Raises OutOfSpace if the worker reports a full disk."""
         pack_id = worker.pack_id
         assert pack_id is not None
@@ -158,21 +158,22 @@ class _LocalRun:
             return
 
         # The worker waits after an evaluation until it is answered, which says that it is recorded.
-        name, content = decode_message(message)
-        if name == "completed":
-            worker.pack_id = None
-            self.driver.on_complete(pack_id)
-        elif name == "out of space":
-            raise OutOfSpace(content)
-        elif name == "died":
-            worker.pack_id = None
-            self.handle_death(pack_id, worker.work, Death(**content))
-        else:
-            worker.began = True
-            forward_message(self.driver, pack_id, name, content)
-            if name == "evaluated":
-                with suppress(OSError):
-                    worker.connection.send_bytes(b"!")
+        kind, content = decode_message(message)
+        match kind:
+            case "completion":
+                worker.pack_id = None
+                self.driver.on_complete(pack_id)
+            case "full_disk":
+                raise OutOfSpace(content)
+            case "death":
+                worker.pack_id = None
+                self.handle_death(pack_id, worker.work, Death(**content))
+            case _:
+                worker.began = True
+                deliver_message(self.driver, pack_id, kind, content)
+                if kind == "evaluation":
+                    with suppress(OSError):
+                        worker.connection.send_bytes(b"!")
 
     def handle_dead_worker(self, worker: _Worker, pack_id: str) -> None:
         """Forget a worker that died, and queue its pack again or report its death."""

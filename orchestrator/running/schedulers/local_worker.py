@@ -1,7 +1,7 @@
 """A local worker: trains one pack after the other and sends the results over its connection.
 
-Messages are those of `train_pack.PackReporter`, and at the end of a pack `completed`, `died` with a `Death` by an
-exception, or `out of space` with what the disk lacks. The answer to `evaluated` is one byte, sent when the driver has
+Messages are those of `train_pack.PackReporter`, and at the end of a pack `completion`, `death` with a `Death` by an
+exception, or `full_disk` with what the disk lacks. The answer to an `evaluation` is one byte, sent when the driver has
 recorded it. The driver sends a pack as its work and CUDA_VISIBLE_DEVICES, which is empty if packs need no GPU.
 """
 
@@ -20,26 +20,26 @@ from orchestrator.running.pack.train_pack import PackReporter, decode_work, prep
 from orchestrator.running.pack.watchdog import Watchdog
 
 
-def encode_message(name: str, content: Any) -> bytes:
-    """Return a message as bytes: its name, a new line, and its content, JSON unless it is bytes."""
-    return f"{name}\n".encode() + (content if isinstance(content, bytes) else json.dumps(content).encode())
+def encode_message(kind: str, content: Any) -> bytes:
+    """Return a message as bytes: its kind, a new line, and its content, JSON unless it is bytes."""
+    return f"{kind}\n".encode() + (content if isinstance(content, bytes) else json.dumps(content).encode())
 
 
 def decode_message(message: bytes) -> tuple[str, Any]:
-    """Return the name and the content of a message; that of an evaluation stays bytes."""
-    name, _, content = message.partition(b"\n")
-    return name.decode(), content if name == b"evaluated" else json.loads(content)
+    """Return the kind and the content of a message; that of an evaluation stays bytes."""
+    kind, _, content = message.partition(b"\n")
+    return kind.decode(), content if kind == b"evaluation" else json.loads(content)
 
 
 def serve_packs(descriptor: int) -> None:
     """Train the packs that the driver sends until it closes the connection."""
     connection: Connection[bytes, bytes] = Connection(descriptor)
 
-    def send(name: str, content: Any) -> None:
+    def send(kind: str, content: Any) -> None:
         """Send a message; after an evaluation wait until the driver has recorded it."""
         try:
-            connection.send_bytes(encode_message(name, content))
-            if name == "evaluated":
+            connection.send_bytes(encode_message(kind, content))
+            if kind == "evaluation":
                 connection.recv_bytes()
         except (EOFError, OSError) as error:
             raise DriverGone from error
@@ -57,13 +57,13 @@ def serve_packs(descriptor: int) -> None:
                 ):
                     train_pack(work, PackReporter(work, send, watchdog))
             except OutOfSpace as error:
-                send("out of space", str(error))
+                send("full_disk", str(error))
             except (KeyboardInterrupt, DriverGone):
                 raise
             except BaseException as error:
-                send("died", asdict(make_death(error, list_imported_files(work.get("code", ())))))
+                send("death", asdict(make_death(error, list_imported_files(work.get("code", ())))))
             else:
-                send("completed", None)
+                send("completion", None)
     except (DriverGone, EOFError, OSError):
         os._exit(0)  # the driver is gone
 

@@ -25,8 +25,8 @@ from orchestrator.running.pack.protocol import (
     Driver,
     DriverStopped,
     call_driver,
+    deliver_message,
     describe_exception,
-    forward_message,
 )
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
@@ -152,8 +152,8 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """Pass messages that `train_pack_on_ray` reports to the driver; keep a death that must not be retried."""
         pack_id = trial.config["pack_id"]
-        for name, content in result.pop("messages"):
-            call_driver(forward_message, self.driver, pack_id, name, content)
+        for kind, content in result.pop("messages"):
+            call_driver(deliver_message, self.driver, pack_id, kind, content)
         if "death" in result:
             death = Death(**result.pop("death"))
             if not death.out_of_memory:

@@ -188,7 +188,7 @@ def reporting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., None]]
                 report(work, evaluation, lambda recorded: stops.append(reporter.report(recorded)))
                 return any(stops)
 
-            unchanged = {name: getattr(reporter, name) for name in ("begin", "progress", "notice")}
+            unchanged = {name: getattr(reporter, name) for name in ("report_environment", "progress", "notice")}
             original(work, SimpleNamespace(**unchanged, report=report_instead))
 
         monkeypatch.setattr(inline, "train_pack", train_pack)

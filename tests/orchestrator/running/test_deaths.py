@@ -117,7 +117,7 @@ def test_under_ray_a_sentence_after_the_last_report_of_a_pack_reaches_the_driver
     monkeypatch.setattr("ray.tune.report", reported.append)
     train_pack_on_ray({"work": empty_work(tmp_path, code=[])})
     sent = [message for one in reported for message in one["messages"]]
-    assert sent == [("progressed", {"step": 7}), ("noticed", "its newest checkpoint was not copied")]
+    assert sent == [("progress", {"step": 7}), ("notice", "its newest checkpoint was not copied")]
 
 
 KILLED, ERROR = Death(message="killed", retry="always"), Death(message="ValueError: no")

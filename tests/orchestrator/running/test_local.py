@@ -212,8 +212,8 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
     message = mine.recv_bytes()
     mine.close()
     thread.join(60)
-    name, death = local_worker.decode_message(message)
-    assert name == "died" and death["message"].startswith("EOFError: the corpus ends early")
+    kind, death = local_worker.decode_message(message)
+    assert kind == "death" and death["message"].startswith("EOFError: the corpus ends early")
     assert codes == [0], "the end of the driver ends the worker"
 
 

@@ -33,14 +33,14 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     original, tried, most = inline.train_pack, list[int](), [0]
 
     def train_pack(work: Any, reporter: Any) -> None:
-        def begin(environment: dict[str, Any]) -> None:
-            reporter.begin(environment)
+        def report_environment(environment: dict[str, Any]) -> None:
+            reporter.report_environment(environment)
             tried.append(len(work["ids"]))
             if len(work["ids"]) > most[0]:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
         before = SimpleNamespace(report=reporter.report, progress=reporter.progress, notice=reporter.notice)
-        original(work, SimpleNamespace(**vars(before), begin=begin))
+        original(work, SimpleNamespace(**vars(before), report_environment=report_environment))
 
     def put(members: int) -> list[int]:
         most[0] = members
@@ -130,7 +130,7 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
         pack_id, _ = driver.take_next_pack() or ("", "")
         driver.on_hand_out(pack_id)
         assert not driver.replace_by_smaller_packs(pack_id, "no room")  # before the worker has said where it runs
-        driver.on_begin(pack_id, {**read_environment([], gpus=0), "device": "NVIDIA H100"})
+        driver.on_environment(pack_id, {**read_environment([], gpus=0), "device": "NVIDIA H100"})
         driver.on_retry(pack_id, "the worker process died")
         assert driver.replace_by_smaller_packs(pack_id, "no room")
         assert len(driver.queue) == 2 and pack_id not in state.packs and not driver.running
@@ -146,10 +146,10 @@ def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
         return True
 
     death = asdict(Death(message="MemoryError", out_of_memory=True))
-    connection = SimpleNamespace(recv_bytes=lambda: local_worker.encode_message("died", death))
+    connection = SimpleNamespace(recv_bytes=lambda: local_worker.encode_message("death", death))
     run = local._LocalRun(SimpleNamespace(replace_by_smaller_packs=replace_by_smaller_packs), None, 1, Retries(2))  # type: ignore[arg-type]
     worker = local._Worker(connection, pack_id="large", work="")  # type: ignore[arg-type]
-    run.receive(worker)
+    run.handle_message(worker)
     assert asked == [("large", "MemoryError")] and worker.pack_id is None and not run.retry_queue
 
 
