@@ -1,15 +1,19 @@
 """The search score and the confirmed score of the same configurations."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.wording import format_label, format_ranges, join_first_few
+
+if TYPE_CHECKING:  # a driver reads labels from here, without pandas
+    from orchestrator.results.comparing.seed_comparisons import SeedComparison
 
 
 @dataclass(frozen=True, kw_only=True)
