@@ -163,8 +163,8 @@ def test_a_name_that_a_file_beside_registers_points_to_its_import(
 
 
 def test_an_error_of_a_module_is_shown_without_the_value_of_its_key(said: Said) -> None:
-    own = ("  name: attention_only\n  width: 8", "  name: vmapped\n  module: torch.nn.Linear")
-    [only] = said("training.batch_size: {choice: [4]}", change=own)
+    module_section = ("  name: attention_only\n  width: 8", "  name: vmapped\n  module: torch.nn.Linear")
+    [only] = said("training.batch_size: {choice: [4]}", change=module_section)
     assert only.startswith("a.yaml:6: model.module: Linear: ") and "torch.nn.Linear" not in only
 
 
