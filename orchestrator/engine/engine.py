@@ -16,6 +16,7 @@ from orchestrator.engine.start_shares import InitialWeightShares, describe_start
 from orchestrator.errors import UserError
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost
+from orchestrator.interface.work import PackWork
 from orchestrator.machine.gpus import limit_gpu_memory
 from search_spaces.grammar.problems import ENGINE_SECTIONS
 from trainers.check import check_metrics, check_model, check_optimizer, check_task
@@ -273,30 +274,30 @@ class Engine:
 
     # Training ---------------------------------------------------------------------------------------------------------
 
-    def read_environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
+    def read_environment(self, work: PackWork) -> dict[str, str | int | bool]:
         """Return the environment of this process: versions, device, and the threads that `run` will use."""
-        return {**read_environment(work["code"], gpus=work["gpus"]), "threads": work["cpus"]}
+        return {**read_environment(work.code, gpus=work.gpus), "threads": work.cpus}
 
-    def run(self, work: Mapping[str, Any], members: list[MemberConfig], reporter: Reporter, checkpoints: Any) -> None:
+    def run(self, work: PackWork, members: list[MemberConfig], reporter: Reporter, checkpoints: Any) -> None:
         """Train a pack in this process, resuming from its newest good checkpoint if there is one."""
         import torch  # takes a second or more
 
         from trainers.training.loop import train
 
         # Use only this pack's share of threads and GPU memory; other packs run on the same machine.
-        torch.set_num_threads(work["cpus"])
-        if work["gpus"] and torch.cuda.is_available():
-            limit_gpu_memory(work["gpus"])
+        torch.set_num_threads(work.cpus)
+        if work.gpus and torch.cuda.is_available():
+            limit_gpu_memory(work.gpus)
 
         train(
             members,
             reporter,
-            ids=[(config_id, seed) for config_id, seed in work["ids"]],
+            ids=[(config_id, seed) for config_id, seed in work.ids],
             checkpoints=checkpoints,
-            weights=Path(work["weights"]) if work["weights"] else None,
-            device="cuda" if work["gpus"] else "cpu",
-            earlier=choose_start_checkpoints(work["earlier"]),
-            prune_at=work.get("prune_at"),
+            weights=Path(work.weights) if work.weights else None,
+            device="cuda" if work.gpus else "cpu",
+            earlier=choose_start_checkpoints(work.earlier),
+            prune_at=work.prune_at,
         )
 
 

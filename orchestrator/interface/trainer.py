@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orchestrator.interface.measurements import Measurements
+from orchestrator.interface.work import PackWork
 from trainers.errors import Problem
 from trainers.tasks.metrics import RecordedMetric
 
@@ -135,11 +136,8 @@ class Trainer(Protocol):
         """Return the parameters of a model and their initial values as text; None if unknown."""
 
     # Training, in a process of a worker
-    def read_environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
+    def read_environment(self, work: PackWork) -> dict[str, str | int | bool]:
         """Return the settings of this process that may change results."""
 
-    def run(self, work: Mapping[str, Any], members: list[Any], reporter: Reporter, checkpoints: Any) -> None:
-        """Train a pack, resuming from its newest saved state; `work` is what `make_pack_work` returned.
-
-        `checkpoints` is the `trainers.files.checkpoint.Checkpoints` of the pack.
-        """
+    def run(self, work: PackWork, members: list[Any], reporter: Reporter, checkpoints: Any) -> None:
+        """Train a pack, resuming from its newest state in `checkpoints`, a `trainers.files.checkpoint.Checkpoints`."""

@@ -5,14 +5,14 @@ and copies checkpoints and weights there after it has written them.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.addresses import find_local_copy
 from orchestrator.errors import StorageError, StorageRefused
+from orchestrator.interface.work import PackWork
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
 from orchestrator.storage import ObjectStore, fetch_missing
 from trainers.evaluation.results import Evaluation
@@ -21,9 +21,9 @@ from trainers.files.checkpoint import Checkpoints, Snapshot
 MAX_WAIT_SECONDS = 0.5
 
 
-def move_folders(work: dict[str, Any]) -> dict[str, Any]:
+def move_folders(work: PackWork) -> PackWork:
     """Return decoded work of a sweep at an address, with the folders on this machine."""
-    driver_folder, worker_folder = Path(work["folder"]).parent, find_local_copy(work["address"]).parent
+    driver_folder, worker_folder = Path(work.folder).parent, find_local_copy(work.address).parent
 
     def move(path: str) -> str:
         return (
@@ -32,23 +32,24 @@ def move_folders(work: dict[str, Any]) -> dict[str, Any]:
             else path
         )
 
-    return work | {
-        "folder": move(work["folder"]),
-        "weights": work["weights"] and move(work["weights"]),
-        "code": [{**fields, "root": move(fields["root"])} for fields in work["code"]],
-        "earlier": [[(move(folder), *member) for folder, *member in states] for states in work["earlier"]],
-    }
+    return replace(
+        work,
+        folder=move(work.folder),
+        weights=work.weights and move(work.weights),
+        code=[{**fields, "root": move(fields["root"])} for fields in work.code],
+        earlier=[[(move(folder), *member) for folder, *member in states] for states in work.earlier],
+    )
 
 
-def fetch_files(work: Mapping[str, Any]) -> None:
+def fetch_files(work: PackWork) -> None:
     """Fetch the code, checkpoints and earlier checkpoints of a pack. Raises StorageError, StorageRefused."""
-    store, folder = ObjectStore(work["address"]), Path(work["folder"])
-    for fields in work["code"]:
+    store, folder = ObjectStore(work.address), Path(work.folder)
+    for fields in work.code:
         files = [Path(fields["root"]) / name for name in fields["files"]]
         missing = [str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()]
         store.fetch(folder, missing)
-    earlier = [Path(path) for states in work["earlier"] for path, *_ in states]
-    for checkpoint_folder in dict.fromkeys([folder / "checkpoints" / work["pack_id"], *earlier]):
+    earlier = [Path(path) for states in work.earlier for path, *_ in states]
+    for checkpoint_folder in dict.fromkeys([folder / "checkpoints" / work.pack_id, *earlier]):
         fetch_missing(checkpoint_folder)
 
 
@@ -73,10 +74,10 @@ class StopPoll:
             self._stopped = self._store.exists(STOP_FILE)
 
 
-def send_weights(work: Mapping[str, Any], evaluation: Evaluation) -> None:
+def send_weights(work: PackWork, evaluation: Evaluation) -> None:
     """Copy final weights before they are recorded. Raises StorageError, StorageRefused."""
     names = [f"{WEIGHTS_FOLDER}/{file.name}" for file in evaluation.weights if file]
-    ObjectStore(work["address"]).send(Path(work["folder"]), names)
+    ObjectStore(work.address).send(Path(work.folder), names)
 
 
 @dataclass(kw_only=True)

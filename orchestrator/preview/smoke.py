@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -155,7 +156,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         # `pause_at` ends a member at a report, as a rung of a race does.
         work = make_solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
         first_report = min(member.evaluation_interval or member.steps, member.steps)
-        work |= {"pause_at": first_report, "objective": spec.objective.model_dump()}
+        work = replace(work, pause_at=first_report, objective=spec.objective.model_dump())
         began, report, name = time.monotonic(), _FirstReport(), format_label(configuration.number)
         files = frozenset(str(source.root / file) for source in sources for file in source.files)
         with _raising_smoke_failed(f"{name} cannot be run", files):

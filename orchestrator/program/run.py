@@ -24,6 +24,7 @@ import numpy as np
 import lengthwise
 from orchestrator.code.own_code import PROGRAM
 from orchestrator.interface.trainer import MEMBERS_FOLDER
+from orchestrator.interface.work import PackWork
 from orchestrator.program.command import PlaceholderValues, fill_words
 from orchestrator.program.ends import ProgramEnded, ReachedLimit, judge_end, read_log
 from orchestrator.program.member import ProgramMember
@@ -41,7 +42,7 @@ def make_search_path() -> str:
     return os.pathsep.join(filter(None, (os.environ.get("PATH"), str(Path(sys.executable).parent))))
 
 
-def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporter) -> None:
+def run_member(work: PackWork, member: ProgramMember, reporter: Reporter) -> None:
     """Run a program or function until its last report, or up to the step at which the sweep pauses it.
 
     Raises ProgramEnded, and any exception of a function.
@@ -63,12 +64,12 @@ def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporte
 class _MemberRun:
     """The attempts of one member in this process."""
 
-    def __init__(self, work: Mapping[str, Any], member: ProgramMember, reporter: Reporter) -> None:
+    def __init__(self, work: PackWork, member: ProgramMember, reporter: Reporter) -> None:
         # A pack of programs has a single member.
         self.work, self.member, self.reporter = work, member, reporter
-        self.sweep = Path(work["folder"]).absolute()
-        self.checkpoints = self.sweep / "checkpoints" / work["pack_id"]
-        (config_id, seed), *_ = work["ids"]
+        self.sweep = Path(work.folder).absolute()
+        self.checkpoints = self.sweep / "checkpoints" / work.pack_id
+        (config_id, seed), *_ = work.ids
         self.folder = self.sweep / MEMBERS_FOLDER / f"{config_id}-{seed}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -82,17 +83,17 @@ class _MemberRun:
                 metrics={name: evaluation.lengths_of(name) for name in evaluation.metrics},
                 lengths=member.lengths,
                 own_lengths=evaluation.list_own_lengths(),
-                judged=work.get("objective"),
+                judged=work.objective,
             )
         )
 
         # A race over steps pauses the training at a rung.
-        self.end_step = min(work.get("pause_at") or member.steps, member.steps)
-        self.recorded_step = int(work.get("recorded_step") or 0)
+        self.end_step = min(work.pause_at or member.steps, member.steps)
+        self.recorded_step = work.recorded_step
         self.last_reported: ReportedStep | None = None
         self.stop_requested = False  # by the driver
         self._sent_defaults: Mapping[str, Any] = {}
-        self._began = time.monotonic() - float(work.get("seconds") or 0.0)
+        self._began = time.monotonic() - work.seconds
 
     @property
     def is_done(self) -> bool:
@@ -191,7 +192,7 @@ class _MemberRun:
             cwd=root if root.is_dir() else copy,
             log=log,
             lock=lock,
-            grace=self.work["grace_seconds"],
+            grace=self.work.grace_seconds,
         )
         try:
             return self._follow(process, reports, log)
@@ -203,7 +204,7 @@ class _MemberRun:
         """Read reports until the program has ended; return its exit code, and the limit that stopped it, else None."""
         offset = size = 0
         began = last_output = time.monotonic()
-        hours, silence, grace = self.work["member_hours"], self.work["watchdog_seconds"], self.work["grace_seconds"]
+        hours, silence, grace = self.work.member_hours, self.work.watchdog_seconds, self.work.grace_seconds
         limit: ReachedLimit | None = None
         end_requested_at: float | None = None  # infinite after SIGTERM
         while True:
@@ -241,7 +242,7 @@ class _MemberRun:
 
     def _find_code_folders(self) -> tuple[Path, Path]:
         """Return the user's folder, and the folder of the copies that the sweep made of its files at the start."""
-        fields = next(fields for fields in self.work["code"] if fields["module"] == PROGRAM)
+        fields = next(fields for fields in self.work.code if fields["module"] == PROGRAM)
         return Path(fields["origin"]), Path(fields["root"])
 
     def _make_environment(self, reports: Path, config: Path, copy: Path) -> dict[str, str]:
@@ -276,16 +277,16 @@ class _MemberRun:
         if "-m" in self.member.program.words:
             environment["PYTHONSAFEPATH"] = "1"  # import the module from the copy, not from the working folder
         environment.setdefault("PYTHONUNBUFFERED", "1")  # the watchdog takes a buffered log for silence
-        environment.setdefault("OMP_NUM_THREADS", str(self.work["cpus"]))
-        if not self.work["gpus"]:
+        environment.setdefault("OMP_NUM_THREADS", str(self.work.cpus))
+        if not self.work.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""  # as Ray does
-        if 0 < self.work["gpus"] < 1:  # JAX takes three quarters of a GPU otherwise
-            environment.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 * self.work['gpus']:.2f}")
+        if 0 < self.work.gpus < 1:  # JAX takes three quarters of a GPU otherwise
+            environment.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 * self.work.gpus:.2f}")
         return environment
 
     @property
     def _stop_file(self) -> Path:
-        return self.sweep / self.work["stop_file"]
+        return self.sweep / self.work.stop_file
 
     # A function -------------------------------------------------------------------------------------------------------
 

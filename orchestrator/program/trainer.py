@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.code.own_code import CodeSource, read_files
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost
+from orchestrator.interface.work import PackWork
 from orchestrator.program.command import receives_key
 from orchestrator.program.files import find_files
 from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings
@@ -151,19 +152,19 @@ class ProgramTrainer:
         """Return None: the parameters of a program are not known."""
         return None
 
-    def read_environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
+    def read_environment(self, work: PackWork) -> dict[str, str | int | bool]:
         """Return the device, the command, and for Python its version and a digest of its installed packages."""
         table: dict[str, str | int | bool] = {
-            "device": "gpu" if work["gpus"] else "cpu",
-            "threads": work["cpus"],
+            "device": "gpu" if work.gpus else "cpu",
+            "threads": work.cpus,
             "processor": platform.processor() or platform.machine(),
-            **{f"module {fields['module']}": fields["sha256"][:16] for fields in work["code"]},
+            **{f"module {fields['module']}": fields["sha256"][:16] for fields in work.code},
         }
-        words = self.rebuild(work["members"][0], 0).program.words
+        words = self.rebuild(work.members[0], 0).program.words
         command = shutil.which(words[0], path=make_search_path()) if words else sys.executable
         return table | _describe_command(command or "")
 
-    def run(self, work: Mapping[str, Any], members: list[ProgramMember], reporter: Reporter, checkpoints: Any) -> None:
+    def run(self, work: PackWork, members: list[ProgramMember], reporter: Reporter, checkpoints: Any) -> None:
         """Run the program, or the function, for one member."""
         run_member(work, members[0], reporter)
 

@@ -70,13 +70,13 @@ def page(found: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _untrained(work: Mapping[str, Any], reporter: Any) -> None:
+def _untrained(work: Any, reporter: Any) -> None:
     """What a worker would report of a pack, without training it: numbers drawn by the names of its members."""
     from trainers.config.recorded import build_recorded_member
     from trainers.evaluation.results import Evaluation
 
-    member = build_recorded_member(work["members"][0], work["ids"][0][1])
-    count, metrics, labels = len(work["ids"]), tuple(member.metrics), tuple(member.training.averages)
+    member = build_recorded_member(work.members[0], work.ids[0][1])
+    count, metrics, labels = len(work.ids), tuple(member.metrics), tuple(member.training.averages)
     shape = (count, len(labels), len(metrics), len(member.evaluated_lengths))
     values = np.random.default_rng(count).random(shape, dtype=np.float32)
     reporter.report(

@@ -8,6 +8,7 @@ into CUDA_VISIBLE_DEVICES and its node. With ROOM such a GPU has room for so man
 With RUNS_OUT="2 20" packs of more than 2 members run out of memory once their evaluation at step 20 is recorded.
 """
 
+import dataclasses
 import importlib.util
 import os
 import sys
@@ -42,7 +43,7 @@ def hold(train_pack):
         return pack_id not in text
 
     def train_and_wait(work, reporter):
-        ledger = Path(work["folder"], "events.jsonl")
+        ledger = Path(work.folder, "events.jsonl")
 
         class Waiting:
             report_environment, progress, notice = reporter.report_environment, reporter.progress, reporter.notice
@@ -50,7 +51,7 @@ def hold(train_pack):
             def report(self, evaluation):
                 before = ledger.stat().st_size
                 reporter.report(evaluation)  # returns when the driver has recorded it
-                while ledger.stat().st_size > before and is_held(work["pack_id"], ledger):  # or had it recorded before
+                while ledger.stat().st_size > before and is_held(work.pack_id, ledger):  # or had it recorded before
                     time.sleep(0.01)
 
         train(work, Waiting())
@@ -63,7 +64,7 @@ def pretend_gpus(train_pack):
     train, room = train_pack.train_pack, int(os.environ.get("ROOM", "1000"))
 
     def train_on_cpu(work, reporter):
-        if not work["gpus"]:
+        if not work.gpus:
             train(work, reporter)
             return
         import ray
@@ -73,11 +74,11 @@ def pretend_gpus(train_pack):
 
         place = f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {ray.get_runtime_context().get_node_id()}"
         with Path(os.environ["PRETENDED_GPUS"]).open("a") as file:
-            file.write(f"{work['pack_id']} {place}\n")
-        if len(work["ids"]) > room:
-            reporter.report_environment({**read_environment(work["code"], gpus=0), "device": "a GPU that is not there"})
+            file.write(f"{work.pack_id} {place}\n")
+        if len(work.ids) > room:
+            reporter.report_environment({**read_environment(work.code, gpus=0), "device": "a GPU that is not there"})
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
-        train({**work, "gpus": 0}, reporter)
+        train(dataclasses.replace(work, gpus=0), reporter)
 
     train_pack.train_pack = train_on_cpu
 
@@ -92,7 +93,7 @@ def run_out(train_pack):
 
             def report(self, evaluation):
                 reporter.report(evaluation)
-                if evaluation.step >= last and len(work["ids"]) > room:
+                if evaluation.step >= last and len(work.ids) > room:
                     raise MemoryError("no room")
 
         train(work, Limited())

@@ -47,7 +47,6 @@ from orchestrator.running.driving.scores import RecordedScores
 from orchestrator.running.driving.work import RunningPack, make_pack_work
 from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.train_pack import (
-    encode_work,
     get_checkpoint_folder,
     get_stack_file,
     read_watchdog_report,
@@ -117,7 +116,7 @@ class SweepDriver:
                 # Hand out a pack, or draw configurations first.
                 case HandOut(pack_id):
                     self.queue.remove(pack_id)
-                    return pack_id, encode_work(make_pack_work(self.spec.resources, self.state, pack_id))
+                    return pack_id, make_pack_work(self.spec.resources, self.state, pack_id).encode()
                 case DrawGeneration(numbers):
                     self._generations.popleft()
                     self._draw_and_pack(numbers)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.addresses import find_address
+from orchestrator.interface.work import PackWork
 from orchestrator.plan.recorded import RecordedConfiguration
 from orchestrator.record.kept.code import make_worker_modules
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
@@ -16,11 +17,12 @@ from search_spaces import Resources
 
 @dataclass
 class RunningPack:
-    """A pack that a worker is training, by its last heartbeat; `rate` is in member-steps per second."""
+    """A pack that a worker is training, by its last heartbeat."""
 
     phase: str = "starting"
     step: int = 0
-    rate: float = 0.0
+    rate: float = 0.0  # member-steps per second
+    seconds: float = 0.0  # of training, also in earlier attempts
 
 
 def make_solo_work(
@@ -29,25 +31,49 @@ def make_solo_work(
     configuration: RecordedConfiguration,
     seed: int,
     modules: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+) -> PackWork:
     """Return the work of one member that is trained in this process, below `folder`, outside of any sweep.
 
     `modules` are the recorded modules, with copies below `folder` unless they are installed.
     """
-    return {
-        "members": [dict(configuration.resolved)],
-        "ids": [(configuration.config_id, seed)],
-        "pack_id": "alone",
-        "folder": str(folder),
-        "code": make_worker_modules(folder, modules),
-        "weights": None,
-        "earlier": [],
+    return PackWork(
+        pack_id="alone",
+        members=[dict(configuration.resolved)],
+        ids=[(configuration.config_id, seed)],
+        folder=str(folder),
+        code=make_worker_modules(folder, modules),
         **_make_limits(resources),
-    }
+    )
+
+
+def make_pack_work(resources: Resources, state: SweepState, pack_id: str) -> PackWork:
+    """Return everything that a worker needs to train a recorded pack."""
+    pack, folder, race = state.packs[pack_id], state.folder.resolve(), state.race
+    keeps_weights = state.small_weights if resources.keep_weights == "auto" else resources.keep_weights
+    return PackWork(
+        # The members, and their files.
+        pack_id=pack_id,
+        members=[state.configurations[config_id].resolved for config_id, _ in pack.members],
+        ids=pack.members,
+        folder=str(folder),
+        address=find_address(folder) or "",
+        code=make_worker_modules(state.folder, state.modules),
+        weights=str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
+        checkpoint_steps=resources.checkpoint_steps,
+        checkpoint_seconds=resources.checkpoint_seconds,
+        **_make_limits(resources),
+        # Where to start, and where to end.
+        recorded_step=pack.step,
+        seconds=pack.seconds,
+        earlier=list_checkpoint_sources(state, pack),
+        prune_at=[pack.pruned_at.get(config_id) for config_id, _ in pack.members],
+        pause_at=race.next_rung.step if race and race.next_rung else None,
+        objective=state.spec.get("objective"),
+    )
 
 
 def _make_limits(resources: Resources) -> dict[str, Any]:
-    """Return the CPUs, GPUs and time limits of a pack."""
+    """Return the fields of the CPUs, GPUs and time limits of a pack."""
     return {
         "cpus": resources.cpus,
         "gpus": resources.gpus,
@@ -55,35 +81,4 @@ def _make_limits(resources: Resources) -> dict[str, Any]:
         "grace_seconds": resources.grace_seconds,
         "member_hours": resources.member_hours,
         "stop_file": STOP_FILE,
-    }
-
-
-def make_pack_work(resources: Resources, state: SweepState, pack_id: str) -> dict[str, Any]:
-    """Return everything that a worker needs to train a recorded pack; JSON can represent it."""
-    # The pack and its members.
-    pack, folder, race = state.packs[pack_id], state.folder.resolve(), state.race
-    ids = pack.members
-    keeps_weights = state.small_weights if resources.keep_weights == "auto" else resources.keep_weights
-
-    return {
-        # The members.
-        "members": [state.configurations[config_id].resolved for config_id, _ in ids],
-        "ids": ids,
-        "pack_id": pack_id,
-        # Folders, files and code.
-        "folder": str(folder),
-        "address": find_address(folder),
-        "weights": str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
-        "code": make_worker_modules(state.folder, state.modules),
-        # When to save checkpoints, and limits.
-        "checkpoint_steps": resources.checkpoint_steps,
-        "checkpoint_seconds": resources.checkpoint_seconds,
-        **_make_limits(resources),
-        # The judged metric, and the steps from which and up to which to train.
-        "objective": state.spec.get("objective"),
-        "recorded_step": pack.step,
-        "seconds": pack.seconds,
-        "earlier": list_checkpoint_sources(state, pack),
-        "prune_at": [pack.pruned_at.get(config_id) for config_id, _ in ids],
-        "pause_at": race.next_rung.step if race and race.next_rung else None,
     }

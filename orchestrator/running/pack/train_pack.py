@@ -1,15 +1,12 @@
 """Trains one pack, under every scheduler, and the Ray trainable that does so in a worker process.
 
-Everything a worker needs comes as one string (`encode_work`), because Ray Tune copies and keeps every value of a
+Everything a worker needs comes as one string (`PackWork.encode`), because Ray Tune copies and keeps every value of a
 configuration separately. The worker writes only checkpoints and, if they are kept, final weights; it sends
 evaluations as packed bytes, and `tune.report` returns only when the driver has recorded them.
 """
 
-import base64
-import json
 import os
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -18,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from orchestrator.engine.heap import keep_freed_memory
+from orchestrator.interface.work import PackWork
 from orchestrator.machine.shortages import find_out_of_space, raise_out_of_space
 from orchestrator.program.ends import RetryRule
 from orchestrator.record.kept.code import list_imported_files
@@ -39,14 +37,14 @@ class PackReporter:
 
     def __init__(
         self,
-        work: Mapping[str, Any],
+        work: PackWork,
         send: Callable[[str, Any], None],
         watchdog: Watchdog | LocalWatchdog,
         seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         self._work, self._send, self._watchdog, self._seconds = work, send, watchdog, seconds
         self._last_progress = float("-inf")
-        self._poll = import_mirror().StopPoll(work["address"]) if work.get("address") else None
+        self._poll = import_mirror().StopPoll(work.address) if work.address else None
 
     def report_environment(self, environment: dict[str, Any]) -> None:
         """Report the worker's environment, once in every attempt."""
@@ -60,7 +58,7 @@ class PackReporter:
         self._send_message("evaluation", evaluation.to_bytes())
 
         # A worker on another machine does not see the stop file, so it polls the address.
-        if evaluation.step == self._work.get("pause_at") or (Path(self._work["folder"]) / STOP_FILE).exists():
+        if evaluation.step == self._work.pause_at or (Path(self._work.folder) / STOP_FILE).exists():
             return True
         return self._poll is not None and bool(self._poll.is_stopped())
 
@@ -82,16 +80,10 @@ class PackReporter:
             self._send(kind, content)
 
 
-def encode_work(work: Mapping[str, Any]) -> str:
-    """Return the work of a pack as one string for its worker, compressed because members share most of their text."""
-    text = json.dumps(work, separators=(",", ":"))
-    return base64.b85encode(zlib.compress(text.encode())).decode()
-
-
-def decode_work(work: str) -> dict[str, Any]:
-    """Return the work that `encode_work` encoded, with its folders on this machine."""
-    decoded = dict(json.loads(zlib.decompress(base64.b85decode(work))))
-    return import_mirror().move_folders(decoded) if decoded.get("address") else decoded
+def decode_work(text: str) -> PackWork:
+    """Return the work that `PackWork.encode` encoded, with its folders on this machine."""
+    work = PackWork.decode(text)
+    return import_mirror().move_folders(work) if work.address else work
 
 
 def import_mirror() -> ModuleType:
@@ -125,8 +117,8 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
 
     # Tune retries a pack that raises, so a death that must not be retried is only reported. Out of memory is reported,
     # too, before it is raised: the driver first decides whether smaller packs take the place of this pack.
-    folder = Path(work["folder"])
-    with raise_out_of_space(folder), Watchdog(work["watchdog_seconds"], prepare_stack_file(work)) as watchdog:
+    folder = Path(work.folder)
+    with raise_out_of_space(folder), Watchdog(work.watchdog_seconds, prepare_stack_file(work)) as watchdog:
         try:
             train_pack(work, PackReporter(work, send, watchdog))
             if messages:
@@ -135,7 +127,7 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            death = make_death(error, list_imported_files(work.get("code", ())))
+            death = make_death(error, list_imported_files(work.code))
             if find_out_of_space(error, folder) is not None:
                 raise
             if death.out_of_memory or death.retry == "never":
@@ -153,7 +145,7 @@ class PackRaised(Exception):  # noqa: N818 - named by what happened to the pack
         super().__init__(message, trace, retry)
 
 
-def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
+def train_pack(work: PackWork, reporter: PackReporter) -> None:
     """Train the members of decoded work here, resuming from the pack's newest good checkpoint if there is one.
 
     If the sweep has an address, code and checkpoints come from there, and written files are copied there.
@@ -163,26 +155,25 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     from trainers.files.checkpoint import Checkpoints
 
     # Report the environment only after the import of the user's code, which may change it.
-    address = work.get("address")
-    if address:
+    if work.address:
         import_mirror().fetch_files(work)
-    import_on_worker(work["code"])
+    import_on_worker(work.code)
     keep_freed_memory()
-    trainer = get_trainer(work["members"][0])
+    trainer = get_trainer(work.members[0])
     reporter.report_environment(trainer.read_environment(work))
 
     # Rebuild the members from their recorded settings; checkpoints of a sweep at an address are copied there.
-    pairs = zip(work["members"], work["ids"], strict=True)
+    pairs = zip(work.members, work.ids, strict=True)
     members = [trainer.rebuild(resolved, seed) for resolved, (_, seed) in pairs]
-    kind: type[Any] = import_mirror().MirroredCheckpoints if address else Checkpoints
+    kind: type[Any] = import_mirror().MirroredCheckpoints if work.address else Checkpoints
     checkpoints = kind(
-        folder=get_checkpoint_folder(Path(work["folder"]), work["pack_id"]),
-        every_steps=work["checkpoint_steps"],
-        every_seconds=work["checkpoint_seconds"],
+        folder=get_checkpoint_folder(Path(work.folder), work.pack_id),
+        every_steps=work.checkpoint_steps,
+        every_seconds=work.checkpoint_seconds,
     )
 
     trainer.run(work, members, reporter, checkpoints)
-    if address and (problem := checkpoints.finish()):
+    if work.address and (problem := checkpoints.finish()):
         reporter.notice(problem)
 
 
@@ -214,8 +205,8 @@ def read_watchdog_report(path: Path, seconds: float) -> tuple[str, str] | None:
     return f"watchdog: no heartbeat for {seconds:g} s; stack traces in {path}", trace
 
 
-def prepare_stack_file(work: Mapping[str, Any]) -> Path:
+def prepare_stack_file(work: PackWork) -> Path:
     """Return the path of the watchdog's stack file; creates its folder."""
-    path = get_stack_file(Path(work["folder"]), work["pack_id"])
+    path = get_stack_file(Path(work.folder), work.pack_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

@@ -5,7 +5,7 @@ ends this process, because there is no worker process; an exception in a pack co
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import psutil
 from threadpoolctl import threadpool_limits
 
 from orchestrator.errors import OutOfSpace
+from orchestrator.interface.work import PackWork
 from orchestrator.machine.gpus import compute_smallest_share, free_memory, read_gpu_memories
 from orchestrator.machine.shortages import raise_out_of_space
 from orchestrator.plan.packing.packs import Cluster
@@ -62,7 +63,7 @@ def run_packs_inline(driver: Driver, *, retries: int) -> None:
         raise RuntimeError("no pack is running, but the driver has packs left and returns none")
 
 
-def _train_pack_here(driver: Driver, pack_id: str, work: Mapping[str, Any]) -> Death | None:
+def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | None:
     """Train a pack in this process; return its death, None if it has ended without an error."""
 
     def send(kind: str, content: Any) -> None:
@@ -72,16 +73,16 @@ def _train_pack_here(driver: Driver, pack_id: str, work: Mapping[str, Any]) -> D
 
     try:
         with (
-            raise_out_of_space(Path(work["folder"])),
-            LocalWatchdog(work["watchdog_seconds"], prepare_stack_file(work)) as watchdog,
-            use_worker_settings(work["cpus"]),
+            raise_out_of_space(Path(work.folder)),
+            LocalWatchdog(work.watchdog_seconds, prepare_stack_file(work)) as watchdog,
+            use_worker_settings(work.cpus),
         ):
             watchdog.beat()
             train_pack(work, PackReporter(work, send, watchdog, seconds=0.0))
     except (KeyboardInterrupt, DriverStopped, OutOfSpace):
         raise
     except BaseException as error:
-        death = make_death(error, list_imported_files(work.get("code", ())))
+        death = make_death(error, list_imported_files(work.code))
         # Retried like a worker process that its watchdog has killed.
         return replace(death, retry="always") if isinstance(error, HeartbeatTimeout) else death
     return None

@@ -201,7 +201,7 @@ def in_packs(reporting: Callable[[Callable[..., None]], None]) -> Callable[[Call
     """in_packs(after) calls after(pack_id, step) within every pack when an evaluation of its has been recorded."""
 
     def put(after: Callable[[str, int], None]) -> None:
-        reporting(lambda work, one, record: (record(one), after(work["pack_id"], one.step)))
+        reporting(lambda work, one, record: (record(one), after(work.pack_id, one.step)))
 
     return put
 
@@ -214,8 +214,8 @@ def lose_first_pack(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
         original, lost = inline.train_pack, list[str]()
 
         def train_pack(work: Any, reporter: Any) -> None:
-            lost[:] = lost or [work["pack_id"]]
-            if lost[0] == work["pack_id"]:
+            lost[:] = lost or [work.pack_id]
+            if lost[0] == work.pack_id:
                 raise RuntimeError("lost")
             original(work, reporter)
 

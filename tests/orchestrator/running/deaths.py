@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from orchestrator.running.pack.train_pack import encode_work
+from orchestrator.interface.work import PackWork
 from tests.orchestrator.running.ledgers import records, wait_for
 
 INLINE = ("--set", "resources.scheduler=inline")
@@ -18,8 +18,9 @@ INLINE = ("--set", "resources.scheduler=inline")
 
 def empty_work(folder: Path, **more: Any) -> str:
     """The work of a pack without members, which raises as soon as it trains."""
-    limits = {"cpus": 1, "watchdog_seconds": 60, "folder": str(folder)}
-    return encode_work({"members": [], "ids": [], "pack_id": "p1", **limits, **more})
+    limits: dict[str, Any] = {"cpus": 1, "gpus": 0, "watchdog_seconds": 60, "grace_seconds": 1}
+    fields = {"members": [], "ids": [], "pack_id": "p1", "folder": str(folder), **limits, **more}
+    return PackWork(**fields).encode()
 
 
 Find = Callable[[str, int], psutil.Process | None]

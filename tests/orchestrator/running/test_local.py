@@ -142,11 +142,11 @@ def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long
 
 
 def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path, host):
-    wrong = empty_work(tmp_path, members=[{"task": {"name": "nothing"}}], ids=[("c", 0)])
+    wrong = empty_work(tmp_path)
     driver = Told("p1", work=wrong)
     local.run_packs_locally(driver, host.start_worker, workers=2, retries=5)
     assert [name for name, *_ in driver.calls] == ["on_hand_out", "on_retry", "on_hand_out", "on_failure"]
-    assert "KeyError: 'code'" in driver.calls[-1][2] and ".py:" in driver.calls[-1][2]
+    assert "IndexError" in driver.calls[-1][2] and ".py:" in driver.calls[-1][2]
     assert json.dumps(driver.calls)
 
 
@@ -168,7 +168,7 @@ def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_pa
     driver = Told("p1", work=work)
     local.run_packs_locally(driver, start_third_worker, workers=1, retries=0)
     assert [name for name, *_ in driver.calls] == ["on_hand_out", "on_hand_out", "on_hand_out", "on_failure"]
-    assert "KeyError: 'code'" in driver.calls[-1][2] and ways == ["dead", "dead"]
+    assert "IndexError" in driver.calls[-1][2] and ways == ["dead", "dead"]
     local.run_packs_locally(never := Told("p1", work=work), start_worker, workers=1, retries=1)
     assert [name for name, *_ in never.calls] == [*["on_hand_out"] * 4, "on_retry", "on_hand_out", "on_failure"]
 
@@ -191,7 +191,7 @@ def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, h
     assert [call[:2] for call in driver.calls] == [
         (what, one) for one in ("p1", "p2") for what in ("on_hand_out", "on_failure")
     ]
-    assert all("KeyError: 'code'" in said for name, _, said, *_ in (one for one in driver.calls if len(one) > 2))
+    assert all("IndexError" in said for name, _, said, *_ in (one for one in driver.calls if len(one) > 2))
 
 
 def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypatch):

@@ -367,12 +367,12 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     train, attempts, began = inline.train_pack, [], []
 
     def elsewhere(work, reporter):
-        attempts.append(work["pack_id"])
+        attempts.append(work.pack_id)
         with machine(f"worker{len(attempts)}"):
-            mine = reporter._work = move_folders(dict(work))
-            folder = Path(mine["folder"])
+            mine = reporter._work = move_folders(work)
+            folder = Path(mine.folder)
             assert not folder.exists()
-            first = attempts.count(work["pack_id"]) == 1
+            first = attempts.count(work.pack_id) == 1
 
             class Dying:
                 def __getattr__(self, name):

@@ -144,7 +144,7 @@ def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, played, monk
     def train_pack(work, reporter):
         original(work, reporter)
         if not died:  # its state is saved, and the driver does not know that it has paused
-            died.append(work["pack_id"])
+            died.append(work.pack_id)
             raise OSError("lost")
 
     monkeypatch.setattr(inline, "train_pack", train_pack)
@@ -251,7 +251,7 @@ def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, report
 
     def planted(work, evaluation, record):
         values = evaluation.values_MAKL.copy()
-        for m, (member, (_, seed)) in enumerate(zip(work["members"], work["ids"], strict=True)):
+        for m, (member, (_, seed)) in enumerate(zip(work.members, work.ids, strict=True)):
             rate = member["training"]["learning_rate"]
             values[m] = 0.01 * seed + (1.0 - 0.02 * evaluation.step if rate == late else 0.5 + rate)
         record(replace(evaluation, values_MAKL=values))

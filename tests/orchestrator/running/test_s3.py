@@ -204,7 +204,7 @@ def test_the_first_records_are_there_before_the_first_pack_although_many_answers
     chance, train, copied = random.Random(0), inline.train_pack, list[bytes]()
 
     def train_pack(work, reporter):
-        store = ObjectStore(work["address"])
+        store = ObjectStore(work.address)
         copied.append(b"".join(store.read(store.list_sizes("ledger")).values()))
         train(work, reporter)
 
