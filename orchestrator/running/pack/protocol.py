@@ -1,13 +1,18 @@
 """The interface between driver and schedulers, and how the death of a pack is described. Knows no Ray."""
 
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from orchestrator.program.ends import ProgramEnded, RetryRule
+
+if TYPE_CHECKING:
+    from orchestrator.plan.packing.packs import Cluster
 
 WORKER_DIED = "the worker process died: it was killed, or memory ran out"
 MAX_TRACE = 20_000  # characters, from the end of a traceback
@@ -86,18 +91,44 @@ class Driver(Protocol):
         """Called when the pack has died and will not be retried; `trace` is the traceback of an exception."""
 
 
+class Scheduler(Protocol):
+    """A started scheduler, and the cluster whose workers train the packs."""
+
+    cluster: "Cluster"
+
+    def run(self, driver: Driver) -> None:
+        """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
+
+
 class DriverStopped(BaseException):
     """Carries an exception of the driver past every `except Exception` between it and the scheduler."""
 
 
-def call_driver(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a call to the driver; raise its exceptions as DriverStopped.
+class _ShieldedDriver:
+    """A driver whose exceptions are raised as DriverStopped."""
 
-    For schedulers that catch the exceptions of packs: those of the driver must pass."""
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._driver, name)
+        return partial(self._call, attribute) if callable(attribute) else attribute
+
+    def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the result of a call to the driver."""
+        try:
+            return call(*arguments)
+        except Exception as error:
+            raise DriverStopped(error) from error
+
+
+@contextmanager
+def shield_driver(driver: Driver) -> Iterator[Driver]:
+    """Yield the driver for a block that catches the exceptions of packs: those of the driver leave it unchanged."""
     try:
-        return call(*arguments)
-    except Exception as error:
-        raise DriverStopped(error) from error
+        yield cast(Driver, _ShieldedDriver(driver))
+    except DriverStopped as stopped:
+        raise stopped.args[0] from stopped.args[0].__cause__
 
 
 def deliver_message(driver: Driver, pack_id: str, kind: str, content: Any) -> None:

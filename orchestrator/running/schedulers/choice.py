@@ -2,35 +2,24 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from statistics import mean
 
 from orchestrator.errors import UserError
 from orchestrator.interface.trainer import Member
 from orchestrator.machine.cpus import count_cores
-from orchestrator.machine.gpus import list_gpu_slots, read_gpu_memories
+from orchestrator.machine.gpus import read_gpu_memories
 from orchestrator.plan import search
-from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds
-from orchestrator.running.pack.protocol import Driver
-from orchestrator.running.schedulers import inline, local
+from orchestrator.running.pack.protocol import Scheduler
+from orchestrator.running.schedulers.inline import InlineScheduler
+from orchestrator.running.schedulers.local import LocalScheduler, StartWorker, describe_machine
 from orchestrator.text.wording import format_count, format_duration
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import Resources, SweepSpec
 from search_spaces.grammar.problems import Findings
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scheduler:
-    """A started scheduler: its `cluster`, and `run(driver)`, which returns when the driver has no packs left."""
-
-    cluster: Cluster
-    run: Callable[[Driver], None]
-
 
 EXAMPLES = 50  # members whose estimated time is averaged
 LOCAL_UP_TO_SECONDS = 120.0  # of estimated training; beyond that the start of Ray matters little
@@ -51,7 +40,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
         return "ray", "packs need a GPU"
 
     # Otherwise the estimated training time decides, because Ray takes seconds to start.
-    workers = local.describe_machine(resources.cpus, max_workers=resources.workers).workers
+    workers = describe_machine(resources.cpus, max_workers=resources.workers).workers
     members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
     seconds = mean(map(trainer.estimate_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:
@@ -102,40 +91,19 @@ def describe_hidden_gpus(spec: SweepSpec, scheduler: str) -> str:
 
 
 @contextmanager
-def open_scheduler(name: str, resources: Resources, start_worker: local.StartWorker | None) -> Iterator[Scheduler]:
+def open_scheduler(name: str, resources: Resources, start_worker: StartWorker | None) -> Iterator[Scheduler]:
     """Start the scheduler of that name for the block; `start_worker`, for `local`, connects to a new worker.
 
     Raises UserError if it cannot be started.
     """
-    # This process, or worker processes of this machine.
     if name == "inline":
-        process = inline.describe_process(resources.gpus)
-        yield Scheduler(cluster=process, run=partial(inline.run_packs_inline, retries=resources.retries))
-        return
-    if name == "local":
+        yield InlineScheduler(resources)
+    elif name == "local":
         assert start_worker is not None
-        machine = local.describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus)
-        slots = list_gpu_slots(resources.gpus) if resources.gpus else ()
-        run_packs = partial(local.run_packs_locally, start_worker=start_worker, workers=machine.workers, gpus=slots)
-        yield Scheduler(cluster=machine, run=partial(run_packs, retries=resources.retries))
-        return
+        yield LocalScheduler(resources, start_worker)
+    else:
+        from orchestrator.running.with_ray.session import connect_to_ray
+        from orchestrator.running.with_ray.tune import RayScheduler
 
-    # Ray, whose workers may grow and shrink with the cluster.
-    from orchestrator.running.with_ray import nodes
-    from orchestrator.running.with_ray import session as ray_session
-    from orchestrator.running.with_ray import tune as scheduler
-
-    with ray_session.connect_to_ray(resources.cpus, resources.gpus) as connected:
-        cluster = replace(connected, workers=min(connected.workers, resources.workers or connected.workers))
-
-        def run(driver: Driver) -> None:
-            need = nodes.make_need(resources.cpus, resources.gpus)
-            may_grow = bool(os.environ.get("RAY_ADDRESS"))
-            memory = nodes.NodeMemory(need) if may_grow and resources.gpus else None
-            workers = nodes.Workers(
-                need, cluster.workers, max_workers=resources.workers, may_grow=may_grow, memory=memory
-            )
-            cpus, gpus, retries = resources.cpus, resources.gpus, resources.retries
-            scheduler.run_packs_on_ray(driver, workers, cpus=cpus, gpus=gpus, retries=retries)
-
-        yield Scheduler(cluster=cluster, run=run)
+        with connect_to_ray(resources.cpus, resources.gpus) as cluster:
+            yield RayScheduler(resources, cluster)

@@ -20,7 +20,7 @@ from orchestrator.machine.gpus import compute_smallest_share, free_memory, read_
 from orchestrator.machine.shortages import raise_out_of_space
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import list_imported_files
-from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, deliver_message, make_death
+from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, deliver_message, make_death, shield_driver
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
@@ -31,6 +31,7 @@ from orchestrator.running.pack.train_pack import (
     use_inductor_cache,
 )
 from orchestrator.running.pack.watchdog import HeartbeatTimeout, LocalWatchdog
+from search_spaces import Resources
 
 
 def describe_process(gpus: float = 0.0) -> Cluster:
@@ -39,28 +40,37 @@ def describe_process(gpus: float = 0.0) -> Cluster:
     return Cluster(workers=1, bytes_per_worker=memory, description="this process")
 
 
-def run_packs_inline(driver: Driver, *, retries: int) -> None:
-    """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
-    policy, retried = Retries(retries), None
-    try:
-        while (pack := retried or call_driver(driver.take_next_pack)) is not None:
+class InlineScheduler:
+    """Runs packs one after the other in this process."""
+
+    def __init__(self, resources: Resources) -> None:
+        self.cluster = describe_process(resources.gpus)
+        self._max_retries = resources.retries
+
+    def run(self, driver: Driver) -> None:
+        """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
+        with shield_driver(driver) as shielded:
+            self._run_packs(shielded)
+        if not driver.is_done():
+            raise RuntimeError("no pack is running, but the driver has packs left and returns none")
+
+    def _run_packs(self, driver: Driver) -> None:
+        """Train every pack of the driver, again after a death that allows it."""
+        retries, retried = Retries(self._max_retries), None
+        while (pack := retried or driver.take_next_pack()) is not None:
             pack_id, work, retried = pack[0], decode_work(pack[1]), None
-            call_driver(driver.on_hand_out, pack_id)
+            driver.on_hand_out(pack_id)
             death = _train_pack_here(driver, pack_id, work)
             if death is None:
-                call_driver(driver.on_complete, pack_id)
+                driver.on_complete(pack_id)
                 continue
 
             # Free memory only here: until `_train_pack_here` has returned, the exception keeps the tensors alive.
             if death.out_of_memory:
                 free_memory()
-            call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
-            if call_driver(policy.report_death, driver, pack_id, death):
+            driver.tick()  # raises KeyboardInterrupt for a signal that a library swallowed
+            if retries.report_death(driver, pack_id, death):
                 retried = pack
-    except DriverStopped as stopped:
-        raise stopped.args[0] from stopped.args[0].__cause__
-    if not driver.is_done():
-        raise RuntimeError("no pack is running, but the driver has packs left and returns none")
 
 
 def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | None:
@@ -68,8 +78,8 @@ def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | No
 
     def send(kind: str, content: Any) -> None:
         """Deliver a message to the driver, which may redraw its display then."""
-        call_driver(deliver_message, driver, pack_id, kind, content)
-        call_driver(driver.tick)
+        deliver_message(driver, pack_id, kind, content)
+        driver.tick()
 
     try:
         with (

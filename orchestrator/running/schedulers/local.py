@@ -16,7 +16,7 @@ import psutil
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.machine.cpus import count_cores
-from orchestrator.machine.gpus import count_gpu_packs, read_gpu_memories
+from orchestrator.machine.gpus import count_gpu_packs, list_gpu_slots, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import (
     WORKER_DIED,
@@ -28,6 +28,7 @@ from orchestrator.running.pack.protocol import (
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.schedulers.local_worker import decode_message
 from orchestrator.text.wording import format_count
+from search_spaces import Resources
 
 _TICK_SECONDS = 0.1
 _MAX_LOST, _LOST_SECONDS = 3, 0.1  # workers that die before they begin a pack, and the pause after each
@@ -63,14 +64,18 @@ class _Worker:
     began: bool = False
 
 
-def run_packs_locally(
-    driver: Driver, start_worker: StartWorker, *, workers: int, retries: int, gpus: Sequence[str] = ()
-) -> None:
-    """Run packs, `workers` at once, until the driver has none left. Raises what the driver raises, and OutOfSpace.
+class LocalScheduler:
+    """Runs packs in worker processes of this machine; `start_worker` connects to a new one."""
 
-    `gpus` has CUDA_VISIBLE_DEVICES for each worker, if packs need GPUs.
-    """
-    _LocalRun(driver, start_worker, workers, Retries(retries), gpus).run()
+    def __init__(self, resources: Resources, start_worker: StartWorker) -> None:
+        self.cluster = describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus)
+        self._start_worker, self._max_retries = start_worker, resources.retries
+        self._gpus = list_gpu_slots(resources.gpus) if resources.gpus else ()  # CUDA_VISIBLE_DEVICES of each worker
+
+    def run(self, driver: Driver) -> None:
+        """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
+        retries = Retries(self._max_retries)
+        _LocalRun(driver, self._start_worker, self.cluster.workers, retries, self._gpus).run()
 
 
 class _LocalRun:

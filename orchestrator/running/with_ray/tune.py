@@ -1,13 +1,14 @@
 """The interface to Ray Tune: hands packs to Tune and passes its events to a driver; knows nothing of sweeps.
 
 Tune ends a whole run for some exceptions in a callback, and hides others. Here an exception of the driver always leaves
-through `run_packs_on_ray` as it was raised.
+through `RayScheduler.run` as it was raised.
 """
 
 import logging
 import os
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +20,73 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
 from orchestrator.errors import OutOfSpace
+from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import (
     WORKER_DIED,
     Death,
     Driver,
     DriverStopped,
-    call_driver,
     deliver_message,
     describe_exception,
+    shield_driver,
 )
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
-from orchestrator.running.with_ray.nodes import Workers
+from orchestrator.running.with_ray.nodes import NodeMemory, Workers, make_need
 from orchestrator.running.with_ray.start import make_tune_folder
+from search_spaces import Resources
 
 MAX_LOST_NODES = 20  # per pack, beside its retries; after more the pack itself may be what kills nodes
 PASSED_VARIABLES = {"RAY_CHDIR_TO_TRIAL_DIR"}  # Tune would also pass AWS keys to workers, and Ray logs them
 
 
-def run_packs_on_ray(driver: Driver, workers: Workers, *, cpus: float, gpus: float, retries: int) -> None:
-    """Run packs, one on each of the workers, until the driver has none left.
+class RayScheduler:
+    """Runs every pack as a trial of Ray Tune; workers grow and shrink with the cluster in RAY_ADDRESS."""
 
-    Raises what the driver raises, and OutOfSpace.
-    """
-    # Tune only schedules: its own loggers, tables, snapshots and signal handlers are off.
+    def __init__(self, resources: Resources, connected: Cluster) -> None:
+        self.cluster = replace(connected, workers=min(connected.workers, resources.workers or connected.workers))
+        self._resources = resources
+
+    def run(self, driver: Driver) -> None:
+        """Run packs, one on each of the workers, until the driver has none left.
+
+        Raises what the driver raises, and OutOfSpace.
+        """
+        # Only clusters grow, and only their nodes may have GPUs of other sizes than this machine.
+        resources, may_grow = self._resources, bool(os.environ.get("RAY_ADDRESS"))
+        need = make_need(resources.cpus, resources.gpus)
+        memory = NodeMemory(need) if may_grow and resources.gpus else None
+        workers = Workers(need, self.cluster.workers, max_workers=resources.workers, may_grow=may_grow, memory=memory)
+        run_packs_on_ray(driver, workers, resources)
+
+
+def run_packs_on_ray(driver: Driver, workers: Workers, resources: Resources) -> None:
+    """Run packs in Tune, one on each of the workers, until the driver has none left."""
+    # Every pack is a trial; the searcher takes packs from the driver until none is left.
+    _silence_tune()
+    with shield_driver(driver) as shielded, make_tune_folder() as scratch:
+        tuner = tune.Tuner(
+            tune.with_resources(train_pack_on_ray, {"cpu": resources.cpus, "gpu": resources.gpus}),
+            tune_config=tune.TuneConfig(
+                search_alg=PackSearcher(shielded, workers),
+                num_samples=-1,
+                reuse_actors=True,
+                trial_name_creator=lambda trial: trial.config["pack_id"],
+                trial_dirname_creator=lambda trial: trial.config["pack_id"],
+            ),
+            run_config=tune.RunConfig(
+                name="packs",
+                storage_path=str(scratch),
+                callbacks=[TuneEventCallback(shielded, workers, Retries(resources.retries))],
+                failure_config=tune.FailureConfig(max_failures=resources.retries),
+                verbose=0,
+            ),
+        )
+        tuner.fit()
+
+
+def _silence_tune() -> None:
+    """Turn off Tune's own loggers, tables, snapshots and signal handlers, because here it only schedules."""
     os.environ.update(
         TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",  # a pack's curves as JSON and CSV cost more than training it
         TUNE_DISABLE_SIGINT_HANDLER="1",  # the sweep has its own, for SIGTERM too
@@ -57,30 +101,6 @@ def run_packs_on_ray(driver: Driver, workers: Workers, *, cpus: float, gpus: flo
     class_cache.ENV_VARS_TO_PROPAGATE = PASSED_VARIABLES
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors reach the driver, in words
-
-    # Every pack is a trial; the searcher takes packs from the driver until none is left.
-    with make_tune_folder() as scratch:
-        tuner = tune.Tuner(
-            tune.with_resources(train_pack_on_ray, {"cpu": cpus, "gpu": gpus}),
-            tune_config=tune.TuneConfig(
-                search_alg=PackSearcher(driver, workers),
-                num_samples=-1,
-                reuse_actors=True,
-                trial_name_creator=lambda trial: trial.config["pack_id"],
-                trial_dirname_creator=lambda trial: trial.config["pack_id"],
-            ),
-            run_config=tune.RunConfig(
-                name="packs",
-                storage_path=str(scratch),
-                callbacks=[TuneEventCallback(driver, workers, Retries(retries))],
-                failure_config=tune.FailureConfig(max_failures=retries),
-                verbose=0,
-            ),
-        )
-        try:
-            tuner.fit()
-        except DriverStopped as stopped:
-            raise stopped.args[0] from stopped.args[0].__cause__
 
 
 class _NotPickled:
@@ -109,9 +129,9 @@ class PackSearcher(_NotPickled, Searcher):
         """Return the next pack as the configuration of a trial."""
         if len(self._running) >= self.workers.count:
             return None
-        pack = call_driver(self.driver.take_next_pack)
+        pack = self.driver.take_next_pack()
         if pack is None:
-            return Searcher.FINISHED if not self._running and call_driver(self.driver.is_done) else None
+            return Searcher.FINISHED if not self._running and self.driver.is_done() else None
         self._running.add(trial_id)
         return {"pack_id": pack[0], "work": pack[1]}
 
@@ -141,24 +161,24 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         """Call the driver's `tick` about ten times a second, and `on_resize` if workers or their memory changed."""
-        call_driver(self.driver.tick)
-        if self.workers.has_changed(0 if call_driver(self.driver.is_done) else len(self.driver.queue)):
-            call_driver(self.driver.on_resize, self.workers.count, self.workers.bytes)
+        self.driver.tick()
+        if self.workers.has_changed(0 if self.driver.is_done() else len(self.driver.queue)):
+            self.driver.on_resize(self.workers.count, self.workers.bytes)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Report to the driver that a worker has the pack."""
-        call_driver(self.driver.on_hand_out, trial.config["pack_id"])
+        self.driver.on_hand_out(trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """Pass messages that `train_pack_on_ray` reports to the driver; keep a death that must not be retried."""
         pack_id = trial.config["pack_id"]
         for kind, content in result.pop("messages"):
-            call_driver(deliver_message, self.driver, pack_id, kind, content)
+            deliver_message(self.driver, pack_id, kind, content)
         if "death" in result:
             death = Death(**result.pop("death"))
             if not death.out_of_memory:
                 self._final_deaths[pack_id] = death
-            elif call_driver(self.driver.replace_by_smaller_packs, pack_id, death.message):
+            elif self.driver.replace_by_smaller_packs(pack_id, death.message):
                 self._replaced_packs.add(pack_id)
                 trial.max_failures = 0  # the worker raises next: its process ends with all its memory
 
@@ -176,15 +196,15 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
 
         # Tune counts every death, so the limit grows by the lost nodes.
         trial.max_failures = self._lost_nodes[pack_id] + self._retries.get_limit(pack_id)
-        call_driver(self.driver.on_retry, pack_id, death.message, death.trace)
+        self.driver.on_retry(pack_id, death.message, death.trace)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Report the end of the pack; drop its work, because Tune keeps every trial."""
         pack_id = trial.config["pack_id"]
         if death := self._final_deaths.pop(pack_id, None):
-            call_driver(self.driver.on_failure, pack_id, death.message, death.trace)
+            self.driver.on_failure(pack_id, death.message, death.trace)
         else:
-            call_driver(self.driver.on_complete, pack_id)
+            self.driver.on_complete(pack_id)
         trial.config["work"] = ""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
@@ -192,7 +212,7 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
         if trial.config["pack_id"] in self._replaced_packs:
             return
         death = make_ray_death(_read_error(trial))
-        call_driver(self.driver.on_failure, trial.config["pack_id"], death.message, death.trace)
+        self.driver.on_failure(trial.config["pack_id"], death.message, death.trace)
 
 
 def _read_error(trial: Any) -> BaseException | None:

@@ -124,7 +124,7 @@ class Stage:
             state = SweepState.load(self.folder)
             given: dict[str, Any] = {"packer": FixedPacker(self._packs, recut), "say": self.said.append, **settings}
             driver = SweepDriver(self.spec, ledger, state, **given)
-            inline.run_packs_inline(Followed(driver, order, during, watch), retries=self.spec.resources.retries)
+            inline.InlineScheduler(self.spec.resources).run(Followed(driver, order, during, watch))
             return state
 
     def _packs(self, waiting: list) -> list:

@@ -14,6 +14,7 @@ from orchestrator.code.packages import LENGTHWISE_FOLDER, SIBLING_PACKAGES, make
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers import local
 from orchestrator.running.with_ray.tune import make_ray_death
+from search_spaces import Resources
 from tests.orchestrator.running.deaths import Told, empty_work
 
 AS_IN_A_NOTEBOOK = f"import sys; sys.path[:1] = ['']; sys.path.append({str(LENGTHWISE_FOLDER)!r}); "
@@ -71,7 +72,7 @@ def test_a_worker_that_cannot_import_the_engine_says_which_file_raised(tmp_path,
     host = WorkerHost()
     driver = Told("p1", work=empty_work(tmp_path))
     try:
-        local.run_packs_locally(driver, host.start_worker, workers=1, retries=5)
+        local.LocalScheduler(Resources(workers=1, retries=5), host.start_worker).run(driver)
     finally:
         host.close()
         ended.set()

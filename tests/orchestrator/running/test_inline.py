@@ -219,11 +219,11 @@ def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
     ran = []
     monkeypatch.setattr(ray_session, "connect_to_ray", connected)
     monkeypatch.setattr(
-        scheduler, "run_packs_on_ray", lambda driver, workers, **given: ran.append((workers.count, given))
+        scheduler, "run_packs_on_ray", lambda driver, workers, resources: ran.append((workers.count, resources))
     )
     with schedulers.open_scheduler("ray", load_sweep(tiny).resources, None) as opened:
         opened.run(None)
-    assert opened.cluster.workers == 7 and ran == [(7, {"cpus": 1, "gpus": 0.0, "retries": 2})]
+    assert opened.cluster.workers == 7 and ran == [(7, load_sweep(tiny).resources)]
     with schedulers.open_scheduler("inline", load_sweep(tiny).resources, None) as opened:
         assert opened.cluster.workers == 1
 

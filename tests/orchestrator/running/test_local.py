@@ -19,7 +19,7 @@ from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers import local, local_worker
 from orchestrator.running.schedulers.choice import EXAMPLES, choose_scheduler, find_missing_resources
 from orchestrator.sweep.children import SweepChildren
-from search_spaces import load_sweep
+from search_spaces import Resources, load_sweep
 from tests.orchestrator.running.deaths import (
     INLINE,
     Told,
@@ -144,7 +144,7 @@ def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long
 def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path, host):
     wrong = empty_work(tmp_path)
     driver = Told("p1", work=wrong)
-    local.run_packs_locally(driver, host.start_worker, workers=2, retries=5)
+    local.LocalScheduler(Resources(workers=2, retries=5), host.start_worker).run(driver)
     assert [name for name, *_ in driver.calls] == ["on_hand_out", "on_retry", "on_hand_out", "on_failure"]
     assert "IndexError" in driver.calls[-1][2] and ".py:" in driver.calls[-1][2]
     assert json.dumps(driver.calls)
@@ -166,10 +166,10 @@ def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_pa
         return start_worker() if len(ways) < 2 else host.start_worker()
 
     driver = Told("p1", work=work)
-    local.run_packs_locally(driver, start_third_worker, workers=1, retries=0)
+    local.LocalScheduler(Resources(workers=1, retries=0), start_third_worker).run(driver)
     assert [name for name, *_ in driver.calls] == ["on_hand_out", "on_hand_out", "on_hand_out", "on_failure"]
     assert "IndexError" in driver.calls[-1][2] and ways == ["dead", "dead"]
-    local.run_packs_locally(never := Told("p1", work=work), start_worker, workers=1, retries=1)
+    local.LocalScheduler(Resources(workers=1, retries=1), start_worker).run(never := Told("p1", work=work))
     assert [name for name, *_ in never.calls] == [*["on_hand_out"] * 4, "on_retry", "on_hand_out", "on_failure"]
 
 
@@ -187,7 +187,7 @@ def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, h
             return super().take_next_pack()
 
     driver = Later("p1", "p2", work=work)
-    local.run_packs_locally(driver, host.start_worker, workers=1, retries=0)
+    local.LocalScheduler(Resources(workers=1, retries=0), host.start_worker).run(driver)
     assert [call[:2] for call in driver.calls] == [
         (what, one) for one in ("p1", "p2") for what in ("on_hand_out", "on_failure")
     ]
@@ -282,7 +282,7 @@ def test_what_the_driver_raises_leaves_as_it_was_raised(host):
             raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):
-        local.run_packs_locally(Broken(), host.start_worker, workers=1, retries=0)
+        local.LocalScheduler(Resources(workers=1, retries=0), host.start_worker).run(Broken())
 
 
 @pytest.mark.parametrize(
