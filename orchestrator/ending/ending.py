@@ -69,8 +69,24 @@ class Session:
             yield
         except KeyboardInterrupt:
             with self.interrupts.hold_signals():
-                record_interruption(self.ledger, state)
+                self.record_interruption(state)
             raise
+
+    def record_interruption(self, state: SweepState, reason: str = "stopped by a signal") -> None:
+        """Record an interruption, unless the sweep has an end record."""
+        if state.ended is None:
+            state.apply(self.ledger.append("end", status="interrupted", message=reason))
+
+    def record_end(self, state: SweepState, stopped_by: Sequence[Limit] = ()) -> None:
+        """Record whether the sweep is complete, failed or stopped by limits of its budget, unless that is recorded.
+
+        Signals wait until it is recorded.
+        """
+        if state.ended not in ("complete", "failed", STOPPED):
+            # A budget that is used up outweighs the results so far.
+            status, message = _describe_stop(state, stopped_by) if stopped_by else describe_end(state)
+            with self.interrupts.hold_signals():
+                state.apply(self.ledger.append("end", status=status, message=message))
 
 
 @contextmanager
@@ -93,7 +109,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
             except KeyboardInterrupt:
                 with interrupts.hold_signals():
                     state = SweepState.load(ledger.folder)
-                    record_interruption(ledger, state)
+                    session.record_interruption(state)
                 session.outcome, reason = _report_interruption(state, console), "stopped by a signal"
             except Exception as error:
                 if (shortage := _find_shortage(error, ledger.folder)) is None:
@@ -103,7 +119,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
                 cause, reason = shortage
                 state = SweepState.load(ledger.folder)
                 with suppress(LedgerError):  # the disk may be too full for this record
-                    record_interruption(ledger, state, reason)
+                    session.record_interruption(state, reason)
                 session.outcome = _report_interruption(state, console, cause)
 
         # Closing the ledger copies missing files to its address, so the notice comes after it.
@@ -131,7 +147,7 @@ def _find_shortage(error: Exception, folder: Path) -> tuple[str, str] | None:
 def _report_failure(session: Session, error: Exception) -> None:
     """Send the notice of an error that ends the sweep; equal failures of its members are recorded first."""
     if isinstance(error, EqualFailures):
-        record_interruption(session.ledger, SweepState.load(session.folder), str(error).partition("\n")[0])
+        session.record_interruption(SweepState.load(session.folder), str(error).partition("\n")[0])
         _update_page(session.folder)
     session.notice.send(session.folder, "failed", f"{type(error).__name__}: {error}", session.console)
 
@@ -157,33 +173,16 @@ def _update_page(folder: Path) -> None:
             write_page(folder)
 
 
-def record_interruption(ledger: Ledger, state: SweepState, reason: str = "stopped by a signal") -> None:
-    """Record an interruption, unless the sweep has an end record."""
-    if state.ended is None:
-        state.apply(ledger.append("end", status="interrupted", message=reason))
+def _describe_stop(state: SweepState, limits: Sequence[Limit]) -> tuple[str, str]:
+    """Return the status of a sweep that limits of its budget have stopped, and a sentence with the next command."""
+    used = " and ".join(limit.text for limit in limits)
+    options = [limit.option for limit in limits if limit.option]
+    resume = " ".join([format_command("resume", state.folder), *options])
+    message = f"{used} used, {state.configurations_done} of {count_planned(state)} configurations done"
+    return STOPPED, f"{message}; continue with: {resume}"
 
 
-def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stopped_by: Sequence[Limit] = ()) -> None:
-    """Record whether the sweep is complete, failed or stopped by limits of its budget, unless that is recorded.
-
-    Signals wait until it is recorded.
-    """
-    if state.ended not in ("complete", "failed", STOPPED):
-        # A budget that is used up outweighs the results so far.
-        status, message = _describe_end(state)
-        if stopped_by:
-            limits = " and ".join(limit.text for limit in stopped_by)
-            resume = " ".join(
-                [format_command("resume", state.folder), *(limit.option for limit in stopped_by if limit.option)]
-            )
-            status = STOPPED
-            message = f"{limits} used, {state.configurations_done} of {count_planned(state)} configurations done"
-            message += f"; continue with: {resume}"
-        with interrupts.hold_signals():
-            state.apply(ledger.append("end", status=status, message=message))
-
-
-def _describe_end(state: SweepState) -> tuple[str, str]:
+def describe_end(state: SweepState) -> tuple[str, str]:
     """Return the status, complete or failed, and a sentence on the configurations."""
     succeeded = sum(configuration.succeeded for configuration in state.configurations.values())
     pruned = sum(configuration.pruned_at is not None for configuration in state.configurations.values())
@@ -199,7 +198,7 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     `publisher` has begun to publish the sweep; if it is None, a publisher is started here.
     """
     # The report reads the end record, so it is written first.
-    record_end(session.ledger, state, session.interrupts)
+    session.record_end(state)
     status, message = str(state.ended), state.message
     crashed = f"{state.seeds_crashed} of {format_count(len(state.members), 'seed')}"
     deaths = describe_deaths(state.failed_packs, crashed, session.folder)

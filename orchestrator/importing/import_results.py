@@ -16,7 +16,7 @@ from rich.console import Console
 
 from orchestrator.addresses import get_address_or_path
 from orchestrator.code.provenance import read_provenance
-from orchestrator.ending.ending import Outcome, record_end
+from orchestrator.ending.ending import Outcome, describe_end
 from orchestrator.errors import UserError
 from orchestrator.importing.folder import ImportedSweepWriter
 from orchestrator.importing.members import ImportedMembers, Missing, group_members
@@ -149,7 +149,9 @@ def import_rows(
         untrained = () if options.trained else (UNTRAINED_NOTE,)
         for note in (*rows.notes, *members.notes, *untrained):
             say(console, f"note: {note}")
-        record_end(ledger, state, interrupts)
+        status, message = describe_end(state)
+        with interrupts.hold_signals():
+            state.apply(ledger.append("end", status=status, message=message))
     say(console, f"{state.ended}: {state.message}; draw the report with: {format_command('report', folder)}")
     return Outcome(folder=folder, status=str(state.ended), exit_code=0)
 

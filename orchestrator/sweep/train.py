@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 
-from orchestrator.ending.ending import Outcome, Session, finish_sweep, record_end
+from orchestrator.ending.ending import Outcome, Session, finish_sweep
 from orchestrator.ending.running_page import RunningPage
 from orchestrator.interface.trainer import Member
 from orchestrator.mirror.mirrored import copy_at_start
@@ -32,23 +32,6 @@ def _make_examples(spec: SweepSpec, state: SweepState, built: Sequence[Configura
         yield from (configuration.member(spec.seeds[0]) for configuration in built or build_first_generation(spec))
 
 
-class _Display:
-    """The progress display on the console, with rejections by MLflow."""
-
-    def __init__(self, session: Session, name: str, state: SweepState, publisher: Publisher | None) -> None:
-        self.progress, self._meter = ProgressDisplay(session.console, name), Meter(state)
-        self._session, self._publisher = session, publisher
-
-    def tick(self, driver: SweepDriver) -> None:
-        """Report rejections by MLflow, and redraw the display if due. Raises KeyboardInterrupt after a signal."""
-        self._session.interrupts.raise_if_interrupted()
-        if self.progress.is_due:
-            self.progress.show(self._meter.make_rows(driver.state, driver.running))
-        for refusal in self._publisher.read_refusals() if self._publisher is not None else ():
-            first_line, *details = f"not published: {refusal}".splitlines()
-            self._session.say("\n".join([f"{first_line}; training continues", *details]))
-
-
 def train_missing(
     session: Session,
     spec: SweepSpec,
@@ -70,39 +53,65 @@ def train_missing(
             if children is None:
                 children = contexts.enter_context(SweepChildren(scheduler_name, tracking=spec.tracking.enabled))
             children.close_unneeded_host(scheduler_name)
-            publisher, host = children.publisher, children.workers
+            publisher = children.publisher
             if publisher is not None:
                 publisher.start(session.folder, spec.tracking)
-            start_worker = host.start_worker if host is not None else None
-            with open_scheduler(scheduler_name, spec.resources, start_worker) as scheduler:
-                session.interrupts.install_handlers()  # again, because ray.init replaces handlers
-                cluster = scheduler.cluster
-                session.say(f"{cluster.description}: up to {format_count(cluster.workers, 'pack')} at once")
-                if hidden := describe_hidden_gpus(spec, scheduler_name):
-                    session.say(f"note: {hidden}")
-
-                # The shortages that the ledger has are known to the packer, so that no pack runs out of memory again.
-                display = _Display(session, spec.name, state, publisher)
-                driver = SweepDriver(
-                    spec,
-                    session.ledger,
-                    state,
-                    packer=Packer(spec, cluster, [recut.shortage for recut in state.recuts if recut.shortage]),
-                    workers=cluster.workers,
-                    max_seconds=max_seconds,
-                    built=built,
-                    hold_signals=session.interrupts.hold_signals,
-                    say=session.say,
-                    tick=display.tick,
-                )
-                if warning := copy_at_start(session.ledger):
-                    session.say(f"warning: {warning}")
-                page = RunningPage(session.folder) if scheduler_name != "inline" else nullcontext()
-                with page, display.progress.showing(), session.recording_interruption(state):
-                    scheduler.run(driver)
-                    driver.remove_stop_file()
-                    limits = () if is_finished(spec, state) else driver.stopped_by
-                    record_end(session.ledger, state, session.interrupts, limits)
-                if publisher is not None:
-                    publisher.request_last()  # while the scheduler ends and the report is written
+            _train_packs(session, spec, state, scheduler_name, children, built, max_seconds)
         return finish_sweep(session, spec, state, publisher)
+
+
+def _say_refusals(session: Session, publisher: Publisher) -> None:
+    """Print why MLflow rejected the user, if it did since the last call."""
+    for refusal in publisher.read_refusals():
+        first_line, *details = f"not published: {refusal}".splitlines()
+        session.say("\n".join([f"{first_line}; training continues", *details]))
+
+
+def _train_packs(
+    session: Session,
+    spec: SweepSpec,
+    state: SweepState,
+    scheduler_name: str,
+    children: SweepChildren,
+    built: Sequence[Configuration],
+    max_seconds: float | None,
+) -> None:
+    """Train all packs with this scheduler, and record how the sweep ended."""
+    publisher, start_worker = children.publisher, children.workers.start_worker if children.workers else None
+    with open_scheduler(scheduler_name, spec.resources, start_worker) as scheduler:
+        session.interrupts.install_handlers()  # again, because ray.init replaces handlers
+        cluster = scheduler.cluster
+        session.say(f"{cluster.description}: up to {format_count(cluster.workers, 'pack')} at once")
+        if hidden := describe_hidden_gpus(spec, scheduler_name):
+            session.say(f"note: {hidden}")
+        display, meter = ProgressDisplay(session.console, spec.name), Meter(state)
+
+        def tick(driver: SweepDriver) -> None:
+            """Redraw the display if due, and report rejections by MLflow. Raises KeyboardInterrupt after a signal."""
+            session.interrupts.raise_if_interrupted()
+            display.show_if_due(lambda: meter.make_rows(state, driver.running))
+            if publisher is not None:
+                _say_refusals(session, publisher)
+
+        # The shortages that the ledger has are known to the packer, so that no pack runs out of memory again.
+        driver = SweepDriver(
+            spec,
+            session.ledger,
+            state,
+            packer=Packer(spec, cluster, [recut.shortage for recut in state.recuts if recut.shortage]),
+            workers=cluster.workers,
+            max_seconds=max_seconds,
+            built=built,
+            hold_signals=session.interrupts.hold_signals,
+            say=session.say,
+            tick=tick,
+        )
+        if warning := copy_at_start(session.ledger):
+            session.say(f"warning: {warning}")
+        page = RunningPage(session.folder) if scheduler_name != "inline" else nullcontext()
+        with page, display.showing(), session.recording_interruption(state):
+            scheduler.run(driver)
+            driver.remove_stop_file()
+            session.record_end(state, () if is_finished(spec, state) else driver.stopped_by)
+        if publisher is not None:
+            publisher.request_last()  # while the scheduler ends and the report is written

@@ -86,7 +86,7 @@ class SweepDriver:
         # The recorded sweep, and how the driver reports to the user.
         self.spec, self.ledger, self.state = spec, ledger, state
         self.running: dict[str, RunningPack] = {}
-        self._seconds, self._environments = dict[str, float](), Environments()
+        self._environments = Environments()
         self._shown_errors = dict[str, str]()  # each error that was shown, with its first pack
         self._packer, self._hold_signals, self._say, self._tick = packer, hold_signals, say, tick
 
@@ -152,8 +152,9 @@ class SweepDriver:
         self._recut_queue()
 
     def on_hand_out(self, pack_id: str) -> None:
-        """Note that a worker has the pack."""
-        self.running[pack_id] = RunningPack(step=self.state.packs[pack_id].step)
+        """Note that a worker has the pack, for the first time or again."""
+        pack, previous = self.state.packs[pack_id], self.running.get(pack_id)
+        self.running[pack_id] = RunningPack(step=pack.step, seconds=previous.seconds if previous else pack.seconds)
 
     def on_environment(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Keep the environment of the pack for its records; warn if the worker runs different code."""
@@ -181,14 +182,13 @@ class SweepDriver:
         # Earlier attempts of the pack may have left files of weights that no record names.
         if decoded.weights:
             weights.delete_unrecorded_weights(self.state, pack_id)
-        self._seconds[pack_id] = decoded.seconds
+        self.running[pack_id].seconds = decoded.seconds
         self._stop_if_budget_is_used_up()
 
     def on_progress(self, pack_id: str, progress: dict[str, Any]) -> None:
         """Remember the heartbeat for the display; a program may report rarely, so time may be used up meanwhile."""
-        phase, step, rate = progress["phase"], progress["step"], progress["member_steps_per_second"]
-        self.running[pack_id] = RunningPack(phase, step, rate)
-        self._seconds[pack_id] = progress["seconds"]
+        rate = progress["member_steps_per_second"]
+        self.running[pack_id] = RunningPack(progress["phase"], progress["step"], rate, progress["seconds"])
         self._stop_if_budget_is_used_up()
 
     def on_notice(self, pack_id: str, text: str) -> None:
@@ -198,7 +198,7 @@ class SweepDriver:
     def replace_by_smaller_packs(self, pack_id: str, error: str) -> bool:
         """Cut the pack, and those like it that no worker has begun, into smaller ones; return False if it cannot be."""
         pack, device = self.state.packs[pack_id], self._environments.get_device(pack_id)
-        shortage = make_shortage_fields(pack, self._packer, device, error, self._seconds.get(pack_id, 0.0))
+        shortage = make_shortage_fields(pack, self._packer, device, error, self.running[pack_id].seconds)
         cut = self._recut_packs([*self.queue, pack_id], shortage) if shortage else None
         if cut is None:
             return False
@@ -391,9 +391,9 @@ class SweepDriver:
     def _record_pack_end(self, pack_id: str, status: str, error: str | None) -> None:
         """Record the end of a pack, and the scores of configurations that are finished by it."""
         pack = self.state.packs[pack_id]
-        seconds = max(self._seconds.pop(pack_id, 0.0), pack.seconds)
+        running = self.running.pop(pack_id, RunningPack())  # a resumed driver only closes packs that have ended
+        seconds = max(running.seconds, pack.seconds)
         self.record("pack_end", pack_id=pack_id, status=status, error=error, seconds=seconds)
-        self.running.pop(pack_id, None)
         self._record_scores({config_id for config_id, _ in pack.members})
 
     def _record_scores(self, config_ids: set[str]) -> None:

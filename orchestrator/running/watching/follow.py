@@ -1,6 +1,7 @@
 """Follow a sweep run by another process, perhaps on another machine, by polling its ledger."""
 
 import time
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -49,8 +50,7 @@ def follow_sweep(
 
     with progress.showing():
         while state.ended is None and driver.is_alive():
-            if progress.is_due:
-                progress.show(meter.make_rows(state, driver.name))
+            progress.show_if_due(partial(meter.make_rows, state, driver.name))
             began = time.monotonic()
             fetch_sweep(folder)
             if (new_size := _read_size(folder)) != size:

@@ -1,7 +1,7 @@
 """Show the progress of a running sweep: a live table on a terminal, otherwise a short line a minute."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -49,14 +49,18 @@ class ProgressDisplay:
             finally:
                 self._live = None
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the display is due to be redrawn, which takes a few milliseconds."""
-        return time.monotonic() - self._shown_at >= (LIVE_SECONDS if self._live else PLAIN_SECONDS)
+    def show_if_due(self, make_rows: Callable[[], Sequence[tuple[str, str]]]) -> None:
+        """Show the rows that `make_rows` returns, if LIVE_SECONDS or PLAIN_SECONDS have passed since the last ones.
 
-    def show(self, rows: Sequence[tuple[str, str]]) -> None:
+        Making and drawing them takes a few milliseconds.
+        """
+        now = time.monotonic()
+        if now - self._shown_at >= (LIVE_SECONDS if self._live else PLAIN_SECONDS):
+            self._shown_at = now
+            self._show(make_rows())
+
+    def _show(self, rows: Sequence[tuple[str, str]]) -> None:
         """Draw the table of labels and texts anew, or print a line of them if it says something new."""
-        self._shown_at = time.monotonic()
         if self._live:
             table = Table.grid(padding=(0, 2))
             table.add_row(f"[bold]{self._name}[/bold]", "")

@@ -10,8 +10,7 @@ def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
     progress = ProgressDisplay(Console(), "plain")
     with progress.showing():
         for failed in ("3", "3", "4"):
-            progress.show([("configurations", "1/6"), ("seeds failed", failed)])
-            assert not progress.is_due
+            progress._show([("configurations", "1/6"), ("seeds failed", failed)])
     assert capsys.readouterr().out.splitlines() == [f"configurations 1/6 · failed {failed}" for failed in "34"]
 
 
@@ -22,17 +21,14 @@ def test_progress_in_a_log_is_one_short_line_a_minute(capsys, monkeypatch, large
     progress, shown = ProgressDisplay(Console(), "plain"), []
     for second in range(180):
         now += 1.0
-        if progress.is_due:
-            shown.append(second)
-            counts = f"{second + large}/{12 * large}"
-            progress.show(
-                [
-                    *(("round of the race", "3"), ("configurations", counts), ("seeds", counts), ("seeds failed", "0")),
-                    *(("packs", counts), ("first evaluation", "begins in about 3 h 12 min")),
-                    *(("best so far", "0.0262 (#1234567)"), ("member-steps", f"43 %, {large:,} per second")),
-                    *(("elapsed", "5 h 03 min"), ("time left", "about 12 h 10 min"), ("phase", "compiling, training")),
-                ]
-            )
+        counts = f"{second + large}/{12 * large}"
+        rows = [
+            *(("round of the race", "3"), ("configurations", counts), ("seeds", counts), ("seeds failed", "0")),
+            *(("packs", counts), ("first evaluation", "begins in about 3 h 12 min")),
+            *(("best so far", "0.0262 (#1234567)"), ("member-steps", f"43 %, {large:,} per second")),
+            *(("elapsed", "5 h 03 min"), ("time left", "about 12 h 10 min"), ("phase", "compiling, training")),
+        ]
+        progress.show_if_due(lambda second=second, rows=rows: shown.append(second) or rows)
     lines = capsys.readouterr().out.splitlines()
     assert shown == [0, 60, 120] and len(lines) == 3
     assert all(len(line) < 100 for line in lines)

@@ -1,6 +1,5 @@
 """A running sweep is published by a child process, and no problem of MLflow reaches the sweep."""
 
-import io
 import json
 import os
 import threading
@@ -18,7 +17,6 @@ from rich.console import Console
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.report.files import present_report
-from orchestrator.running.watching.progress import ProgressDisplay
 from orchestrator.sweep import train
 from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import make_default_uri
@@ -94,13 +92,11 @@ def send(publisher, attempt):
     publisher.theirs.send_bytes(json.dumps(asdict(attempt)).encode())
 
 
-def test_a_refusal_is_said_though_the_next_line_of_progress_is_not_due(publisher, sweep, monkeypatch):
-    monkeypatch.setattr(ProgressDisplay, "is_due", False)
+def test_a_refusal_is_said_once(publisher):
     said = []
-    interrupts = SimpleNamespace(raise_if_interrupted=lambda: None)
-    session = SimpleNamespace(console=Console(file=io.StringIO()), interrupts=interrupts, say=said.append)
     send(publisher, Publication(problem="no such user", is_refused=True))
-    train._Display(session, "sweep", sweep, publisher).tick(SimpleNamespace())
+    train._say_refusals(SimpleNamespace(say=said.append), publisher)
+    train._say_refusals(SimpleNamespace(say=said.append), publisher)
     (text,) = said
     assert text.startswith("not published: no such user")
 
