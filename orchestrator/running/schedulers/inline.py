@@ -49,28 +49,24 @@ class InlineScheduler:
 
     def run(self, driver: Driver) -> None:
         """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
+        retries, retried = Retries(self._max_retries), None
         with shield_driver(driver) as shielded:
-            self._run_packs(shielded)
+            while (pack := retried or shielded.take_next_pack()) is not None:
+                pack_id, work, retried = pack[0], decode_work(pack[1]), None
+                shielded.on_hand_out(pack_id)
+                death = _train_pack_here(shielded, pack_id, work)
+                if death is None:
+                    shielded.on_complete(pack_id)
+                    continue
+
+                # Free memory only here: until `_train_pack_here` has returned, the exception keeps the tensors alive.
+                if death.out_of_memory:
+                    free_memory()
+                shielded.tick()  # raises KeyboardInterrupt for a signal that a library swallowed
+                if retries.report_death(shielded, pack_id, death):
+                    retried = pack
         if not driver.is_done():
             raise RuntimeError("no pack is running, but the driver has packs left and returns none")
-
-    def _run_packs(self, driver: Driver) -> None:
-        """Train every pack of the driver, again after a death that allows it."""
-        retries, retried = Retries(self._max_retries), None
-        while (pack := retried or driver.take_next_pack()) is not None:
-            pack_id, work, retried = pack[0], decode_work(pack[1]), None
-            driver.on_hand_out(pack_id)
-            death = _train_pack_here(driver, pack_id, work)
-            if death is None:
-                driver.on_complete(pack_id)
-                continue
-
-            # Free memory only here: until `_train_pack_here` has returned, the exception keeps the tensors alive.
-            if death.out_of_memory:
-                free_memory()
-            driver.tick()  # raises KeyboardInterrupt for a signal that a library swallowed
-            if retries.report_death(driver, pack_id, death):
-                retried = pack
 
 
 def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | None:
