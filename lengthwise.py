@@ -21,7 +21,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
     from orchestrator import run as run
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")  # of torchrun, srun, mpirun
+_MAX_SHOWN = 60  # characters of a rejected value
 _EXPORTS = {"run": "orchestrator", "open_sweep": "orchestrator", "import_table": "orchestrator"}
+
+
+class ReportError(ValueError):
+    """A report that the sweep does not accept: it names the metric, what is allowed, and the nearest name."""
 
 
 class Member:
@@ -45,8 +50,7 @@ class Member:
     def __init__(self, config: Mapping[str, Any], seed: int, steps: int, every: int | None) -> None:
         self._reports = os.environ.get("LENGTHWISE_REPORTS")
         self._has_warned = False  # of checkpoints of an earlier run
-        path = self._read_variable("CONFIG")
-        given = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+        given, self._declared = self._read_json("CONFIG"), self._read_json("DECLARED")
         _refuse_misspelt(given, config)
         self.config: dict[str, Any] = {**config, **given}
         self.seed = int(self._read_variable("SEED") or seed)
@@ -81,9 +85,14 @@ class Member:
         `curves` has each metric by length, such as {"exact_match": {5: 1.0, 10: 0.4}}, or as a number without lengths.
         `average` names the evaluated weights. If `loss` is not finite, training has diverged: `failed` is reported in
         place of the metrics. Of several processes only rank 0 writes; it should broadcast the answer to the others,
-        which may ask a moment earlier.
+        which may ask a moment earlier. Raises ReportError for curves that the sweep file does not declare.
         """
-        fields = make_report_fields(step, curves, loss, average)
+        try:
+            fields = make_report_fields(step, curves, loss, average)
+            if self._declared and "failed" not in fields:
+                check_curves(fields["curves"], average, self._declared, is_due=self.due(fields["step"]))
+        except ReportError as error:
+            raise error.with_traceback(None) from None  # so that the traceback ends at the caller's line
         self._write_report(fields)
         if self._reports and "failed" in fields:
             return True
@@ -101,6 +110,11 @@ class Member:
     def _read_variable(self, name: str) -> str:
         """Return the environment variable LENGTHWISE_name; "" if it is missing, and always outside of a sweep."""
         return os.environ.get(f"LENGTHWISE_{name}", "") if self._reports else ""
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        """Return the content of the file that LENGTHWISE_name names; empty without the variable."""
+        path = self._read_variable(name)
+        return dict(json.loads(Path(path).read_text(encoding="utf-8"))) if path else {}
 
     def _write_report(self, fields: dict[str, Any]) -> None:
         """Append a report to the file of this attempt, or print it outside of a sweep; only rank 0 does."""
@@ -146,18 +160,77 @@ def _refuse_misspelt(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
 
 
 def make_report_fields(step: int, curves: Mapping[str, Any], loss: float | None, average: str) -> dict[str, Any]:
-    """Return a report as plain data; the report of a failure if the loss is not finite."""
+    """Return a report as plain data; the report of a failure if the loss is not finite. Raises ReportError."""
     if loss is not None and _convert_number(loss) is None:
         return {"failed": int(step)}
-    fields = {"step": int(step), "average": average, "curves": {name: _convert_curve(curves[name]) for name in curves}}
+    if not isinstance(curves, Mapping):
+        raise ReportError(f"expected metrics by name, such as {{'exact_match': {{5: 1.0}}}}; given: {_shorten(curves)}")
+    fields = {
+        "step": int(step),
+        "average": average,
+        "curves": {name: _convert_curve(name, curve) for name, curve in curves.items()},
+    }
     return fields if loss is None else fields | {"loss": _convert_number(loss)}
 
 
-def _convert_curve(curve: Any) -> Any:
-    """Return the values of a metric by length, or its only value, as plain floats."""
-    if isinstance(curve, Mapping):
-        return {int(length): _convert_number(value) for length, value in curve.items()}
-    return _convert_number(curve)
+def check_curves(curves: Mapping[str, Any], average: str, declared: Mapping[str, Any], *, is_due: bool) -> None:
+    """Raise ReportError for an average, a metric or a length that the sweep file does not declare.
+
+    curves: converted ones. declared: `metrics` (lengths by name), `averages`, `own_lengths` (the metrics that do not
+    use evaluation.lengths), and `judged` (metric, average and lengths of the objective, or None). If the report is due,
+    the objective must have a value at each of its lengths.
+    """
+    check_name("average", average, declared["averages"], "evaluation.averages")
+    for metric, curve in curves.items():
+        check_name("metric", metric, declared["metrics"], "evaluation.metrics")
+        allowed = list(map(str, declared["metrics"][metric]))
+        has_lengths = isinstance(curve, Mapping)
+        if unknown := [str(length) for length in (curve if has_lengths else ["1"]) if str(length) not in allowed]:
+            hint = "" if has_lengths else "; a number without lengths counts as length 1"
+            key = f"evaluation.metrics.{metric}.lengths" if metric in declared["own_lengths"] else "evaluation.lengths"
+            source = f"allowed by {key} of the sweep file: {', '.join(allowed)}"
+            raise ReportError(f"{metric}: unknown length {unknown[0]}; {source}{hint}")
+
+    # Without the values that rank it, a configuration could not be compared with the others.
+    judged = declared["judged"]
+    if not is_due or judged is None or average != judged["average"]:
+        return
+    curve = curves.get(judged["metric"], {})
+    reported = list(map(str, curve)) if isinstance(curve, Mapping) else ["1"]
+    if missing := [str(length) for length in judged["lengths"] if str(length) not in reported]:
+        raise ReportError(
+            f"{judged['metric']}: no value at objective.lengths {', '.join(missing)}; "
+            f"reported: {', '.join(reported) or 'none'}; use null where undefined"
+        )
+
+
+def check_name(kind: str, name: Any, allowed: Collection[str], declared_by: str = "") -> None:
+    """Raise ReportError if a name is not allowed; `declared_by` is the key of the sweep file that allows names."""
+    if name in allowed:
+        return
+    close = difflib.get_close_matches(str(name), allowed, 1) or [
+        other for other in allowed if name and (other.startswith(str(name)) or str(name).startswith(other))
+    ]
+    source = f" by {declared_by} of the sweep file" if declared_by else ""
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ReportError(f"unknown {kind} {name!r} in a report; allowed{source}: {', '.join(allowed)}{hint}")
+
+
+def _convert_curve(metric: str, curve: Any) -> Any:
+    """Return the values of a metric by length, or its only value, as plain floats. Raises ReportError."""
+    try:
+        if isinstance(curve, Mapping):
+            return {int(length): _convert_number(value) for length, value in curve.items()}
+        return _convert_number(curve)
+    except (TypeError, ValueError, RuntimeError):  # PyTorch raises RuntimeError for a tensor of several values
+        expected = "a number, or numbers by length such as {5: 1.0, 10: 0.4}"
+        raise ReportError(f"{metric}: expected {expected}; given: {_shorten(curve)}") from None
+
+
+def _shorten(value: Any) -> str:
+    """Return a rejected value as a text of one line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} ..."
 
 
 def _convert_number(value: Any) -> float | None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,39 @@ def test_reports_are_read_back(in_sweep: Path) -> None:
     expected = [[[nan, 0.5, nan], [0.25, nan, nan]], [[nan, 1, nan], [nan, nan, nan]]]
     np.testing.assert_array_equal(step.values_AKL, np.array(expected, dtype=np.float32))
     assert (step.loss, reports.failed) == (2.0, 120)
+
+
+@pytest.mark.parametrize(
+    ("curves", "words"),
+    [
+        ({"acc": {5: 1, 10: 1}}, ["'acc'", "accuracy, f1", "'accuracy'?"]),
+        ({"accuracy": {5: 1, 11: 1}}, ["accuracy", "11", "5, 10", "evaluation.lengths"]),
+        ({"accuracy": 0.5}, ["accuracy", "5, 10", "length 1"]),
+        ({"f1": {5: 1}}, ["f1", "evaluation.metrics.f1.lengths"]),
+        ({"accuracy": {5: 1}}, ["accuracy", "objective.lengths 10", "5"]),
+        ({"accuracy": torch.ones(2)}, ["accuracy", "tensor"]),
+        ({"accuracy": np.ones(2)}, ["accuracy", "array"]),
+        ({5: {"accuracy": 1}}, ["5", "accuracy"]),
+        (0.5, ["0.5"]),
+    ],
+)
+def test_wrong_curves_are_refused_at_the_line_of_the_program(
+    curves: Any, words: list[str], in_sweep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = {"metric": "accuracy", "average": "raw", "lengths": [10]}
+    declared = replace(DECLARED, judged=judged, own_lengths=["f1"])
+    (in_sweep / "declared.json").write_text(json.dumps(declared.as_fields()))
+    monkeypatch.setenv("LENGTHWISE_DECLARED", str(in_sweep / "declared.json"))
+    run = lengthwise.member()
+    with pytest.raises(lengthwise.ReportError) as raised:
+        run.report(100, curves)
+    assert all(word in str(raised.value) for word in words), raised.value
+    assert [Path(str(entry.path)).name for entry in raised.traceback] == ["test_lengthwise.py", "lengthwise.py"]
+    assert not (in_sweep / "reports").exists()
+
+    # A report that is not due may lack lengths of the objective, and a failed training has no curves.
+    run.report(50, {"accuracy": {5: 1}})
+    run.report(100, {}, loss=float("nan"))
 
 
 def test_when_to_stop(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:

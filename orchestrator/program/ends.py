@@ -5,6 +5,7 @@ ProgramEnded    the program ended before its last report, or wrote a line that i
 
 import errno
 import os
+import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,7 +18,9 @@ _FIRST_LINES, _LAST_LINES = 10, 40  # shown lines of a log
 _SHOWN_BYTES = 10_000  # at most, of the first and of the last lines: a line may be as long as the log
 _MAX_LINE_CHARACTERS = 300  # of the line that explains a failure
 _PROBE_BYTES = 2**20  # a disk with less free space counts as full
-
+_CLIENT = "lengthwise.py"
+_REPORT_ERROR = re.compile(r"\blengthwise\.ReportError: (.*)")
+_FRAME = re.compile(r'File "([^<].*)", line (\d+)')
 
 RetryRule = Literal["never", "once", "always"]  # always: as often as `resources.retries` allows
 
@@ -71,6 +74,17 @@ def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedR
     may_be_race = completed == 0 and code != USAGE_ERROR
     retry: RetryRule = "always" if completed > start_step else "once" if may_be_race else "never"
     raise ProgramEnded(f"exit code {code}, {progress}: {line}", trace, retry)
+
+
+def find_report_error(log: Path) -> str | None:
+    """Return the ReportError of the client in a log as `file:line: message`, with the line that called `report`."""
+    text = read_log(log) or ""
+    found = list(_REPORT_ERROR.finditer(text))
+    if not found:
+        return None
+    frames = [frame for frame in _FRAME.findall(text[: found[-1].start()]) if Path(frame[0]).name != _CLIENT]
+    where = f"{Path(frames[-1][0]).name}:{frames[-1][1]}: " if frames else ""
+    return where + found[-1][1].strip()[:_MAX_LINE_CHARACTERS]
 
 
 def _refuse_full_disk(log: Path, line: str) -> None:

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import lengthwise
 from orchestrator.errors import LengthwiseError
 from orchestrator.interface.trainer import LAST_REPORT
-from trainers.errors import find_nearest
 
 _FIELDS = ("step", "average", "curves", "loss", "failed", "stopped", "defaults")
 
@@ -54,17 +54,18 @@ class DeclaredReports:
     own_lengths: Collection[str] = ()
     judged: Mapping[str, Any] | None = None  # the metric, average and lengths by which configurations are ranked
 
+    def as_fields(self) -> dict[str, Any]:
+        """Return what the client checks a report by, as plain data."""
+        return {
+            "metrics": {name: list(lengths) for name, lengths in self.metrics.items()},
+            "averages": list(self.averages),
+            "own_lengths": list(self.own_lengths),
+            "judged": dict(self.judged) if self.judged else None,
+        }
+
     def check_judged(self, average: str, curves: Mapping[str, Mapping[int, float]]) -> None:
         """Raise ValueError if a report of the judged average lacks a length at which configurations are ranked."""
-        if self.judged is None or average != self.judged["average"]:
-            return
-        metric = self.judged["metric"]
-        if missing := [length for length in self.judged["lengths"] if length not in curves.get(metric, {})]:
-            lengths = ", ".join(map(str, missing))
-            reported = ", ".join(map(str, curves.get(metric, {}))) or "none"
-            raise ValueError(
-                f"{metric}: no value at objective.lengths {lengths}; reported: {reported}; use null where undefined"
-            )
+        lengthwise.check_curves(curves, average, self.as_fields(), is_due=True)
 
     def lacks_judged(self, averages: Collection[str]) -> bool:
         """Return whether the average by which configurations are ranked is not among these."""
@@ -112,7 +113,7 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
     if not isinstance(fields, dict):
         raise ValueError(f"expected a JSON object, given: {line[:60]!r}")
     for name in fields:
-        _check_name("key", name, _FIELDS)
+        lengthwise.check_name("key", name, _FIELDS)
     ends = [name for name in ("failed", "stopped") if name in fields]
     if len(fields) > 1 if ends or "defaults" in fields else not {"step", "curves"} <= fields.keys():
         raise ValueError("expected `step` and `curves`, or `failed`, `stopped` or `defaults` alone")
@@ -129,10 +130,10 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
         return Report(step=step, failed=ends == ["failed"], stopped=ends == ["stopped"])
 
     average, curves = fields.get("average", "raw"), fields["curves"]
-    _check_name("average", average, declared.averages, "evaluation.averages")
     if not isinstance(curves, dict):
         raise ValueError("`curves` must be an object of metrics")
-    parsed = {name: _parse_curve(name, curve, declared) for name, curve in curves.items()}
+    lengthwise.check_curves(curves, average, declared.as_fields(), is_due=False)
+    parsed = {name: _parse_curve(name, curve) for name, curve in curves.items()}
     loss = _parse_number("loss", fields.get("loss"))
     return Report(step=step, average=average, curves=parsed, loss=loss)
 
@@ -276,17 +277,9 @@ def merge_attempts(attempts: Mapping[str, str], declared: DeclaredReports) -> tu
     return steps + reports.finish(), reports
 
 
-def _parse_curve(metric: str, curve: Any, declared: DeclaredReports) -> dict[int, float]:
-    """Return the values of a metric by length. Raises ValueError for an unknown metric or length."""
-    _check_name("metric", metric, declared.metrics, "evaluation.metrics")
+def _parse_curve(metric: str, curve: Any) -> dict[int, float]:
+    """Return the values of a metric by length; a number without lengths is measured at length 1."""
     by_length = curve if isinstance(curve, dict) else {"1": curve}
-    lengths = declared.metrics[metric]
-    for length in by_length:
-        if not length.isdecimal() or int(length) not in lengths:
-            hint = "" if isinstance(curve, dict) else "; a number without lengths counts as length 1"
-            key = f"evaluation.metrics.{metric}.lengths" if metric in declared.own_lengths else "evaluation.lengths"
-            allowed = ", ".join(map(str, lengths))
-            raise ValueError(f"{metric}: unknown length {length}; allowed by {key} of the sweep file: {allowed}{hint}")
     return {int(length): _parse_number(f"{metric} at length {length}", value) for length, value in by_length.items()}
 
 
@@ -295,18 +288,6 @@ def _parse_number(name: str, value: Any) -> float:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise ValueError(f"{name}: {value!r} is not a number")
     return math.nan if value is None else float(value)
-
-
-def _check_name(kind: str, name: Any, allowed: Collection[str], declared_by: str = "") -> None:
-    """Raise ValueError if a name is not allowed.
-
-    kind: what it names, for the message. declared_by: the key of the sweep file that has the allowed names.
-    """
-    if name not in allowed:
-        nearest = find_nearest(name, allowed)
-        source = f" by {declared_by} of the sweep file" if declared_by else ""
-        hint = f"; did you mean {nearest!r}?" if nearest else ""
-        raise ValueError(f"unknown {kind} {name!r} in a report; allowed{source}: {', '.join(allowed)}{hint}")
 
 
 def _make_array(curves: Mapping[str, Mapping[int, float]], declared: DeclaredReports) -> NDArray[np.float32]:

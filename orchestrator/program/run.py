@@ -26,7 +26,7 @@ from orchestrator.code.own_code import PROGRAM
 from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.interface.work import PackWork
 from orchestrator.program.command import PlaceholderValues, fill_words
-from orchestrator.program.ends import ProgramEnded, ReachedLimit, judge_end, read_log
+from orchestrator.program.ends import ProgramEnded, ReachedLimit, find_report_error, judge_end, read_log
 from orchestrator.program.member import ProgramMember
 from orchestrator.program.process import MemberLock, Process, start_program, try_lock
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
@@ -136,6 +136,8 @@ class _MemberRun:
                 self._call_function(reports)
             else:
                 code, limit = self._run_command(reports, log)
+                if code > 0 and (error := find_report_error(log)):
+                    raise ReportProblem(error, [])
         except ReportProblem as problem:
             # Its checkpoints may be of steps that were never recorded, so a later attempt starts from the beginning.
             with suppress(FileNotFoundError):  # removed by the program
@@ -167,6 +169,8 @@ class _MemberRun:
         self.start_step = self.reports.completed
         config = self.folder / "config.json"
         config.write_text(json.dumps(self.member.config, indent=1), encoding="utf-8")
+        declared = self.folder / "declared.json"
+        declared.write_text(json.dumps(self.reports.declared.as_fields()), encoding="utf-8")
 
         # Words that name copied files become paths of the copies, so that later edits do not change a running sweep.
         root, copy = self._find_code_folders()
@@ -185,7 +189,7 @@ class _MemberRun:
         words[0] = shutil.which(words[0], path=make_search_path()) or words[0]
 
         # An error here, such as an invalid report, must not leave the program running.
-        environment = self._make_environment(reports, config, copy)
+        environment = self._make_environment(reports, config, declared, copy)
         process = start_program(
             words,
             env=environment,
@@ -245,7 +249,7 @@ class _MemberRun:
         fields = next(fields for fields in self.work.code if fields["module"] == PROGRAM)
         return Path(fields["origin"]), Path(fields["root"])
 
-    def _make_environment(self, reports: Path, config: Path, copy: Path) -> dict[str, str]:
+    def _make_environment(self, reports: Path, config: Path, declared: Path, copy: Path) -> dict[str, str]:
         """Return the environment of the program: that of this process, with the variables that the client reads."""
         # The client comes last in PYTHONPATH: an installed package or a copy beside the script is preferred.
         client = self.sweep / "code" / "client"
@@ -256,6 +260,7 @@ class _MemberRun:
         variables = {
             "REPORTS": reports,
             "CONFIG": config,
+            "DECLARED": declared,
             "SEED": self.member.seed,
             "CHECKPOINTS": self.checkpoints,
             "FOLDER": self.folder,

@@ -91,6 +91,18 @@ ENDS = {
         report("{'step': 10, 'curves': {}}", 25),
         status="failed", deaths=1, steps=(10, 20), error=(".jsonl:3:", "10", "20"),
     ),
+    "an unknown metric at the line of the program": End(
+        "step == 20 and (kept.write_text('[20, 7]'), run.report(20, {'ac': 1}))",
+        status="failed", deaths=1, steps=(10,), error=("train.py:", "'ac'", "'acc'?", "evaluation.metrics"),
+    ),
+    "an undeclared length at the line of the program": End(
+        "step == 10 and run.report(10, {'acc': {7: 1}})",
+        status="failed", deaths=1, steps=(), error=("train.py:", "acc", "7", "5, 10, 20", "evaluation.lengths"),
+    ),
+    "a list in place of a curve": End(
+        "step == 10 and run.report(10, {'acc': [0.5, 0.25]})",
+        status="failed", deaths=1, steps=(), error=("train.py:", "acc", "[0.5, 0.25]"),
+    ),
     "an unknown metric and no checkpoints": End(
         "step == 10 and (shutil.rmtree(kept.parent), "
         "run._write_report({'step': 10, 'curves': {'ac': 1}}), time.sleep(1))",
@@ -134,3 +146,8 @@ def test_end(name: str, packs: Mapping[str, PackState]) -> None:
     (member,) = pack.states
     assert (member.failed_at, member.stopped_at) == (expected.failed_at, expected.stopped_at)
     assert all(word in (pack.error or "") for word in expected.error), pack.error
+
+
+def test_traceback_of_a_wrong_metric_has_the_line_of_the_program(packs: Mapping[str, PackState]) -> None:
+    pack = packs["an unknown metric at the line of the program"]
+    assert "train.py" in pack.traces[-1] and "lengthwise.ReportError: " in pack.traces[-1]

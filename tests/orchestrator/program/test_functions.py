@@ -29,7 +29,7 @@ def run(study: Study, step: str = "pass", value: str = "0.1", end: str = "pass",
         ("if step == 25: return", [10, 20], ["step 20 of 30", "last report"]),
         ("step == 15 and report(15, {'ac': 1})", [10], ["attempt-1.jsonl:2", "'ac'", "'acc'", "mine.py:4"]),
         ("step == 15 and report(15, {'acc': {7: 1}})", [10], ["attempt-1.jsonl:2", "7", "5, 10, 20"]),
-        ("step == 15 and report(15, {'acc': {5: 'x'}})", [10], ["ValueError", "mine.py:4"]),
+        ("step == 15 and report(15, {'acc': {5: 'x'}})", [10], ["ReportError", "acc", "mine.py:4"]),
         ("if step == 20: continue", [10], ["step 30", "step 20"]),
     ],
 )
