@@ -3,6 +3,7 @@
 ProgramEnded    the program ended before its last report, or wrote a line that is no report
 """
 
+import builtins
 import errno
 import os
 import re
@@ -19,6 +20,9 @@ _SHOWN_BYTES = 10_000  # at most, of the first and of the last lines: a line may
 _MAX_LINE_CHARACTERS = 300  # of the line that explains a failure
 _PROBE_BYTES = 2**20  # a disk with less free space counts as full
 _CLIENT = "lengthwise.py"
+_MACHINE_STATE = re.compile(  # in a RuntimeError, which PyTorch raises for mistakes and machines alike
+    r"cuda|cudnn|cublas|nccl|gloo|memory|address|connect|time[d ]*out|\bworker|\block", re.IGNORECASE
+)
 _REPORT_ERROR = re.compile(r"\blengthwise\.ReportError: (.*)")
 _FRAME = re.compile(r'File "([^<].*)", line (\d+)')
 
@@ -70,8 +74,8 @@ def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedR
         raise ProgramEnded(f"killed by signal {-code}, {progress}", trace, "always")
 
     # A crash before the first report may be a race between members, such as for a file that all of them create; a usage
-    # error would only be repeated.
-    may_be_race = completed == 0 and code != USAGE_ERROR
+    # error, or a mistake in the code, would only be repeated.
+    may_be_race = completed == 0 and code != USAGE_ERROR and not _is_mistake(line)
     retry: RetryRule = "always" if completed > start_step else "once" if may_be_race else "never"
     raise ProgramEnded(f"exit code {code}, {progress}: {line}", trace, retry)
 
@@ -114,6 +118,20 @@ def _find_error_line(log: str | None) -> str:
     # Below "Traceback" the frames are indented; the first line that is not has the exception.
     message = next((line for line in lines[last + 1 :] if not line.startswith(" ")), lines[-1])
     return message.strip()[:_MAX_LINE_CHARACTERS]
+
+
+def _is_mistake(line: str) -> bool:
+    """Return whether a line names a built-in exception that does not depend on the state of the machine.
+
+    _is_mistake("KeyError: 'lr'") -> True; _is_mistake("FileExistsError: ...") -> False
+    """
+    name, _, text = line.partition(":")
+    exception = getattr(builtins, name, None)
+    if not isinstance(exception, type) or not issubclass(exception, Exception):
+        return False
+    if issubclass(exception, OSError | MemoryError | EOFError):  # EOFError: another member still writes the file
+        return False
+    return exception is not RuntimeError or _MACHINE_STATE.search(text) is None
 
 
 def read_log(log: Path) -> str | None:

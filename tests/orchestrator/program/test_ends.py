@@ -52,14 +52,21 @@ ENDS = {
         step="step == 5 and sys.exit(2)", status="failed", deaths=1, steps=(), error=("exit code 2",)
     ),
     "exception": End(
-        step="step == 5 and 1 / 0", status="failed", deaths=2, steps=(), error=("exit code 1", "ZeroDivisionError")
+        step="step == 5 and 1 / 0", status="failed", deaths=1, steps=(), error=("exit code 1", "ZeroDivisionError")
+    ),
+    "an exception by the state of the machine": End(
+        step="step == 5 and open('/missing')", status="failed", deaths=2, steps=(), error=("FileNotFoundError",)
+    ),
+    "an exception of the GPU": End(
+        "if step == 5: raise RuntimeError('CUDA error: device busy')",
+        status="failed", deaths=2, steps=(), error=("CUDA error",),
     ),
     "exception once before the first report": End(
-        step="step == 5 and not os.path.exists(kept) and (kept.write_text('[5, 7]'), 1 / 0)", deaths=1
+        step="step == 5 and not os.path.exists(kept) and (kept.write_text('[5, 7]'), os.mkdir('/tmp'))", deaths=1
     ),
     "exception of several lines": End(
         "if step == 5: raise ValueError('first\\n[second]')",
-        status="failed", deaths=2, steps=(), error=("exit code 1", "ValueError: first"),
+        status="failed", deaths=1, steps=(), error=("exit code 1", "ValueError: first"),
     ),
     "killed once": End(step=f"step == 15 and {FIRST} and {KILL}", deaths=1),
     "killed always": End(step=f"step == 15 and {KILL}", status="failed", deaths=3, steps=(10,), error=("signal 9",)),
