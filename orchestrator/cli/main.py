@@ -22,13 +22,15 @@ from orchestrator.cli import continuing, importing, options, results, upkeep
 from orchestrator.code.provenance import PACKAGES, read_version
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
 from orchestrator.machine.shortages import describe_out_of_memory
-from orchestrator.record.ledger.folders import find_default_storage, has_ledger
+from orchestrator.record.ledger.folders import find_default_storage, has_ledger, list_sweep_folders
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.text.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.text.redaction import make_printable, mask_log_records
+from orchestrator.text.wording import join_first_few
 from search_spaces import Reading, SweepFileError, read_sweep
 
+MAX_NAMED = 8  # sweeps in an error
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
 
@@ -45,6 +47,35 @@ class _CommandGroup(TyperGroup):
         if command is not None:
             _hide_flag_types(command.get_params(ctx))
         return command
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb that was typed. Raises UserError with advice if its first argument is missing."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            # Typer has the class of click or a copy of its own, depending on its version.
+            metavar = getattr(getattr(error, "param", None), "metavar", None)
+            if type(error).__name__ != "MissingParameter" or metavar not in ("DIR", "FILE"):
+                raise
+            advice = _advise_sweep if metavar == "DIR" else _advise_file
+            raise UserError(advice(ctx.invoked_subcommand)) from None
+
+
+def _advise_sweep(verb: str) -> str:
+    """Return what to type for a verb without its sweep, and the sweeps of the storage folder."""
+    storage = find_default_storage()
+    place = get_address_or_path(storage)
+    names = [folder.name for folder in list_sweep_folders(storage)]
+    found = f"sweeps in {place}/: {join_first_few(names, MAX_NAMED)}" if names else f"there are no sweeps in {place}/"
+    return f"which sweep? lengthwise {verb} DIR, where DIR is the name or the folder of a sweep; {found}"
+
+
+def _advise_file(verb: str) -> str:
+    """Return what to type for a verb without its sweep file."""
+    return (
+        f"which sweep file? lengthwise {verb} FILE, where FILE is a YAML file or the name of an example, such as "
+        "quickstart; `lengthwise list examples` shows all, `lengthwise init DIR` writes one of your own"
+    )
 
 
 def _hide_flag_types(parameters: list[Any]) -> list[Any]:

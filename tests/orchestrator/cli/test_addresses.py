@@ -58,3 +58,18 @@ def test_default_storage(monkeypatch):
     assert places.find_default_storage() == Path.home() / "lengthwise-sweeps"
     monkeypatch.setenv(places.STORAGE_VARIABLE, "/data/sweeps")
     assert places.find_default_storage() == Path("/data/sweeps")
+
+
+@pytest.mark.parametrize("verb", ["report", "compare", "export", "confirm", "resume", "extend", "delete", "evaluate"])
+def test_a_verb_without_its_sweep_names_those_of_the_storage(verb, lengthwise, tmp_path):
+    refused(lengthwise(verb, cwd=tmp_path), f"lengthwise {verb} DIR", "sweeps/")
+    for name in ("b", "a"):
+        (tmp_path / "sweeps" / name).mkdir(parents=True)
+        (tmp_path / "sweeps" / name / "events.jsonl").touch()
+    refused(lengthwise(verb, cwd=tmp_path), f"lengthwise {verb} DIR", "sweeps/: a, b")
+    refused(lengthwise(verb, "--storage", tmp_path / "sweeps"), f"{tmp_path / 'sweeps'}/: a, b")
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "validate", "data"])
+def test_a_verb_without_its_file_names_an_example(verb, lengthwise):
+    refused(lengthwise(verb), f"lengthwise {verb} FILE", "quickstart")
