@@ -35,6 +35,8 @@ MAX_MEASURED = 8  # structures, the most expensive ones; the time of others foll
 MAX_STEP_OPERATIONS = 1e12  # a minute on one core; larger steps are not measured
 MAX_MEMORY_SHARE = 0.5  # of the free memory; steps that need more are not measured
 
+TIME = "estimated time"  # the label of the row with the only estimate
+
 TextRow = tuple[str, str]
 BudgetUse = Mapping[str, float | None]
 """The planned use of each limit of `budget`; None if unknown."""
@@ -149,8 +151,8 @@ def _forecast_engine(
     rows = [
         *_describe_packs(spec, configurations, packs, examples, costs),
         ("member-steps", f"{qualifier}{total_steps:,.0f}"),
-        *([("one step", _describe_steps(step_seconds))] if step_seconds else []),
-        ("time", time),
+        *([("measured step", _describe_steps(step_seconds))] if step_seconds else []),
+        (TIME, time),
     ]
     return rows, uses
 
@@ -234,7 +236,7 @@ def _forecast_program(
         ),
         ("reports", f"every {example.evaluation_interval} steps" if example.evaluation_interval else "at the end"),
         ("GPUs", describe_hidden_gpus(spec, scheduler)),
-        ("time", time),
+        (TIME, time),
     ]
     return [(label, text) for label, text in rows if text], uses
 

@@ -16,14 +16,13 @@ from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Scheduler
 from orchestrator.running.schedulers.inline import InlineScheduler
 from orchestrator.running.schedulers.local import LocalScheduler, StartWorker, describe_machine
-from orchestrator.text.wording import format_count, format_duration
+from orchestrator.text.wording import format_count
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import Resources, SweepSpec
 from search_spaces.grammar.problems import Findings
 
 EXAMPLES = 50  # members whose estimated time is averaged
 LOCAL_UP_TO_SECONDS = 120.0  # of estimated training; beyond that the start of Ray matters little
-_LIMIT = f"{LOCAL_UP_TO_SECONDS / 60:g} min"
 
 
 def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, str]:
@@ -39,13 +38,14 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
     if resources.gpus:
         return "ray", "packs need a GPU"
 
-    # Otherwise the estimated training time decides, because Ray takes seconds to start.
+    # Otherwise the training time decides, because Ray takes seconds to start. It is estimated by operations, so the
+    # reason names no time: `plan` measures a step, and shows that.
     workers = describe_machine(resources.cpus, max_workers=resources.workers).workers
     members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
     seconds = mean(map(trainer.estimate_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:
-        return "ray", f"estimated training time: {format_duration(seconds)}, more than {_LIMIT}"
-    return "local", f"estimated training time: under {_LIMIT}"
+        return "ray", "the sweep is long enough that starting Ray matters little"
+    return "local", "a short sweep starts faster without Ray"
 
 
 def refuse_workers(scheduler: str, workers: int | None) -> None:

@@ -1,15 +1,19 @@
 """`plan`: what would run and what it would cost; nothing is written."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.command_line import refused
 
 
-def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_path):
-    on_ray = ("--set", "resources.scheduler=ray")
-    done = lengthwise.succeeds("plan", tiny, "--storage", tmp_path / "storage", "--workers", "2", *on_ray)
+@pytest.mark.parametrize("scheduler", ["ray", "auto"])
+def test_plan_says_what_would_run_and_what_it_would_cost(scheduler, lengthwise, tiny, tmp_path):
+    chosen = ("--set", f"resources.scheduler={scheduler}")
+    done = lengthwise.succeeds("plan", tiny, "--storage", tmp_path / "storage", "--workers", "2", *chosen)
     for text in (
         "configurations  4",
         "seeds           2",
@@ -19,6 +23,8 @@ def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_p
     ):
         assert text in done.stdout
     assert not [line for line in done.stdout.splitlines() if line.endswith(" ")]
+    durations = [line for line in done.stdout.splitlines() if re.search(r"\d (s|min|h)\b", line)]
+    assert len(durations) == 1 and durations[0].startswith("estimated time"), durations
     assert not (tmp_path / "storage").exists()
 
 

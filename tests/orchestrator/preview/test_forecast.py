@@ -20,14 +20,14 @@ def plan(*overrides: str, workers: int | None = 2) -> dict[str, str]:
 
 def test_a_small_step_is_measured() -> None:
     rows = plan("evaluation.samples=20", "search.configurations=1", workers=None)
-    assert rows["time"].startswith("about ") and "ms" in rows["one step"]
+    assert rows[module.TIME].startswith("about ") and "ms" in rows["measured step"]
 
 
 def test_the_time_is_that_of_all_steps_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two packs of 600 steps of 10 ms: 6 s on two workers, 12 s on one, after 12 s in which Ray starts."""
     monkeypatch.setattr(module, "measure_seconds_per_step", lambda *_, **__: 0.01)
-    assert plan("resources.scheduler=ray")["time"].startswith("about 18 s with 2 packs")
-    assert plan("resources.scheduler=ray", workers=1)["time"].startswith("about 24 s with 1 pack")
+    assert plan("resources.scheduler=ray")[module.TIME].startswith("about 18 s with 2 packs")
+    assert plan("resources.scheduler=ray", workers=1)[module.TIME].startswith("about 24 s with 1 pack")
 
 
 def test_structures_that_are_not_measured_take_the_time_of_their_operations(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_structures_that_are_not_measured_take_the_time_of_their_operations(monk
     monkeypatch.setattr(module, "measure_seconds_per_step", lambda *_, **__: next(times))
     monkeypatch.setattr(module, "MAX_MEASURED", 1)
     rows = plan()
-    assert rows["packs"].endswith("(2 structures)") and " ms to " in rows["one step"]
+    assert rows["packs"].endswith("(2 structures)") and " ms to " in rows["measured step"]
 
 
 @pytest.mark.parametrize("limit", ["MAX_STEP_OPERATIONS", "MAX_MEMORY_SHARE"])
@@ -43,12 +43,12 @@ def test_a_step_too_large_for_this_machine_is_not_tried(limit: str, monkeypatch:
     monkeypatch.setattr(module, limit, 0.0)
     monkeypatch.setattr(module, "measure_seconds_per_step", lambda *_, **__: pytest.fail("a step was tried"))
     rows = plan("search.configurations=1")
-    assert rows["time"].startswith("not measured") and "one step" not in rows
+    assert rows[module.TIME].startswith("not measured") and "measured step" not in rows
 
 
 def test_on_a_gpu_it_says_what_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "measure_seconds_per_step", lambda *_, **__: 0.01)
-    assert "GPU is not measured" in plan("resources.gpus=1", "search.configurations=1", workers=1)["time"]
+    assert "GPU is not measured" in plan("resources.gpus=1", "search.configurations=1", workers=1)[module.TIME]
 
 
 @pytest.mark.parametrize("cpus", [1, 2])

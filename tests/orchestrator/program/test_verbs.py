@@ -109,7 +109,7 @@ def test_a_member_is_run_to_its_first_report_before_a_sweep(
 ) -> None:
     file = write(study, space=SPACE, search={"configurations": 2}, seeds=2, **PROGRAMS["function"])
     before = {path.name for path in study.folder.iterdir()}
-    assert re.search(r"time +about .*step 10\b", lengthwise.succeeds("plan", file, "--measure").stdout)
+    assert re.search(r"estimated time +about .*step 10\b", lengthwise.succeeds("plan", file, "--measure").stdout)
     assert "step 10 " in lengthwise.succeeds("validate", file, "--smoke").stdout
     assert {path.name for path in study.folder.iterdir()} - {"__pycache__"} == before
 

@@ -17,7 +17,7 @@ from orchestrator.machine.gpus import (
 from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.packing.packs import MEMORY_SHARE, Cluster, Packer
 from orchestrator.preview import forecast as forecast_module
-from orchestrator.preview.forecast import forecast
+from orchestrator.preview.forecast import TIME, forecast
 from orchestrator.running.schedulers import choice as schedulers
 from orchestrator.running.schedulers import inline
 from orchestrator.running.with_ray.nodes import count_packs_on_node
@@ -179,4 +179,4 @@ def test_the_plan_is_for_the_gpus_of_this_machine(says, tiny, tmp_path):
     says("81920, Disabled\\n81920, Disabled\\n")
     spec = load_sweep(tiny, ["resources.scheduler=ray", "resources.gpus=0.5"])
     for workers, packs in ((None, 4), (3, 3)):
-        assert f"with {packs} packs at once" in dict(forecast(spec, workers).rows)["time"]
+        assert f"with {packs} packs at once" in dict(forecast(spec, workers).rows)[TIME]

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 
 from orchestrator.errors import UserError
 from orchestrator.plan.packing.packs import Cluster
-from orchestrator.preview.forecast import forecast
+from orchestrator.preview.forecast import TIME, forecast
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
@@ -199,9 +199,9 @@ def test_a_pack_with_gpus_trains_on_one(stage, monkeypatch):
 
 
 def test_the_plan_counts_one_worker(tiny, tmp_path):
-    assert "with 1 pack at once" in dict(forecast(load_sweep(tiny), None).rows)["time"]
+    assert "with 1 pack at once" in dict(forecast(load_sweep(tiny), None).rows)[TIME]
     on_ray = forecast(load_sweep(tiny, ["resources.scheduler=ray"]), 2)
-    assert "with 2 packs at once" in dict(on_ray.rows)["time"]
+    assert "with 2 packs at once" in dict(on_ray.rows)[TIME]
     with pytest.raises(UserError, match="--workers 2"):
         forecast(load_sweep(tiny), 2)
 
