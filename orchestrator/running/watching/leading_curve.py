@@ -1,6 +1,6 @@
 """Rows of the status read from curves: the median curve of the best configuration, and undefined scores."""
 
-import numpy as np
+import math
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.kept.curves import read_curves
@@ -32,10 +32,14 @@ def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured
         return [("its median curve", f"cannot be read: {error}")]
 
-    # A line has room for MAX_LENGTHS values, at equal distances.
-    indices = np.unique(np.linspace(0, len(band.lengths) - 1, min(MAX_LENGTHS, len(band.lengths))).round().astype(int))
+    # A line has room for MAX_LENGTHS values: every second length or so, and always the last.
+    count = len(band.lengths)
+    stride = max(1, math.ceil((count - 1) / (MAX_LENGTHS - 1)))
+    indices = dict.fromkeys([*range(0, count, stride), count - 1])
     values = ", ".join(f"{band.lengths[index]}: {format_number(band.median[index])}" for index in indices)
-    return [(f"median of {format_label(best.number)}", f"{objective.metric} ({objective.average}) by length: {values}")]
+    shown = f" ({len(indices)} of {count} lengths)" if stride > 1 else ""
+    curve = f"{objective.metric} ({objective.average}) by length{shown}: {values}"
+    return [(f"median of {format_label(best.number)}", curve)]
 
 
 def make_undefined_rows(state: SweepState) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summarise
+from orchestrator.running.watching import leading_curve
 from orchestrator.running.watching.follow import LedgerMeter, follow_sweep
 from orchestrator.running.watching.leading_curve import make_leading_curve_rows
 from orchestrator.running.watching.meter import make_status_rows
@@ -106,6 +107,18 @@ def test_the_curve_of_the_leading_configuration_is_its_median(small_sweep):
     assert name == f"median of #{best.number}"
     assert text == "total_variation (ema) by length: " + ", ".join(f"{at}: {one:#.3g}" for at, one in medians.items())
     assert len(medians) == 11 and np.isfinite(medians).all()
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"), [(11, range(11)), (10, (*range(0, 11, 2),)), (5, (0, 3, 6, 9, 10)), (2, (0, 10))]
+)
+def test_left_out_lengths_are_regular(room, shown, small_sweep, monkeypatch):
+    monkeypatch.setattr(leading_curve, "MAX_LENGTHS", room)
+    ((_, text),) = make_leading_curve_rows(small_sweep)
+    head, _, values = text.partition(": ")
+    assert len(shown) <= room and (" of 11 " in head) == (len(shown) < 11)
+    lengths = sorted(read_curves(small_sweep, final_only=True).length.unique())
+    assert [int(value.partition(":")[0]) for value in values.split(", ")] == [lengths[index] for index in shown]
 
 
 def test_there_is_no_curve_before_a_score_and_damage_is_said(tmp_path, unfinished, synthetic_sweep, simple_curve):
