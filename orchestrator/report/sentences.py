@@ -43,7 +43,7 @@ from orchestrator.text.wording import (
 )
 
 MAX_SHOWN = 3  # hyperparameters with a clear effect, configurations of a confirmation
-ENOUGH_SEEDS = 8  # for an interval, with some to spare
+ENOUGH_SEEDS = 10  # an interval takes 6; with 10 one seed may differ, and a band has up to 25 lengths
 MAX_BETTER = 5  # named configurations that are better at the test lengths
 MIN_FOR_CORRELATION = 3  # configurations
 MIN_FOR_HALVES = 5  # distinct values; fewer are named one by one

@@ -14,7 +14,13 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.report.page.data import page_data
-from orchestrator.report.sentences import describe_columns, list_judging_notes, make_extend_command, write_answers
+from orchestrator.report.sentences import (
+    ENOUGH_SEEDS,
+    describe_columns,
+    list_judging_notes,
+    make_extend_command,
+    write_answers,
+)
 from orchestrator.report.tables.columns import Cells, Section, make_cells
 from orchestrator.report.tables.configurations import make_confirmation_section, make_result_columns
 from orchestrator.report.tables.effects import list_effect_notes
@@ -197,7 +203,7 @@ def _make_commands(result: Summary) -> str:
     if more_seeds := make_extend_command(result):
         commands["more seeds"] = more_seeds
         commands["the first three again, on fresh seeds"] = (
-            f"{format_command('confirm', result.folder)} --top 3 --seeds 10"
+            f"{format_command('confirm', result.folder)} --top 3 --seeds {ENOUGH_SEEDS}"
         )
     commands |= {
         "figures for a paper": f"{format_command('export', result.folder)} --figures pdf",

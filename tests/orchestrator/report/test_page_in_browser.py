@@ -325,7 +325,7 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(directi
     path, _ = write_report(synthetic_sweep(tmp_path / direction, values, 2, curve, lost, spec=spec).folder)
     tab.problems.clear()
     tab.open(path.as_uri())
-    assert tab.read("document.querySelector('#lead code').textContent") == f"lengthwise extend {path.parent} --seeds 8"
+    assert tab.read("document.querySelector('#lead code').textContent") == f"lengthwise extend {path.parent} --seeds 10"
     place = tab.read(
         "[...document.querySelectorAll('#table tbody tr')].find(e => e.cells[1].textContent === 'failed').dataset.c"
     )

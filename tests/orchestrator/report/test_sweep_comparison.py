@@ -70,7 +70,7 @@ def test_too_few_seeds_have_no_table_of_configurations_and_the_command_for_more(
     synthetic_sweep(sweeps / "four", RATES, 4, shifted(0.04), spec=GRID)
     said = run(sweeps / "plain", sweeps / "four").output
     (command,) = [line for line in said.splitlines() if "lengthwise extend " in line]
-    assert command.endswith(f"lengthwise extend {sweeps / 'four'} --seeds 8")
+    assert command.endswith(f"lengthwise extend {sweeps / 'four'} --seeds 10")
     synthetic_sweep(sweeps / "apart", RATES, range(20, 24), shifted(0.04), spec=GRID)  # no pairs, whatever is added
     assert "For an interval" not in run(sweeps / "apart", sweeps / "plain").output
     assert (
