@@ -3,6 +3,7 @@
 `lengthwise.member({"width": 64})` reports them, so that two sweeps whose programs differ only there can be told apart.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,10 +23,15 @@ def list_program_defaults(packs: Iterable[PackState]) -> dict[str, list[Any]]:
     for pack in packs:
         for fields in pack.evaluations.values():
             for key, value in fields.get("defaults", {}).items():
-                values = values_by_key.setdefault(key, [])
+                value, values = _make_comparable(value), values_by_key.setdefault(key, [])
                 if value not in values:
                     values.append(value)
     return values_by_key
+
+
+def _make_comparable(value: Any) -> Any:
+    """Return a default with the text "nan" in place of each NaN, which differs from itself in every comparison."""
+    return json.loads(json.dumps(value), parse_constant=lambda name: "nan" if name == "NaN" else float(name))
 
 
 def add_defaults(sections: Mapping[str, Any], defaults: Mapping[str, list[Any]]) -> dict[str, Any]:

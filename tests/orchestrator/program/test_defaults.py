@@ -46,6 +46,16 @@ def test_sweeps_that_differ_only_in_a_default(study: Study) -> None:
     assert first.state.configurations[side.row.config_id].resolved["config"] == {"lr": 0.5, "width": 8}
 
 
+def test_nan_is_one_value_in_all_members_and_sweeps(study: Study) -> None:
+    sweeps = []
+    for name in ("first", "second"):
+        write(study, 'float("nan"), "nested": [float("nan"), float("inf")]', seeds=2)
+        sweeps.append(study.run(name=name))
+    defaults = [list_program_defaults(state.packs.values()) for state in sweeps]
+    assert defaults[0] == defaults[1] == {"dropout": ["nan"], "nested": [["nan", float("inf")]]}
+    assert compare_sweeps(*map(summarise, sweeps)).specification == {}
+
+
 def test_a_default_that_changes_between_attempts(study: Study) -> None:
     """Its value depends on the attempt, because the first one is killed after a report."""
     write(
