@@ -46,11 +46,12 @@ class Problem:
     nearest: str | None = None
 
     def __str__(self) -> str:
-        # The given value is left out where the message begins with it.
+        # The given value is left out where the message begins or ends with it.
         subject = f"{self.where}: {self.key}: " if self.key else f"{self.where}: "
         parts = [subject + self.message]
         given = ABSENT if self.given is ABSENT else format_value(self.given)
-        if given is not ABSENT and not self.message.startswith((f"{self.given!r} ", f"{given} ")):
+        begins = self.message.startswith((f"{self.given!r} ", f"{given} "))
+        if given is not ABSENT and not (begins or self.message.endswith(f" {self.given!r}")):
             parts.append(f"given {given}")
         if self.allowed is not None:
             parts.append(f"allowed: {self.allowed}")

@@ -244,7 +244,7 @@ def test_whole_positions_in_a_grid_are_looked_into(said: Said) -> None:
         "model.position: {choice: [nope, rpee, {name: fire, threshold: -1}, {name: fire, hiden: 3}]}", change=decoder
     )
     assert found == [
-        "a.yaml:19: space.model.position.choice[1]: no position is called 'rpee'; given 'rpee'; allowed: "
+        "a.yaml:19: space.model.position.choice[1]: no position is called 'rpee'; allowed: "
         f"{', '.join(registry.list_names('position'))}; did you mean rpe?",
         "a.yaml:19: space.model.position.choice[2].threshold: -1 is out of bounds; allowed: a number > 0",
         "a.yaml:19: space.model.position.choice[3].hiden: unknown key; given 3; allowed: threshold, hidden; "
