@@ -78,7 +78,8 @@ def make_listed_spec(
     if changes := list_differences(parse_sweep(dump_yaml(resolved), str(spec.name)), spec):
         keys = ", ".join(key for key, _, _ in changes)
         raise UserError(f"--set {keys}: cannot be changed in a sweep with the same configurations; allowed: {allowed}")
-    target = state.folder.resolve().parent / spec.name
+    parent = state.folder.parent if state.folder.name not in ("", "..") else state.folder.resolve().parent
+    target = parent / spec.name  # as the user typed it
     if (target / LEDGER_FILE).exists():
         advice = advise_existing(SweepState.load(target), target)
         raise SweepExists(f"{target} already has a sweep; {advice}\nor choose another --name")

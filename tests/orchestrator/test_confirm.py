@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -223,6 +224,18 @@ def test_refusals(searched, tmp_path):
     begin(plan_confirmation(state), tmp_path)
     with pytest.raises(SweepExists, match=r"resume it with: lengthwise resume .*/searched-confirm\n"):
         plan_confirmation(state)
+
+
+def test_a_taken_name_is_shown_as_the_sweep_was_typed(searched, synthetic_sweep, tmp_path, monkeypatch):
+    folder = searched().folder
+    synthetic_sweep(tmp_path / "searched-confirm", DRAWS, 1, curve)
+    monkeypatch.chdir(tmp_path.parent)
+    typed = folder.relative_to(tmp_path.parent)
+    with pytest.raises(SweepExists, match=f"(?m)^{typed}-confirm already .* {typed}-confirm$"):
+        plan_confirmation(SweepState.load(typed))
+    monkeypatch.chdir(folder)
+    with pytest.raises(SweepExists, match=f"^{tmp_path}/searched-confirm already"):
+        plan_confirmation(SweepState.load(Path()))
 
 
 def test_what_a_confirmation_keeps_is_refused_by_its_keys_alone(searched):
