@@ -241,10 +241,12 @@ class SweepDriver:
         return f"pack {pack_id}{member}"
 
     def _shorten_repeated(self, pack_id: str, error: str) -> str:
-        """Return the error, or the pack that had the same error first, except for numbers."""
+        """Return the error, or the pack that had the same error first, perhaps with other numbers."""
         for shown, first in self._shown_errors.items():
             if len(group_errors([(shown, first), (error, pack_id)])) == 1:
-                return "the same error again" if first == pack_id else f"the same error as {self._describe_pack(first)}"
+                differs = "" if error == shown else ", except for numbers"
+                who = "again" if first == pack_id else f"as {self._describe_pack(first)}"
+                return f"the same error {who}{differs}"
         self._shown_errors[error] = pack_id
         return error
 

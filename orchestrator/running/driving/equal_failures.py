@@ -30,12 +30,16 @@ def refuse_equal_failures(state: SweepState, min_packs: int | None) -> None:
     if len(errors) > 1 or any(pack.status != "failed" for pack in ended):
         return
 
+    differs = " except for numbers" if len({pack.error for pack in ended}) > 1 else ""
+
     # The end of a log usually has the cause, so the message shows it.
     log = next((pack.traces[-1] for pack in ended if pack.traces and pack.traces[-1]), None) or "(its log is empty)"
     lines = log.strip().splitlines()[-_SHOWN_LINES:]
+    members = (
+        f"first {len(ended)} members failed with the same error{differs}" if len(ended) > 1 else "first member failed"
+    )
     raise EqualFailures(
-        (f"the first {len(ended)} members failed with the same error" if len(ended) > 1 else "the first member failed")
-        + f", so the sweep stops: {ended[-1].error}\n"
+        f"the {members}, so the sweep stops: {ended[-1].error}\n"
         + "\n".join(f"  {line}" for line in lines)
         + f"\nafter fixing it: {format_command('resume', state.folder)} --retry-failed --accept-code-change"
         + f"\nto change the sweep file as well: {format_command('delete', state.folder)}, then run it again"

@@ -1,5 +1,7 @@
 """Functions as programs: how they end, and how they are stopped; first failures that are alike stop the sweep."""
 
+import re
+
 import pytest
 
 from orchestrator.record.state.state import SweepState
@@ -46,6 +48,16 @@ def test_nan_at_the_end_diverges(study: Study, own_code_forgotten) -> None:
     (study.folder / "mine.py").write_text(loop.format(step="pass", value="float('nan')", end="pass"))
     (pack,) = study.run().packs.values()
     assert (pack.status, pack.states[0].failed_at) == ("complete", 30)
+
+
+@pytest.mark.parametrize(("code", "differs"), [("'no data ' + given['seed']", True), ("'no data'", False)])
+def test_errors_that_differ_in_numbers_are_not_called_the_same(code: str, differs: bool, study: Study) -> None:
+    study.write(script(step=f"step == 5 and sys.exit({code})"), seeds=3)
+    study.run()
+    first, again, *others = [line for line in study.said.splitlines() if line.startswith("pack ")]
+    assert "no data" in first and "numbers" not in first + again
+    assert [("numbers" in line) for line in others] == [differs] * 4
+    assert re.search(rf"same error{' .*numbers' if differs else ''}, so the sweep stops", study.said)
 
 
 @pytest.mark.parametrize("at", ["step == 5", "step == 25"])
