@@ -10,9 +10,9 @@ import statistics
 
 from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.record.state.parts import STOPPED
+from orchestrator.report.confirmation_sentences import describe_confirmation
 from orchestrator.report.tables.columns import Cells
 from orchestrator.report.tables.effects import EffectLine, list_effect_lines
-from orchestrator.report.tables.seed_comparisons import write_verdict
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
     compare_orders,
@@ -21,7 +21,7 @@ from orchestrator.results.analysis import (
     shows_effects,
 )
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import Confirmation, read_search_labels
+from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups
@@ -42,7 +42,7 @@ from orchestrator.text.wording import (
     shorten_keys,
 )
 
-MAX_SHOWN = 3  # hyperparameters with a clear effect, configurations of a confirmation
+MAX_SHOWN = 3  # hyperparameters with a clear effect
 ENOUGH_SEEDS = 10  # an interval takes 6; with 10 one seed may differ, and a band has up to 25 lengths
 MAX_BETTER = 5  # named configurations that are better at the test lengths
 MIN_FOR_CORRELATION = 3  # configurations
@@ -70,7 +70,7 @@ def write_answers(result: Summary, *, with_values: bool = True) -> list[str]:
         describe_status(result),
         describe_best(result, with_values=with_values),
         *(
-            _describe_confirmation(result, confirmed)
+            describe_confirmation(result, confirmed)
             for confirmed in (confirmations if with_values else confirmations[-1:])
         ),
     ]
@@ -218,46 +218,6 @@ def describe_effects(result: Summary, *, with_values: bool = True) -> str:
     )
     inconclusive = f"; inconclusive: {join_first_few(rest)}" if rest else ""
     return f"What mattered at {lines[0].outcome.lengths_text}: {shown}{inconclusive}."
-
-
-def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
-    """Return sentences on a confirmation: which is first on fresh seeds, a comparison there, and both scores."""
-    # Put both scores of each configuration beside each other.
-    scores = [
-        f"{format_label(row.number)} "
-        + (format_number(row.confirmed.median, result.infinity_text) if row.confirmed else "not ended yet")
-        + f" ({format_number(row.search.median, result.infinity_text)} in the search)"
-        for row in confirmed.rows
-    ]
-    scores_text = join_first_few(scores, MAX_SHOWN)
-    seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {format_ranges(confirmed.seeds)}"
-    standing = _describe_standing(confirmed)
-    if standing and result.name == confirmed.name:
-        standing += f" (labels of {confirmed.parent})"
-    sentences = [f"Confirmation by {confirmed.name}: on {seeds} {standing or scores_text}."]
-
-    # The verdict comes before the scores, which a terminal may cut.
-    if confirmed.comparison:
-        first, second = (format_label(row.number) for row in confirmed.rows[:2])
-        verdict = write_verdict(confirmed.comparison, first, second, result.infinity_text)
-        sentences.append(f"Against the next in the search: {verdict}")
-    sentences += [f"Scores: {scores_text}."] if standing else []
-
-    # Repeat caveats (unfinished, reused seeds, changed code) beside the scores; otherwise the section below is enough.
-    has_caveat = confirmed.unfinished or confirmed.reused_seeds or confirmed.changed_code
-    return " ".join([*sentences, *([f"{confirmed.sentence}."] if has_caveat else [])])
-
-
-def _describe_standing(confirmed: Confirmation) -> str:
-    """Return whether the first configuration of the search is first in its confirmation; empty if that is unknown."""
-    leaders, first = confirmed.leaders, confirmed.rows[0]
-    if len(confirmed.rows) < 2 or not leaders:
-        return ""
-    if first not in leaders:
-        names = ", ".join(format_label(row.number) for row in leaders)
-        return f"{names} {'is' if len(leaders) == 1 else 'are'} first instead of {format_label(first.number)}"
-    tied = f", tied with {format_count(len(leaders) - 1, 'other')}" if len(leaders) > 1 else ""
-    return f"{format_label(first.number)} stays first{tied}"
 
 
 def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:

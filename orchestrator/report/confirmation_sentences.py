@@ -1,0 +1,48 @@
+"""Write the sentences of a report on a confirmation: which configuration is first on fresh seeds, and by how much."""
+
+from orchestrator.report.tables.seed_comparisons import write_verdict
+from orchestrator.results.confirmed import Confirmation
+from orchestrator.results.summary import Summary
+from orchestrator.text.wording import format_count, format_label, format_number, format_ranges, join_first_few
+
+MAX_SHOWN = 3  # scores of configurations
+
+
+def describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
+    """Return sentences on a confirmation: which is first on fresh seeds, a comparison there, and both scores."""
+    # Put both scores of each configuration beside each other.
+    scores = [
+        f"{format_label(row.number)} "
+        + (format_number(row.confirmed.median, result.infinity_text) if row.confirmed else "not ended yet")
+        + f" ({format_number(row.search.median, result.infinity_text)} in the search)"
+        for row in confirmed.rows
+    ]
+    scores_text = join_first_few(scores, MAX_SHOWN)
+    seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {format_ranges(confirmed.seeds)}"
+    standing = _describe_standing(confirmed)
+    if standing and result.name == confirmed.name:
+        standing += f" (labels of {confirmed.parent})"
+    sentences = [f"Confirmation by {confirmed.name}: on {seeds} {standing or scores_text}."]
+
+    # The verdict comes before the scores, which a terminal may cut.
+    if confirmed.comparison:
+        first, second = (format_label(row.number) for row in confirmed.rows[:2])
+        verdict = write_verdict(confirmed.comparison, first, second, result.infinity_text)
+        sentences.append(f"Against the next in the search: {verdict}")
+    sentences += [f"Scores: {scores_text}."] if standing else []
+
+    # Repeat caveats (unfinished, reused seeds, changed code) beside the scores; otherwise the section below is enough.
+    has_caveat = confirmed.unfinished or confirmed.reused_seeds or confirmed.changed_code
+    return " ".join([*sentences, *([f"{confirmed.sentence}."] if has_caveat else [])])
+
+
+def _describe_standing(confirmed: Confirmation) -> str:
+    """Return whether the first configuration of the search is first in its confirmation; empty if that is unknown."""
+    leaders, first = confirmed.leaders, confirmed.rows[0]
+    if len(confirmed.rows) < 2 or not leaders:
+        return ""
+    if first not in leaders:
+        names = ", ".join(format_label(row.number) for row in leaders)
+        return f"{names} {'is' if len(leaders) == 1 else 'are'} first instead of {format_label(first.number)}"
+    tied = f", tied with {format_count(len(leaders) - 1, 'other')}" if len(leaders) > 1 else ""
+    return f"{format_label(first.number)} stays first{tied}"
