@@ -8,8 +8,11 @@ from orchestrator.text.wording import format_count, format_label, format_number,
 MAX_SHOWN = 3  # scores of configurations
 
 
-def describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
-    """Return sentences on a confirmation: which is first on fresh seeds, a comparison there, and both scores."""
+def describe_confirmation(result: Summary, confirmed: Confirmation, *, with_scores: bool) -> str:
+    """Return sentences on a confirmation: which is first on fresh seeds, a comparison there, and both scores.
+
+    Without `with_scores` the scores stand only in place of an unknown order.
+    """
     # Put both scores of each configuration beside each other.
     scores = [
         f"{format_label(row.number)} "
@@ -24,12 +27,11 @@ def describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
         standing += f" (labels of {confirmed.parent})"
     sentences = [f"Confirmation by {confirmed.name}: on {seeds} {standing or scores_text}."]
 
-    # The verdict comes before the scores, which a terminal may cut.
+    # The verdict comes before the scores, which a terminal may cut. Its metric is that of the answer before.
     if confirmed.comparison:
         first, second = (format_label(row.number) for row in confirmed.rows[:2])
-        verdict = write_verdict(confirmed.comparison, first, second, result.infinity_text)
-        sentences.append(f"Against the next in the search: {verdict}")
-    sentences += [f"Scores: {scores_text}."] if standing else []
+        sentences.append(write_verdict(confirmed.comparison, first, second, result.infinity_text, with_metric=False))
+    sentences += [f"Scores: {scores_text}."] if standing and with_scores else []
 
     # Repeat caveats (unfinished, reused seeds, changed code) beside the scores; otherwise the section below is enough.
     has_caveat = confirmed.unfinished or confirmed.reused_seeds or confirmed.changed_code

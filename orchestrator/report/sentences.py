@@ -60,7 +60,7 @@ def write_answers(result: Summary, *, with_values: bool = True) -> list[str]:
     """Return the three answers, and sentences on each confirmation after the second; for an empty sweep only the first.
 
     With `with_values` the searched values of the best configuration are named. Without, there is room only for the last
-    confirmation.
+    confirmation, but with its scores, because no table of it follows.
     """
     # An empty sweep has no best configuration and no effects.
     if not result.rows:
@@ -70,7 +70,7 @@ def write_answers(result: Summary, *, with_values: bool = True) -> list[str]:
         describe_status(result),
         describe_best(result, with_values=with_values),
         *(
-            describe_confirmation(result, confirmed)
+            describe_confirmation(result, confirmed, with_scores=not with_values)
             for confirmed in (confirmations if with_values else confirmations[-1:])
         ),
     ]
@@ -240,7 +240,7 @@ def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, 
     falls = "better" if rises == "worse" else "worse"
     than = f" than {line.difference.against}" if line.difference else ""
     subject = f"{better} {name}" if better == "higher" else f"{name} {better}"
-    size = f"{measure} {value:+.3g}, 95 % CI [{low:+.3g}, {high:+.3g}]"
+    size = f"{measure} {value:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
     return f"{subject} is {rises if value > 0 else falls}{than}", size
 
 
@@ -308,16 +308,18 @@ def list_judging_notes(result: Summary) -> list[str]:
     if not result.rows:
         return lines
 
-    # The selection, the reach, and the form of the trained program.
+    # The selection, the reach, and how logits were computed, if that is not the plain way.
     lines += [describe_selection(result), *describe_order(result, complete=True)]
     if result.objective.threshold is not None:
         lines.append(
             f"Reach: the greatest length at which the median of {result.judged_name}, there and at every shorter "
             f"length, is {describe_threshold(result)}"
         )
-    forms = {row.form for row in result.rows if row.form}
-    if len(forms) == 1 and forms != {"program"}:
-        lines.append(f"Form of the trained program: {forms.pop()}")
+    if {row.form for row in result.rows if row.form} == {"table"}:
+        lines.append(
+            "Logits were computed from a table with a row for each token (model.form: table), which is exact but for "
+            "rounding"
+        )
     return lines + list(result.notes)
 
 

@@ -381,8 +381,14 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
     for result in (search, child):
         told = write_answers(result)[2]
         assert f" {second} is first" in told if gain > 0 else f" {best} stays first" in told
-        assert f": {clear[gain]} at the test lengths 8-11" in told and "(97.9 % interval, 10 pairs of seeds)" in told
-        assert "10 pairs" in short_text(result, 100)
+        assert f". {clear[gain]} at the test lengths 8-11" in told and "(97.9 % interval, 10 pairs of seeds)" in told
+        assert "10 pairs" in " ".join(short_text(result, 100).split())
+
+        # A table of the page has the scores; the metric is that of the answer before.
+        with_scores = write_answers(result, with_values=False)[2]
+        assert "Scores: " in with_scores and "Scores: " not in told
+        assert result.objective.metric in write_answers(result)[1] and result.objective.metric not in with_scores
+        assert len(told) < 240
     assert page_data(search, read_curves(state))["confirmations"] == 1  # where the page continues its answers
 
 

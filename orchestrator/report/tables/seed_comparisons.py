@@ -131,8 +131,13 @@ def describe_sign(comparisons: Sequence[SeedComparison]) -> str:
     return f"differences are first minus second of {question.metric} ({question.average}){sign}."
 
 
-def write_verdict(line: SeedComparison, first: str, second: str, infinite: str = "inf") -> str:
-    """Return a sentence that names the better configuration and the difference, or says that it is inconclusive."""
+def write_verdict(
+    line: SeedComparison, first: str, second: str, infinite: str = "inf", *, with_metric: bool = True
+) -> str:
+    """Return a sentence that names the better configuration and the difference, or says that it is inconclusive.
+
+    `with_metric` names the metric and whether lower or higher values are better.
+    """
     # Equal values are as a rule those of the same program, trained twice.
     outcome, question = line.outcome, line.question
     metric = f"{question.metric} ({question.average})"
@@ -147,16 +152,17 @@ def write_verdict(line: SeedComparison, first: str, second: str, infinite: str =
         judged, why = "No difference" if line.verdict == "equal" else "Inconclusive", f" ({evidence})"
         if math.isnan(outcome.low):
             judged, why = "No verdict", f", but {outcome.reason}"
-        return f"{judged} {where}: {first} minus {second} in {metric} is {_describe_difference(line)}{why}."
+        in_metric = f" in {metric}" if with_metric else ""
+        return f"{judged} {where}: {first} minus {second}{in_metric} is {_describe_difference(line)}{why}."
 
     # Name the better configuration first, with the absolute difference.
     better, other = (first, second) if line.verdict == "first" else (second, first)
     lower = "higher" if question.direction == "maximize" else "lower"
     ends = (format_number(end, infinite) for end in sorted((abs(outcome.low), abs(outcome.high))))
     size = f"{format_number(abs(outcome.difference), infinite)} [{', '.join(ends)}]"
-    if question.direction == "none":
-        return f"{better} is lower than {other} {where}: {metric} by {size} ({evidence})."
-    return f"{better} is better than {other} {where}: {metric} is {lower} by {size} ({evidence})."
+    relation = "lower" if question.direction == "none" else "better"
+    which = f": {metric}" + ("" if question.direction == "none" else f" is {lower}") if with_metric else ","
+    return f"{better} is {relation} than {other} {where}{which} by {size} ({evidence})."
 
 
 def count_pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
