@@ -34,6 +34,13 @@ def test_it_says_what_the_quickstart_is() -> None:
     assert said in FRONT.text
 
 
+def test_what_it_quotes_is_on_the_screen_of_the_quickstart() -> None:
+    """The screen in orchestrator/README.md is that of a run (test_quickstart_pages.py)."""
+    screen = " ".join(page("orchestrator/README.md").text.split())
+    (quoted,) = re.findall(r"what mattered, such as \*([^*]+)\*", FRONT.text)
+    assert f": {quoted};" in screen
+
+
 @pytest.mark.parametrize(("study", "claim", "verdict"), FINDINGS)
 def test_a_finding_has_the_verdict_of_its_picture(study: str, claim: str, verdict: str) -> None:
     rows = [row.strip("| ").split(" | ") for row in PAGES[study].splitlines() if row.startswith("| ")]

@@ -144,7 +144,7 @@ def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synt
     effect = next(one for one in compute_score_effects(twelve) if one.key == "training.learning_rate")
     shown = describe_effects(twelve)
     assert ": higher lr is worse (" in shown
-    assert f"rank correlation {effect.correlation:+.3g}, 95 % CI [{effect.low:+.3g}, " in shown
+    assert f"rank correlation {effect.correlation:+.3g}, 95 % interval {effect.low:+.3g} to " in shown
     assert "inconclusive: dropout" in describe_effects(twelve)  # it is drawn without regard to the score
 
     def unmoved(number, seed, average, metric, lengths, step):

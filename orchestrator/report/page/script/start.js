@@ -8,7 +8,7 @@ function drawControls() {
   fill("average", page.averages, state.a);
   $("scale").value = state.scale;
   $("outcome").value = state.outcome;
-  const slider = $("evaluation"), last = page.running ? "the latest" : "that of the ranking";
+  const slider = $("evaluation"), last = page.running ? "the latest" : "used for the ranking";
   const evaluation = state.e ? `step ${d3.format(",")(page.steps[state.e - 1])}` : last;
   slider.max = page.steps.length; // the judged evaluation is at the right end
   slider.value = state.e ? state.e - 1 : page.steps.length;
