@@ -13,6 +13,7 @@ from orchestrator.importing.members import ImportedMembers, ImportedPack
 from orchestrator.importing.table import Results
 from orchestrator.record.kept.curves import write_rows
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.recording import add_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.scores import RecordedScores
 from search_spaces import Objective
@@ -60,8 +61,7 @@ class ImportedSweepWriter:
         state = SweepState.load(ledger.folder)
         scores = RecordedScores(self._objective, state)
         scores.score_recorded({pack_id for pack_id, pack in packs.items() if pack.is_complete})
-        for record in ledger.append_all("score", map(scores.make_score_fields, state.configurations.values())):
-            state.apply(record)
+        add_records(ledger, state, "score", map(scores.make_score_fields, state.configurations.values()))
         return state
 
     def _make_pack_fields(self, pack_id: str, pack: ImportedPack) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.extension import Extension, refuse_configurations, require_extension
 from orchestrator.plan.recorded import refuse_changed_defaults, refuse_without_start, set_recorded_defaults
 from orchestrator.record.kept.code import find_program
+from orchestrator.record.recording import add_record
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_others, refuse_imported
 from orchestrator.record.state.race import read_common_seeds
@@ -120,7 +121,7 @@ def extend_sweep(
         if planned.seeds:
             fields["seeds"] = {name: list(added) for name, added in planned.seeds.items()}
         with session.interrupts.hold_signals():
-            state.apply(session.ledger.append("extend", **fields, code=code.fields))
+            add_record(session.ledger, state, "extend", **fields, code=code.fields)
             backup = rewrite_spec(spec.resolved(), folder)
         if backup is not None:
             session.say(f"edited sweep.yaml saved as {backup}")

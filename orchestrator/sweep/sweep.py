@@ -33,6 +33,7 @@ from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, count_weights_bytes
 from orchestrator.plan.search import describe_size
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.records import INLINE_SCHEMA
+from orchestrator.record.recording import add_record
 from orchestrator.record.state.lineage import has_checkpoint, refuse_imported
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
@@ -180,7 +181,7 @@ def resume_sweep(
         share = f"{state.configurations_done} of {count_planned(state)} configurations are done"
         session.say(f"sweep {spec.name} in {folder.resolve()}: {share}{reason}")
         if is_unfinished:
-            state.apply(session.ledger.append("resume", provenance=read_provenance(), code=code.fields))
+            add_record(session.ledger, state, "resume", provenance=read_provenance(), code=code.fields)
         session.outcome = train_missing(session, spec, state, max_seconds=max_seconds)
     return session.outcome
 
@@ -235,7 +236,7 @@ def _reopen_packs(session: Session, state: SweepState) -> None:
     """Record that failed packs are retried."""
     pack_ids = [pack_id for pack_id, _ in state.failed_packs]
     if pack_ids:
-        state.apply(session.ledger.append("retry", pack_ids=pack_ids))
+        add_record(session.ledger, state, "retry", pack_ids=pack_ids)
         session.say(f"retrying {format_count(len(pack_ids), 'failed pack')}")
     else:
         session.say("no failed packs to retry")
