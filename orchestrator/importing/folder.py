@@ -11,7 +11,8 @@ import numpy as np
 
 from orchestrator.importing.members import ImportedMembers, ImportedPack
 from orchestrator.importing.table import Results
-from orchestrator.record.kept.curves import write_rows
+from orchestrator.record.kept.curve_tables import make_table_of_rows
+from orchestrator.record.kept.curves import write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.recording import add_records
 from orchestrator.record.state.state import SweepState
@@ -83,7 +84,8 @@ class ImportedSweepWriter:
         for step, rows in ((int(str(step)), rows) for step, rows in pack.rows.groupby("step", sort=True)):
             columns = tuple(rows[name].to_numpy() for name in ("member", "average", "metric", "length", "value"))
             labels = (member_ids, self._results.averages, self._results.metrics)
-            file, sha256 = write_rows(folder, pack_id, step, labels, columns)
+            table = make_table_of_rows(labels, [step] * len(member_ids), columns)
+            file, sha256 = write_part(folder, pack_id, step, table)
 
             # Members without a row at this step have no loss; later failures belong to later records.
             loss = np.full(len(member_ids), np.nan)

@@ -15,7 +15,7 @@ from orchestrator.interface.measurements import Measurements
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan.recorded import refuse_corrected
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.record.kept.curves import read_part, write_part
+from orchestrator.record.kept.curves import make_evaluation_table, read_part, write_part
 from orchestrator.record.kept.weights import WeightsLocation, list_kept_weights, open_weights
 from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.labels import find_configuration
@@ -89,7 +89,8 @@ def evaluate_later(
         with open_ledger(folder) as ledger:  # also locks out drivers
             for request, (curves, table) in [(request, _run_request(state, request)) for request in new_requests]:
                 members = [(request.configuration.config_id, seed) for seed in request.members]
-                file, sha256 = write_part(folder, f"later-{request.configuration.config_id}", members, curves)
+                name = f"later-{request.configuration.config_id}"
+                file, sha256 = write_part(folder, name, curves.step, make_evaluation_table(name, members, curves))
                 ledger.append("later_evaluation", **request.fields, environment=table, file=file, sha256=sha256)
         if ledger.problem is not None:
             raise StorageError(ledger.problem)

@@ -17,7 +17,7 @@ from rich.console import Console
 from orchestrator.engine.engine import list_measurements
 from orchestrator.figures import drawing
 from orchestrator.interface.measurements import make_measurement_fields
-from orchestrator.record.kept.curves import read_curves, write_part
+from orchestrator.record.kept.curves import make_evaluation_table, read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen
@@ -131,7 +131,8 @@ def build_sweep(
                 if (stop_after_step is not None and step > stop_after_step) or (number in died and step > steps // 2):
                     break
                 evaluation = make_evaluation(number, members, step, steps, curve_function, failed or {})
-                file, sha256 = write_part(folder, pack_id, pairs, evaluation)
+                table = make_evaluation_table(pack_id, pairs, evaluation)
+                file, sha256 = write_part(folder, pack_id, step, table)
                 ledger.append(
                     "evaluation", pack_id=pack_id, step=step, final=evaluation.final, file=file, sha256=sha256,
                     loss=evaluation.loss_M, failed_at=evaluation.failed_at_M, seconds=evaluation.seconds,

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from orchestrator.addresses import find_address
 from orchestrator.errors import DamagedCurves, LedgerError, refuse_unwritable
 from orchestrator.interface.measurements import find_partial_metric_lengths
-from orchestrator.record.kept.curve_tables import COLUMNS, make_schema, make_table, make_table_of_rows
+from orchestrator.record.kept.curve_tables import COLUMNS, make_schema, make_table
 from orchestrator.record.kept.inline_curves import (
     SHAPE,
     MissingCurves,
@@ -55,51 +55,40 @@ RowFilter = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
 """A function from a table of curves of whole packs to a mask of the rows to keep."""
 
 
-def write_part(
-    folder: Path, pack_id: str, members: Sequence[tuple[str, int]], evaluation: Evaluation | StoredCurves
-) -> tuple[str, str]:
-    """Write the curves of one evaluation below the sweep directory `folder`.
-
-    `members` are (config_id, seed) in the order of the evaluation's first dimension. Returns the path relative to
-    `folder` and the SHA-256 of the file; the same input gives the same bytes. Raises LedgerError when the file cannot
-    be written, ValueError when the shapes disagree.
-    """
-    values = _convert_values(pack_id, members, evaluation)
-    steps = [evaluation.step] * len(members)
-    table = make_table(members, evaluation.averages, evaluation.metrics, evaluation.lengths, steps, values)
-    return _write_table(folder, pack_id, evaluation.step, table)
-
-
-def write_rows(
-    folder: Path,
-    pack_id: str,
-    step: int,
-    axes: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
-    rows: tuple[npt.NDArray[Any], ...],
-) -> tuple[str, str]:
-    """Write curves with any lengths at this step, as `write_part` does.
-
-    `axes` are the members, averages and metrics; `rows` the indices into these, the length and the value of each row.
-    """
-    return _write_table(folder, pack_id, step, make_table_of_rows(axes, [step] * len(axes[0]), rows))
-
-
-def _write_table(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str, str]:
-    """Write a table as a part; return its path relative to `folder` and its SHA-256."""
-    content = _encode_parquet(table)
-    sha256 = hashlib.sha256(content).hexdigest()
-    relative = f"{CURVES_FOLDER}/{pack_id}-{step:08d}-{sha256[:12]}.parquet"
-    _write_file(folder / relative, content)
-    return relative, sha256
-
-
 def store_curves(state: SweepState, pack: PackState, evaluation: Evaluation) -> dict[str, Any]:
     """Return the fields of an evaluation's curves for its record; write a part unless the record has the curves."""
     values = _convert_values(pack.pack_id, pack.members, evaluation)
     if state.inline_curves and values.size <= MAX_INLINE_VALUES:
         return {"curves": make_inline_fields(evaluation.averages, evaluation.metrics, evaluation.lengths, values)}
-    file, sha256 = write_part(state.folder, pack.pack_id, pack.members, evaluation)
+    table = make_evaluation_table(pack.pack_id, pack.members, evaluation)
+    file, sha256 = write_part(state.folder, pack.pack_id, evaluation.step, table)
     return {"file": file, "sha256": sha256}
+
+
+def make_evaluation_table(
+    pack_id: str, members: Sequence[tuple[str, int]], evaluation: Evaluation | StoredCurves
+) -> Any:
+    """Return the curves of an evaluation as a table for `write_part`.
+
+    `members` are (config_id, seed) in the order of the evaluation's first dimension. Raises ValueError when the shapes
+    disagree.
+    """
+    values = _convert_values(pack_id, members, evaluation)
+    steps = [evaluation.step] * len(members)
+    return make_table(members, evaluation.averages, evaluation.metrics, evaluation.lengths, steps, values)
+
+
+def write_part(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str, str]:
+    """Write the curves of a pack at a step below the sweep directory `folder`, as a parquet file.
+
+    Returns the path relative to `folder` and the SHA-256 of the file; the same input gives the same bytes. Raises
+    LedgerError when the file cannot be written.
+    """
+    content = _encode_parquet(table)
+    sha256 = hashlib.sha256(content).hexdigest()
+    relative = f"{CURVES_FOLDER}/{pack_id}-{step:08d}-{sha256[:12]}.parquet"
+    _write_file(folder / relative, content)
+    return relative, sha256
 
 
 def _convert_values(

@@ -14,7 +14,7 @@ from orchestrator.engine.engine import list_measurements
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
-from orchestrator.record.kept.curves import write_part
+from orchestrator.record.kept.curves import make_evaluation_table, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from search_spaces import load_sweep
 from search_spaces.grammar.claims import load_claims
@@ -81,7 +81,8 @@ def pretended_sweep(
                     values_MAKL=np.stack(values).astype(np.float32), loss_M=np.zeros(len(members)),
                     failed_at_M=np.array(failed), seconds=1.0, form="table", compiled=False,
                 )  # fmt: skip
-                part, sha256 = write_part(folder, f"p{number}", pairs, evaluation)
+                table = make_evaluation_table(f"p{number}", pairs, evaluation)
+                part, sha256 = write_part(folder, f"p{number}", step, table)
                 ledger.append(
                     "evaluation", pack_id=f"p{number}", step=step, final=evaluation.final, file=part, sha256=sha256,
                     loss=evaluation.loss_M, failed_at=evaluation.failed_at_M, seconds=1.0, form="table", compiled=False,

@@ -178,7 +178,7 @@ def test_a_full_disk_leaves_no_folder(rows: pd.DataFrame, imported: Import, tmp_
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("orchestrator.importing.folder.write_rows", fail)
+    monkeypatch.setattr("orchestrator.importing.folder.write_part", fail)
     with pytest.raises(OSError, match="No space"):
         imported(rows)
     assert not (tmp_path / "imported").exists()

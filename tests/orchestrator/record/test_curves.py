@@ -18,7 +18,7 @@ import pytest
 
 from orchestrator.errors import DamagedCurves, LedgerError
 from orchestrator.record.kept.curve_tables import COLUMNS
-from orchestrator.record.kept.curves import read_curves, write_curves, write_part
+from orchestrator.record.kept.curves import make_evaluation_table, read_curves, write_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.record.nothing_measured import NOTHING_MEASURED
@@ -35,8 +35,12 @@ def make_evaluation(step: int = 50, members: int = 3, seed: int = 0, final: bool
     )  # fmt: skip
 
 
+def write(folder: Path, pack_id: str, members: list[tuple[str, int]], evaluation: Any) -> tuple[str, str]:
+    return write_part(folder, pack_id, evaluation.step, make_evaluation_table(pack_id, members, evaluation))
+
+
 def append(ledger: Ledger, pack_id: str, members: list[tuple[str, int]], evaluation: Any) -> str:
-    file, sha256 = write_part(ledger.folder, pack_id, members, evaluation)
+    file, sha256 = write(ledger.folder, pack_id, members, evaluation)
     ledger.append(
         "evaluation", pack_id=pack_id, step=evaluation.step, final=evaluation.final, file=file, sha256=sha256,
         loss=[0.0] * len(members), failed_at=[-1] * len(members), seconds=1.0, form="plain", compiled=False,
@@ -67,7 +71,7 @@ def slow(members: list[tuple[str, int]], evaluation: Any) -> pd.DataFrame:
 
 def test_a_part_holds_every_value_in_its_place(tmp_path: Path) -> None:
     evaluation = make_evaluation()
-    file, sha256 = write_part(tmp_path, "p0", MEMBERS, evaluation)
+    file, sha256 = write(tmp_path, "p0", MEMBERS, evaluation)
     table = pq.read_table(tmp_path / file)
     assert hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() == sha256
     assert table.schema.field("value").type == "float"
@@ -79,10 +83,10 @@ def test_a_part_holds_every_value_in_its_place(tmp_path: Path) -> None:
 
 def test_the_same_input_gives_the_same_bytes_in_any_process(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    file, sha256 = write_part(tmp_path / "a", "p0", MEMBERS, make_evaluation())
+    file, sha256 = write(tmp_path / "a", "p0", MEMBERS, make_evaluation())
     script = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]); import test_curves as t;"
-        "print(*t.write_part(Path(sys.argv[1]), 'p0', t.MEMBERS, t.make_evaluation()))"
+        "print(*t.write(Path(sys.argv[1]), 'p0', t.MEMBERS, t.make_evaluation()))"
     )
     (tmp_path / "b").mkdir()
     arguments = [sys.executable, "-c", script, tmp_path / "b", Path(__file__).parent]
@@ -104,7 +108,7 @@ def test_other_curves_of_the_same_step_do_not_overwrite_the_first(tmp_path: Path
 
 def test_shapes_that_disagree_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"pack p0 reported curves of shape \(3, 2, 3, 4\), expected \(2, 2, 3, 4\)"):
-        write_part(tmp_path, "p0", MEMBERS[:2], make_evaluation())
+        write(tmp_path, "p0", MEMBERS[:2], make_evaluation())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -201,7 +205,7 @@ def test_a_full_disk_leaves_no_half_part(small_disk: Path) -> None:
     written = []
     with pytest.raises(LedgerError, match=rf"{small_disk}/curves/p0-.*\.parquet: cannot be written: No space left"):
         for step in range(1000):
-            written.append(write_part(small_disk, "p0", MEMBERS, make_evaluation(step)))
+            written.append(write(small_disk, "p0", MEMBERS, make_evaluation(step)))
     assert len(written) > 10
     assert sorted(path.relative_to(small_disk).as_posix() for path in small_disk.rglob("*.parquet")) == sorted(
         file for file, _ in written
@@ -231,5 +235,5 @@ def test_a_part_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: p
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
-    file, _ = write_part(tmp_path, "p0", MEMBERS, make_evaluation())
+    file, _ = write(tmp_path, "p0", MEMBERS, make_evaluation())
     assert seen == [[], [Path(file).name]]  # its bytes, then its name
