@@ -22,7 +22,6 @@ from search_spaces.grammar.problems import ENGINE_SECTIONS
 from trainers.check import check_metrics, check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
 from trainers.config.recorded import build_recorded_member, describe_revisions
-from trainers.config.slots import Slot, check_single_values, find_slot
 from trainers.errors import ConfigError, Problem
 from trainers.evaluation.weights import list_stored_averages
 from trainers.metrics.recorded import list_recorded_metrics
@@ -64,6 +63,12 @@ class Engine:
     is_local = False
     inline_curves = False
     equal_failures: int | None = None
+    member_class: type[Settings] = MemberConfig
+
+    # Functions of `trainers` that already do what the interface asks for.
+    rebuild = staticmethod(build_recorded_member)
+    list_corrections = staticmethod(describe_revisions)
+    estimate_seconds = staticmethod(estimate_seconds)
 
     # Sections and members ---------------------------------------------------------------------------------------------
 
@@ -71,17 +76,27 @@ class Engine:
         """Return the member of these sections with seed 0. Raises ConfigError."""
         return MemberConfig.from_dict({**sections, "seed": 0}, recorded=recorded).pin_data()
 
-    def rebuild(self, resolved: Mapping[str, Any], seed: int) -> MemberConfig:
-        """Return a member of a recorded configuration. Raises ConfigError."""
-        return build_recorded_member(resolved, seed)
-
-    def list_corrections(self, resolved: Mapping[str, Any]) -> list[str]:
-        """Return a sentence for each class of the configuration whose results were changed by a later bug fix."""
-        return describe_revisions(resolved)
-
-    def list_measurements(self, member: MemberConfig) -> Measurements:
+    @staticmethod
+    def list_measurements(member: MemberConfig) -> Measurements:
         """Return the metrics, lengths and averages of a member, as the current code computes them."""
-        return list_measurements(member)
+        task = member.task
+        trained = {
+            distribution.name: tuple(sorted(distribution.trained_lengths))
+            for distribution in task.distributions
+            if distribution.trained_lengths
+        }
+        return Measurements(
+            lengths=member.evaluated_lengths,
+            averages=tuple(member.training.averages),
+            metrics=member.metrics,
+            longest_trained={name: lengths[-1] for name, lengths in trained.items()},
+            headline=(*task.headline, *member.model.recorded_metrics, *member.evaluation.added),
+            trained=trained,
+            technical=tuple(list_technical_keys(member)),
+            axis=member.evaluation.axis,
+            start_shares=_compute_initial_weight_shares(member),
+            task_module=type(task).__module__.partition(".")[0],
+        )
 
     def read_declared_objective(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the metrics, averages and lengths of these sections; None if the task cannot be built."""
@@ -103,14 +118,6 @@ class Engine:
         metrics = list_recorded_metrics(task, _read_model_metrics(sections["model"]), added, lengths or task.lengths)
         trained_distribution = task.distributions[0].name
         return DeclaredObjective(metrics=metrics, averages=averages, lengths=lengths, distribution=trained_distribution)
-
-    def find_value_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
-        """Return the problems of each section alone: unknown names and keys, missing keys, wrong values."""
-        return check_single_values(sections)
-
-    def find_slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
-        """Return the field that a dotted key sets."""
-        return find_slot(sections, key)
 
     # Before a sweep starts --------------------------------------------------------------------------------------------
 
@@ -248,10 +255,6 @@ class Engine:
             per_member=cost.flops_per_step * count_equivalent_steps(member) + looped_flops,
         )
 
-    def estimate_seconds(self, member: MemberConfig) -> float:
-        """Return a rough estimate of the training seconds by operations."""
-        return estimate_seconds(member)
-
     # Comparisons ------------------------------------------------------------------------------------------------------
 
     def describe_parameters(self, resolved: Mapping[str, Any]) -> str | None:
@@ -275,10 +278,10 @@ class Engine:
     # Training ---------------------------------------------------------------------------------------------------------
 
     def read_environment(self, work: PackWork) -> dict[str, str | int | bool]:
-        """Return the environment of this process: versions, device, and the threads that `run` will use."""
+        """Return the environment of this process: versions, device, and the threads that `train_members` will use."""
         return {**read_environment(work.code, gpus=work.gpus), "threads": work.cpus}
 
-    def run(self, work: PackWork, members: list[MemberConfig], reporter: Reporter, checkpoints: Any) -> None:
+    def train_members(self, work: PackWork, members: list[MemberConfig], reporter: Reporter, checkpoints: Any) -> None:
         """Train a pack in this process, resuming from its newest good checkpoint if there is one."""
         import torch  # takes a second or more
 
@@ -299,28 +302,6 @@ class Engine:
             earlier=choose_start_checkpoints(work.earlier),
             prune_at=work.prune_at,
         )
-
-
-def list_measurements(member: MemberConfig) -> Measurements:
-    """Return the metrics, lengths and averages of a member, as the current code computes them."""
-    task = member.task
-    trained = {
-        distribution.name: tuple(sorted(distribution.trained_lengths))
-        for distribution in task.distributions
-        if distribution.trained_lengths
-    }
-    return Measurements(
-        lengths=member.evaluated_lengths,
-        averages=tuple(member.training.averages),
-        metrics=member.metrics,
-        longest_trained={name: lengths[-1] for name, lengths in trained.items()},
-        headline=(*task.headline, *member.model.recorded_metrics, *member.evaluation.added),
-        trained=trained,
-        technical=tuple(list_technical_keys(member)),
-        axis=member.evaluation.axis,
-        start_shares=_compute_initial_weight_shares(member),
-        task_module=type(task).__module__.partition(".")[0],
-    )
 
 
 def _compute_initial_weight_shares(member: MemberConfig) -> InitialWeightShares:

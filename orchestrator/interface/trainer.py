@@ -18,8 +18,8 @@ from trainers.tasks.metrics import RecordedMetric
 
 if TYPE_CHECKING:
     from orchestrator.code.own_code import CodeSource
-    from trainers.config.slots import Slot
     from trainers.evaluation.results import Reporter
+    from trainers.settings.fields import Settings
 
 
 # Text in the recorded error of a program that exits before its last report. `equal_failures` reads it there, because a
@@ -75,6 +75,7 @@ class Trainer(Protocol):
     sections: tuple[str, ...]
     is_local: bool  # whether packs run by default in processes of this machine, also on its GPUs
     inline_curves: bool  # whether small curves are written to the ledger, because packs are too many for files
+    member_class: type[Settings]  # declares the sections, by which single values are checked
     equal_failures: int | None  # the number of first packs that end the sweep if all fail with the same error
 
     # Members: built from sections of a sweep file, or from a record
@@ -94,13 +95,7 @@ class Trainer(Protocol):
     def read_declared_objective(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the names that an objective may use; None if the sections do not declare enough of them."""
 
-    # Checks of a sweep before it runs, from single values to scripts and data
-    def find_value_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
-        """Return the problems of single values, each under its dotted key."""
-
-    def find_slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
-        """Return the typed field that a dotted key sets; None for an unknown key."""
-
+    # Checks of a sweep before it runs, of scripts, data and sizes
     def find_local_problems(self, members: Iterable[Any]) -> list[Problem]:
         """Return problems of data or scripts that are missing on this machine, under dotted keys."""
 
@@ -139,5 +134,5 @@ class Trainer(Protocol):
     def read_environment(self, work: PackWork) -> dict[str, str | int | bool]:
         """Return the settings of this process that may change results."""
 
-    def run(self, work: PackWork, members: list[Any], reporter: Reporter, checkpoints: Any) -> None:
+    def train_members(self, work: PackWork, members: list[Any], reporter: Reporter, checkpoints: Any) -> None:
         """Train a pack, resuming from its newest state in `checkpoints`, a `trainers.files.checkpoint.Checkpoints`."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from orchestrator.engine.engine import list_measurements
+from orchestrator.engine.engine import Engine
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import build_configurations, check_data
 from orchestrator.plan.distributions import describe_evaluated_lengths
@@ -42,7 +42,7 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
     return [
         f"{spec.name}: task {member.task.name}, {title}, seed {member.seed}",
         f"trained on lengths {format_ranges(member.task.trained_lengths)}, "
-        f"evaluated at {describe_evaluated_lengths(list_measurements(member))}",
+        f"evaluated at {describe_evaluated_lengths(Engine.list_measurements(member))}",
         "",
         *format_examples(read_examples(member, count), list_annotations(member)),
     ]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import psutil
 
-from orchestrator.engine.engine import LARGEST_PACK_CPU, count_equivalent_steps, estimate_cost, list_measurements
+from orchestrator.engine.engine import LARGEST_PACK_CPU, Engine, count_equivalent_steps, estimate_cost
 from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, read_gpu_memories
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import build_first_generation
@@ -183,7 +183,9 @@ def _describe_packs(
         (
             "evaluated at",
             "; ".join(
-                dict.fromkeys(describe_evaluated_lengths(list_measurements(member)) for member in examples.values())
+                dict.fromkeys(
+                    describe_evaluated_lengths(Engine.list_measurements(member)) for member in examples.values()
+                )
             ),
         ),
         ("parameters", f"{parameters} per member"),

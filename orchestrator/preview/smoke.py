@@ -161,7 +161,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         files = frozenset(str(source.root / file) for source in sources for file in source.files)
         with _raising_smoke_failed(f"{name} cannot be run", files):
             try:
-                trainer.run(work, [member], report, None)
+                trainer.train_members(work, [member], report, None)
             except ProgramEnded as error:
                 lines = "\n".join(f"  {line}" for line in (error.trace or "its log is empty").splitlines())
                 raise SmokeFailed(f"configuration {name}: {error.message}\n{lines}") from error

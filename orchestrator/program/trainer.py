@@ -23,12 +23,11 @@ from orchestrator.program.files import find_files
 from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings
 from orchestrator.program.run import make_search_path, run_member
 from search_spaces.grammar.problems import PROGRAM_SECTIONS, dotted_keys, read_key
-from trainers.config.slots import check_single_values, find_slot
 from trainers.errors import ConfigError, Problem, find_nearest
+from trainers.settings.fields import Settings
 from trainers.tasks.metrics import RecordedMetric
 
 if TYPE_CHECKING:
-    from trainers.config.slots import Slot
     from trainers.evaluation.results import Reporter
 
 _DESCRIBE_INTERPRETER = """
@@ -45,6 +44,7 @@ class ProgramTrainer:
     is_local = True
     inline_curves = True
     equal_failures: int | None = 3
+    member_class: type[Settings] = ProgramMember
 
     def build(self, sections: Mapping[str, Any], *, recorded: bool) -> ProgramMember:
         """Return the member of seed 0. Raises ConfigError."""
@@ -74,14 +74,6 @@ class ProgramTrainer:
         }
         lengths = tuple(sorted({length for metric in metrics.values() for length in metric.lengths}))
         return DeclaredObjective(metrics=metrics, averages=evaluation.averages, lengths=lengths)
-
-    def find_value_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
-        """Return unknown keys, missing keys and wrong values; `config` may have any."""
-        return check_single_values(sections, ProgramMember)
-
-    def find_slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
-        """Return the field that a dotted key sets, None for keys of `config`."""
-        return find_slot(sections, key, ProgramMember)
 
     def find_local_problems(self, members: Iterable[ProgramMember]) -> list[Problem]:
         """Return nothing: files and commands are checked by `find_trial_problems`."""
@@ -164,7 +156,7 @@ class ProgramTrainer:
         command = shutil.which(words[0], path=make_search_path()) if words else sys.executable
         return table | _describe_command(command or "")
 
-    def run(self, work: PackWork, members: list[ProgramMember], reporter: Reporter, checkpoints: Any) -> None:
+    def train_members(self, work: PackWork, members: list[ProgramMember], reporter: Reporter, checkpoints: Any) -> None:
         """Run the program, or the function, for one member."""
         run_member(work, members[0], reporter)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orchestrator.engine.engine import list_measurements
+from orchestrator.engine.engine import Engine
 from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
 from orchestrator.interface.measurements import Measurements
 from orchestrator.mirror.mirrored import open_ledger
@@ -209,7 +209,7 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
 
 def _list_measurements(member: MemberConfig) -> Measurements:
     """Return the measurements without metrics that are derived from earlier evaluations."""
-    derived, measurements = member.task.derived_metrics, list_measurements(member)
+    derived, measurements = member.task.derived_metrics, Engine.list_measurements(member)
     metrics = {name: metric for name, metric in measurements.metrics.items() if metric.base not in derived}
     headline = tuple(name for name in measurements.headline if name not in derived)
     return replace(measurements, averages=list_stored_averages(member), metrics=metrics, headline=headline)

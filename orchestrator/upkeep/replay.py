@@ -117,7 +117,7 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
         if environments := [state.environments[name] for _, name in pack.ran_under]:
             replay.environment += list_differing_keys(environments[-1], trainer.read_environment(work))
         with suppress(_ComparisonFinished):
-            trainer.run(work, [trainer.rebuild(chosen.resolved, seed)], replay, None)
+            trainer.train_members(work, [trainer.rebuild(chosen.resolved, seed)], replay, None)
     return replay
 
 

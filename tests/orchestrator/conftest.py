@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from orchestrator.engine.engine import list_measurements
+from orchestrator.engine.engine import Engine
 from orchestrator.figures import drawing
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.record.kept.curves import make_evaluation_table, read_curves, write_part
@@ -123,7 +123,7 @@ def build_sweep(
             pack_id, steps = f"pack{number:04d}", resolved["training"]["steps"]
             ledger.append(
                 "configuration", number=number, config_id=lead.config_id, values=dict(values), resolved=resolved,
-                duplicate_of=None, **make_measurement_fields(list_measurements(lead), ()),
+                duplicate_of=None, **make_measurement_fields(Engine.list_measurements(lead), ()),
             )  # fmt: skip
             ledger.append("pack", pack_id=pack_id, structural_key=lead.structural_key, members=pairs, steps=steps)
             every = resolved["evaluation"]["every"]

@@ -18,6 +18,7 @@ from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, SweepSpec, select_active_values
 from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, value_key
 from search_spaces.grammar.problems import Findings, ancestors, format_value, is_within, parent, read_key
+from trainers.config.slots import check_single_values, find_slot
 from trainers.errors import Problem
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ def _check_fixed_values(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     example = {key: _make_example(spec.space[key]) for key in drawn}
     class_keys = [key for key in spec.space if key.rpartition(".")[2] in CLASS_KEYS and not findings.is_doubtful(key)]
     unconditional = [key for key, domain in spec.space.items() if not domain.when]
-    problems = get_trainer(spec.sections).find_value_problems(fixed)
+    problems = check_single_values(fixed, get_trainer(spec.sections).member_class)
     unused = [problem for problem in problems if problem.key in class_keys and problem.key in unconditional]
     problems = [
         *(
@@ -95,9 +96,12 @@ def _find_section_problems(
 ) -> Iterator[Problem]:
     """Yield the problems of a section for every combination of its drawn class names."""
     cases = list_cases(spec, [key for key in class_keys if is_within(key, section)])
-    trainer = get_trainer(spec.sections)
+    member_class = get_trainer(spec.sections).member_class
     problems = [
-        {(problem.key, problem.message, problem.allowed): problem for problem in trainer.find_value_problems(sections)}
+        {
+            (problem.key, problem.message, problem.allowed): problem
+            for problem in check_single_values(sections, member_class)
+        }
         for sections in (assign_values(spec, {**example, **case}) for case in cases)
     ]
     for problem, suffix in _join_cases(problems, cases):
@@ -124,7 +128,7 @@ def _check_listed_configurations(spec: SweepSpec, findings: Findings) -> Iterato
         if findings.is_doubtful(f"search.listed[{index}]") or any(map(findings.is_doubtful, values)):
             continue
         sections = assign_values(spec, values)
-        for problem in get_trainer(spec.sections).find_value_problems(sections):
+        for problem in check_single_values(sections, get_trainer(spec.sections).member_class):
             if _is_doubtful_with_class(problem.key, findings):
                 continue
             listed_key = next((key for key in values if is_within(problem.key, key)), None)
@@ -155,8 +159,8 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
 
 def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
     """Return a problem for each value of a domain that the classes of this case reject; keys are relative to `key`."""
-    trainer = get_trainer(spec.sections)
-    slot = trainer.find_slot(assign_values(spec, {**case, key: _make_example(domain)}), key)
+    member_class = get_trainer(spec.sections).member_class
+    slot = find_slot(assign_values(spec, {**case, key: _make_example(domain)}), key, member_class)
     if slot is not None:
         return list(find_misfits(domain, slot))
 
@@ -166,7 +170,7 @@ def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, 
     problems = []
     for index, value in enumerate(values):
         sections = assign_values(spec, {**case, key: value})
-        for problem in trainer.find_value_problems(sections):
+        for problem in check_single_values(sections, member_class):
             if problem.key == key and problem.message == "unknown key":
                 return [replace(problem, key="", given=ABSENT)]
             if is_within(problem.key, key):

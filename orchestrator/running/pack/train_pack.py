@@ -172,7 +172,7 @@ def train_pack(work: PackWork, reporter: PackReporter) -> None:
         every_seconds=work.checkpoint_seconds,
     )
 
-    trainer.run(work, members, reporter, checkpoints)
+    trainer.train_members(work, members, reporter, checkpoints)
     if work.address and (problem := checkpoints.finish()):
         reporter.notice(problem)
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from orchestrator.claims.verdicts import Judgement, judge, read_sweeps
-from orchestrator.engine.engine import list_measurements
+from orchestrator.engine.engine import Engine
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
@@ -50,7 +50,7 @@ def pretended_sweep(
     with Ledger.create(folder, {**first, "provenance": {}}) as ledger:
         for configuration in sorted(configurations.values(), key=lambda configuration: configuration.number):
             members = [configuration.member(seed) for seed in spec.seeds]
-            fields = make_measurement_fields(list_measurements(members[0]), known)
+            fields = make_measurement_fields(Engine.list_measurements(members[0]), known)
             known.add(fields["measured"])
             ledger.append(
                 "configuration",

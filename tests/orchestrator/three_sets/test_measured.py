@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.code import own_code
-from orchestrator.engine.engine import list_measurements
+from orchestrator.engine.engine import Engine
 from orchestrator.errors import DamagedLedger
 from orchestrator.interface.measurements import Measurements, make_measurement_fields
 from orchestrator.record.kept.curves import read_curves
@@ -52,7 +52,9 @@ def forget(own_code_forgotten: None) -> Callable[[Path], None]:
 def of(task: dict) -> Measurements:
     model = {"name": "attention_only", "width": 8, "value_width": 8}
     training = {"steps": 4, "batch_size": 4, "learning_rate": 0.1}
-    return list_measurements(MemberConfig.from_dict({"task": task, "model": model, "training": training, "seed": 0}))
+    return Engine.list_measurements(
+        MemberConfig.from_dict({"task": task, "model": model, "training": training, "seed": 0})
+    )
 
 
 @pytest.mark.parametrize("task", SHIPPED.values(), ids=SHIPPED)
@@ -69,8 +71,8 @@ def test_it_is_written_once_whatever_the_number_of_configurations(ran):
     assert [list(record.fields.get("measured_in_full", {})) for record in records] == [[name], [], [], []]
     state = SweepState.load(folder)
     member = load_and_build(folder)
-    assert state.measured == {name: list_measurements(member).to_fields()}
-    more = [make_measurement_fields(list_measurements(member), state.measured) for _ in range(1000)]
+    assert state.measured == {name: Engine.list_measurements(member).to_fields()}
+    more = [make_measurement_fields(Engine.list_measurements(member), state.measured) for _ in range(1000)]
     assert len(json.dumps(more)) < 0.1 * sum(len(json.dumps(record.fields)) for record in records) / 4 * 1000
 
 
@@ -145,6 +147,6 @@ def test_a_report_of_a_new_sweep_builds_no_class(ran, monkeypatch):
     def refused(*_):
         raise AssertionError("a class was built")
 
-    monkeypatch.setattr("orchestrator.engine.engine.build_recorded_member", refused)
+    monkeypatch.setattr("orchestrator.engine.engine.Engine.rebuild", refused)
     monkeypatch.setattr("orchestrator.report.page.data.import_recorded", refused)
     write_report(folder)
