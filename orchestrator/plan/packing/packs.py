@@ -1,13 +1,14 @@
 """Cut the members of configurations into packs of equal structure, so that all workers finish together.
 
 Members with the same structural key (`Member.structural_key`: every value that changes the program) can train as one
-program. `make_packs` groups members by it, limits each pack to the members that fit (`resources.pack`, or memory by the
-trainer's `estimate_pack_cost`), and cuts further where the workers then finish sooner (`cutting.balance_sizes`).
+program. `Packer` groups members by it, limits each pack to the members that fit (`resources.pack`, or memory by the
+trainer's `estimate_pack_cost`), and cuts further where the workers then finish sooner (`cutting.balance_sizes`). When
+workers come or go, or a pack runs out of memory, it repacks the members of packs that no worker has begun.
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,8 +26,6 @@ MEMORY_SHARE = 0.5
 SeedsToPack = tuple[Configuration, Sequence[int]]
 """A configuration and its seeds to be packed."""
 
-FindMaxMembers = Callable[[Member], int]
-EstimateWork = Callable[[Member, float], float]
 MembersByKey = dict[str, list[tuple[str, int]]]
 """Members by structural key."""
 
@@ -75,31 +74,95 @@ class Packer:
         self._trainer, self._costs = get_trainer(spec.sections), dict[str, PackCost]()
         self._is_balanced = spec.resources.pack == "auto"
 
-    def pack_members(self, waiting: Sequence[SeedsToPack]) -> list[PlannedPack]:
-        """Return the packs of new members, the longest first."""
-        return make_packs(
-            waiting, self._cluster.workers, self._find_max_members, self._estimate_work, is_balanced=self._is_balanced
-        )
+    def pack_members(self, waiting: Iterable[SeedsToPack]) -> list[PlannedPack]:
+        """Return packs of new members by structural key, the longest pack first.
 
-    def recut_waiting(
+        With `resources.pack: auto`, a structure is cut into more packs than needed if the workers then finish sooner.
+        """
+        # The cost of a pack depends on its structure alone, so an example of each is enough.
+        groups: MembersByKey = {}
+        examples: dict[str, Member] = {}
+        for configuration, seeds in waiting:
+            members = [(configuration.config_id, seed) for seed in seeds]
+            if configuration.duplicate_of is None and members:
+                example = configuration.member(seeds[0])
+                examples.setdefault(example.structural_key, example)
+                groups.setdefault(example.structural_key, []).extend(members)
+
+        # Fewer, larger packs compile less often; they are cut further only if that saves time.
+        largest = {key: self.find_max_members(examples[key]) for key in groups}
+        sizes = {
+            key: split_evenly(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()
+        }
+        if self._is_balanced:
+            sizes = self._balance(sizes, largest, examples)
+
+        packs = [
+            PlannedPack.from_members(key, chunk, examples[key].steps)
+            for key, members in groups.items()
+            for chunk in cut_members(members, sizes[key], largest[key])
+        ]
+        return self._sort_by_work(packs, examples)
+
+    def repack_waiting(
         self,
         packs: Sequence[PlannedPack],
         kept_packs: Sequence[tuple[PlannedPack, float]],
         configurations: Mapping[str, Configuration],
         workers: WorkerPool,
     ) -> list[PlannedPack]:
-        """Return packs cut again for changed workers, as `recut_packs`; later packs are cut for these workers, too."""
+        """Return the packs that replace `packs` for these workers, the longest first; empty if all stay as they are.
+
+        A structure is repacked if one of its packs has too many members, and with `resources.pack: auto` also if all
+        packs then finish sooner (`cutting.MIN_GAIN`). `kept_packs` are the unchanged packs, each with the remaining
+        share of its steps; `configurations` has the configurations of all members by config_id. Later packs are made
+        for these workers, too.
+        """
         memory = workers.bytes_per_worker or self._cluster.bytes_per_worker
         self._cluster = replace(self._cluster, workers=workers.size, bytes_per_worker=memory)
-        return recut_packs(
-            packs,
-            kept_packs,
-            configurations,
-            workers.size,
-            self._find_max_members,
-            self._estimate_work,
-            is_balanced=self._is_balanced,
-        )
+        if not packs:
+            return []
+
+        # The cost of a pack depends on its structure alone, so an example of each is enough.
+        groups: MembersByKey = {}
+        sizes: Sizes = {}
+        examples: dict[str, Member] = {}
+        for pack in (*packs, *(pack for pack, _ in kept_packs)):
+            if pack.structural_key not in examples:
+                config_id, seed = pack.members[0]
+                examples[pack.structural_key] = configurations[config_id].member(seed)
+        for pack in packs:
+            groups.setdefault(pack.structural_key, []).extend(pack.members)
+            sizes.setdefault(pack.structural_key, []).append(len(pack.members))
+
+        # Packs with too many members must be cut, others only if all then finish sooner.
+        largest = {key: self.find_max_members(examples[key]) for key in groups}
+        new_sizes = {
+            key: pack_sizes
+            if max(pack_sizes) <= largest[key]
+            else split_evenly(sum(pack_sizes), math.ceil(sum(pack_sizes) / largest[key]))
+            for key, pack_sizes in sizes.items()
+        }
+        if self._is_balanced:
+            work_left = [
+                share * self.estimate_work(examples[pack.structural_key], len(pack.members))
+                for pack, share in kept_packs
+            ]
+            new_sizes = self._balance(new_sizes, largest, examples, work_left)
+        changed_keys = {key for key in sizes if sorted(new_sizes[key]) != sorted(sizes[key])}
+        if not changed_keys:
+            return []
+
+        # Seeds of a configuration stay together, as in packs that were never cut.
+        new_packs = [pack for pack in packs if pack.structural_key not in changed_keys]
+        for key in changed_keys:
+            members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))
+            steps = next(pack.steps for pack in packs if pack.structural_key == key)
+            new_packs += [
+                PlannedPack.from_members(key, chunk, steps)
+                for chunk in cut_members(members, new_sizes[key], largest[key])
+            ]
+        return self._sort_by_work(new_packs, examples)
 
     def record_shortage(self, pack: PlannedPack) -> Shortage:
         """Return the recorded shortage of a pack that ran out of memory; later packs like it are half as large."""
@@ -113,8 +176,8 @@ class Packer:
             self._costs[member.structural_key] = self._trainer.estimate_pack_cost(member, self._resources.gpus)
         return self._costs[member.structural_key]
 
-    def _find_max_members(self, member: Member) -> int:
-        """Return the most members of a pack with this structure: by `resources.pack`, memory and earlier shortages."""
+    def find_max_members(self, member: Member) -> int:
+        """Return the maximum size of packs with this structure, by `resources.pack`, memory and earlier shortages."""
         memory = self._cluster.bytes_per_worker
         shortage_limits = [
             shortage.find_max_members(memory)
@@ -122,116 +185,24 @@ class Packer:
             if shortage.structural_key == member.structural_key
         ]
         if not self._is_balanced:
-            return min([int(self._resources.pack), *shortage_limits])
+            return max(1, min([int(self._resources.pack), *shortage_limits]))
         cost = self._get_cost(member)
         return max(1, min([cost.largest, int(MEMORY_SHARE * memory / cost.bytes_per_member), *shortage_limits]))
 
-    def _estimate_work(self, member: Member, count: float) -> float:
+    def estimate_work(self, member: Member, count: float) -> float:
         """Return the operations of a pack of `count` members with this structure."""
         cost = self._get_cost(member)
         return cost.per_pack + cost.per_member * count
 
-
-def make_packs(
-    waiting: Iterable[SeedsToPack],
-    workers: int,
-    find_max_members: FindMaxMembers,
-    estimate_work: EstimateWork,
-    *,
-    is_balanced: bool = True,
-) -> list[PlannedPack]:
-    """Return packs of all members by structural key, the longest pack first.
-
-    `find_max_members` returns the most members of a pack of a structure, `estimate_work` the cost of a pack by size.
-    With `is_balanced`, a structure is cut into more packs than needed if the workers then finish sooner.
-    """
-    # The cost of a pack depends on its structure alone, so an example of each is enough.
-    groups: MembersByKey = {}
-    examples: dict[str, Member] = {}
-    for configuration, seeds in waiting:
-        members = [(configuration.config_id, seed) for seed in seeds]
-        if configuration.duplicate_of is None and members:
-            example = configuration.member(seeds[0])
-            examples.setdefault(example.structural_key, example)
-            groups.setdefault(example.structural_key, []).extend(members)
-
-    # Fewer, larger packs compile less often; they are cut further only if that saves time.
-    largest = {key: max(1, find_max_members(examples[key])) for key in groups}
-    sizes = {key: split_evenly(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()}
-    if is_balanced:
-        sizes = balance_sizes(
-            sizes, largest, lambda key, members: estimate_work(examples[key], members), max(1, workers)
+    def _balance(
+        self, sizes: Sizes, largest: Mapping[str, int], examples: Mapping[str, Member], work_left: Sequence[float] = ()
+    ) -> Sizes:
+        """Return the sizes of packs by structural key, cut further where that saves time (`balance_sizes`)."""
+        workers = max(1, self._cluster.workers)
+        return balance_sizes(
+            sizes, largest, lambda key, count: self.estimate_work(examples[key], count), workers, work_left
         )
 
-    packs = [
-        PlannedPack.from_members(key, chunk, examples[key].steps)
-        for key, members in groups.items()
-        for chunk in cut_members(members, sizes[key], largest[key])
-    ]
-    return _sort_by_work(packs, examples, estimate_work)
-
-
-def recut_packs(
-    packs: Sequence[PlannedPack],
-    kept_packs: Sequence[tuple[PlannedPack, float]],
-    configurations: Mapping[str, Configuration],
-    workers: int,
-    find_max_members: FindMaxMembers,
-    estimate_work: EstimateWork,
-    *,
-    is_balanced: bool = True,
-) -> list[PlannedPack]:
-    """Return the packs cut again for this many workers, the longest first.
-
-    A pack is cut if it has too many members, and with `is_balanced` also if all packs then finish sooner
-    (`cutting.MIN_GAIN`); the result is empty if no pack is cut. `kept_packs` are the unchanged packs, each with the
-    remaining share of its steps; `configurations` has the configurations of all members by config_id.
-    """
-    if not packs:
-        return []
-
-    # The cost of a pack depends on its structure alone, so an example of each is enough.
-    groups: MembersByKey = {}
-    sizes: Sizes = {}
-    examples: dict[str, Member] = {}
-    for pack in (*packs, *(pack for pack, _ in kept_packs)):
-        if pack.structural_key not in examples:
-            config_id, seed = pack.members[0]
-            examples[pack.structural_key] = configurations[config_id].member(seed)
-    for pack in packs:
-        groups.setdefault(pack.structural_key, []).extend(pack.members)
-        sizes.setdefault(pack.structural_key, []).append(len(pack.members))
-
-    # Packs with too many members must be cut; with `is_balanced`, others are cut if all then finish sooner.
-    largest = {key: max(1, find_max_members(examples[key])) for key in groups}
-    new_sizes = {
-        key: pack_sizes
-        if max(pack_sizes) <= largest[key]
-        else split_evenly(sum(pack_sizes), math.ceil(sum(pack_sizes) / largest[key]))
-        for key, pack_sizes in sizes.items()
-    }
-    work_left = [share * estimate_work(examples[pack.structural_key], len(pack.members)) for pack, share in kept_packs]
-    if is_balanced:
-        new_sizes = balance_sizes(
-            new_sizes, largest, lambda key, count: estimate_work(examples[key], count), max(1, workers), work_left
-        )
-    changed_keys = {key for key in sizes if sorted(new_sizes[key]) != sorted(sizes[key])}
-    if not changed_keys:
-        return []
-
-    # Seeds of a configuration stay together, as in packs that were never cut.
-    new_packs = [pack for pack in packs if pack.structural_key not in changed_keys]
-    for key in changed_keys:
-        members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))
-        steps = next(pack.steps for pack in packs if pack.structural_key == key)
-        new_packs += [
-            PlannedPack.from_members(key, chunk, steps) for chunk in cut_members(members, new_sizes[key], largest[key])
-        ]
-    return _sort_by_work(new_packs, examples, estimate_work)
-
-
-def _sort_by_work(
-    packs: Iterable[PlannedPack], examples: Mapping[str, Member], estimate_work: EstimateWork
-) -> list[PlannedPack]:
-    """Return packs sorted by descending work; packs with equal work keep their order."""
-    return sorted(packs, key=lambda pack: -estimate_work(examples[pack.structural_key], len(pack.members)))
+    def _sort_by_work(self, packs: Iterable[PlannedPack], examples: Mapping[str, Member]) -> list[PlannedPack]:
+        """Return packs sorted by descending work; packs with equal work keep their order."""
+        return sorted(packs, key=lambda pack: -self.estimate_work(examples[pack.structural_key], len(pack.members)))

@@ -51,7 +51,7 @@ def make_recut_fields(
     configurations = {
         config_id: make_planned_configuration(state.configurations[config_id]) for config_id in config_ids
     }
-    new_packs = packer.recut_waiting(list(old_packs.values()), staying, configurations, workers)
+    new_packs = packer.repack_waiting(list(old_packs.values()), staying, configurations, workers)
     if not new_packs:
         return None
 

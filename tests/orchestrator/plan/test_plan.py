@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from orchestrator.plan.configurations import list_warnings, make_configurations
 from orchestrator.plan.packing.cutting import balance_sizes, compute_makespan, cut_members, split_evenly
-from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerPool, make_packs
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerPool
 from search_spaces import SweepFileError, load_sweep
+from tests.orchestrator.sized_packer import SizedPacker
 from trainers.settings import registry
 
 FILE = """name: planned
@@ -199,19 +200,18 @@ def test_later_packs_are_cut_for_the_workers_that_are_there_then(spec, monkeypat
     monkeypatch.setattr(type(waiting[0][0].member(0).model), "explain_loop", lambda self, task: "no vmap rule")
     packer = Packer(spec(), Cluster(workers=1, bytes_per_worker=2**34, description=""))
     assert [len(pack.members) for pack in packer.pack_members(waiting)] == [8]
-    assert packer.recut_waiting([], [], {}, WorkerPool(4)) == []  # nothing waits
+    assert packer.repack_waiting([], [], {}, WorkerPool(4)) == []  # nothing waits
     assert [len(pack.members) for pack in packer.pack_members(waiting)] == [2, 2, 2, 2]
 
 
 def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, balances=True, done=()):
     configurations = make_configurations(spec, list(enumerate(drawn)))
-    return make_packs(
-        [(one, [seed for seed in spec.seeds if (one.config_id, seed) not in done]) for one in configurations],
-        workers=workers,
-        find_max_members=lambda member: largest,
-        estimate_work=lambda member, count: per_step + count * member.training.batch_size,
-        is_balanced=balances,
-    ), configurations
+    waiting = [(one, [seed for seed in spec.seeds if (one.config_id, seed) not in done]) for one in configurations]
+
+    def work(member, count):
+        return per_step + count * member.training.batch_size
+
+    return SizedPacker(workers, largest, work, is_balanced=balances).pack_members(waiting), configurations
 
 
 def test_a_pack_has_one_structure_and_every_member_is_in_one(spec):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.plan.packing.packs import PlannedPack, make_packs
+from orchestrator.plan.packing.packs import PlannedPack
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
@@ -23,6 +23,7 @@ from orchestrator.running.schedulers import inline
 from search_spaces import SweepSpec, load_sweep
 from tests.command_line import CommandLine
 from tests.orchestrator.running.ledgers import begin_ledger, curves, evaluated_once, records, sets
+from tests.orchestrator.sized_packer import SizedPacker
 from tests.shared import fill_once
 from trainers.evaluation.results import Evaluation
 
@@ -113,36 +114,30 @@ class Stage:
         order: Callable[[list[str]], list[str]] | None = None,
         during: Callable[[str, int], None] = lambda pack_id, step: None,
         watch: Callable[[SweepDriver], None] = lambda driver: None,
-        recut: Callable[..., Sequence[PlannedPack]] = lambda *cut: (),
+        repack: Callable[..., Sequence[PlannedPack]] = lambda *packs: (),
         **settings: Any,
     ) -> SweepState:
         """Run to the end. `order` arranges the packs at hand; `during` and `watch` follow every evaluation.
 
-        `recut` is that of the packer: without it packs stay as they are. `settings` are those of a SweepDriver.
+        `repack` is that of the packer: without it packs stay as they are. `settings` are those of a SweepDriver.
         """
         with Ledger.open(self.folder) as ledger:
             state = SweepState.load(self.folder)
-            given: dict[str, Any] = {"packer": FixedPacker(self._packs, recut), "say": self.said.append, **settings}
+            given: dict[str, Any] = {"packer": FixedPacker(self._packs, repack), "say": self.said.append, **settings}
             driver = SweepDriver(self.spec, ledger, state, **given)
             inline.InlineScheduler(self.spec.resources).run(Followed(driver, order, during, watch))
             return state
 
     def _packs(self, waiting: list) -> list:
-        return make_packs(
-            waiting,
-            workers=self._workers,
-            find_max_members=lambda member: self._pack,
-            estimate_work=lambda member, count: count,
-            is_balanced=False,
-        )
+        return SizedPacker(self._workers, self._pack, is_balanced=False).pack_members(waiting)
 
 
 @dataclass(frozen=True)
 class FixedPacker:
-    """A packer with given functions for packing and for recutting."""
+    """A packer with given functions for packing and for repacking."""
 
     pack: Callable[[list], list]
-    recut_waiting: Callable[..., Sequence[PlannedPack]]
+    repack_waiting: Callable[..., Sequence[PlannedPack]]
 
     def pack_members(self, waiting: list) -> list:
         return self.pack(waiting)

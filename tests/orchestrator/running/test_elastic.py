@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.engine import MIN_MEMBER_BYTES_GPU
 from orchestrator.errors import UserError
-from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerPool, make_packs, recut_packs
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerPool
 from orchestrator.record.ledger.records import Record, decode_record, encode_record
 from orchestrator.record.state.parts import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
@@ -37,6 +37,7 @@ from orchestrator.running.with_ray import nodes
 from orchestrator.running.with_ray.nodes import POLL_SECONDS
 from search_spaces import SweepSpec, load_sweep
 from tests.orchestrator.running.ledgers import keyed
+from tests.orchestrator.sized_packer import SizedPacker
 
 SLOW = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 START = 20.0  # of every pack, in seconds
@@ -93,10 +94,10 @@ class Pool:
 
     def pack_members(self, waiting: Any) -> list[PlannedPack]:
         self._examples |= {one.member(0).structural_key: one.member(0) for one, _ in waiting}
-        return make_packs(waiting, self._told, lambda member: CAPACITY, work)
+        return SizedPacker(self._told, CAPACITY, work).pack_members(waiting)
 
-    def recut_waiting(self, packs: Any, begun: Any, configurations: Any, room: WorkerPool) -> list[PlannedPack]:
-        return recut_packs(packs, begun, configurations, room[0], lambda member: CAPACITY, work)
+    def repack_waiting(self, packs: Any, begun: Any, configurations: Any, room: WorkerPool) -> list[PlannedPack]:
+        return SizedPacker(room.size, CAPACITY, work).repack_waiting(packs, begun, configurations, room)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
         """Have something happen."""
@@ -257,14 +258,12 @@ def test_packs_are_not_cut_again_where_little_is_gained(spec, tmp_path: Path) ->
 
 
 def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) -> SweepState:
-    """Run a sweep to its end; its packs are cut again to `capacity(workers)` members."""
+    """Run a sweep to its end; packs are repacked to `capacity(workers)` members."""
 
-    def recut_waiting(packs: Any, begun: Any, configurations: Any, room: WorkerPool) -> list[PlannedPack]:
-        workers, _ = room
-        most = capacity(workers)
-        return recut_packs(packs, begun, configurations, workers, lambda member: most, lambda member, count: count)
+    def repack(packs: Any, begun: Any, configurations: Any, room: WorkerPool) -> list[PlannedPack]:
+        return SizedPacker(room.size, capacity(room.size)).repack_waiting(packs, begun, configurations, room)
 
-    return stage.play(recut=recut_waiting, workers=workers, **more)
+    return stage.play(repack=repack, workers=workers, **more)
 
 
 def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, played) -> None:
