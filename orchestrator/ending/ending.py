@@ -211,8 +211,8 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
         if publisher is None:
             publisher = Publisher()
             publisher.start(session.folder, spec.tracking)
-            publisher.request_last()
-        publisher.announce_files()
+            publisher.announce("end")
+        publisher.announce("files")
         _record_publication(session, spec, publisher.wait())
         publisher.kill()
     session.say(f"{status}: {message}" + (f", but {deaths}" if deaths else ""))

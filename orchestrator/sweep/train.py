@@ -114,4 +114,4 @@ def _train_packs(
             driver.remove_stop_file()
             session.record_end(state, () if is_finished(spec, state) else driver.stopped_by)
         if publisher is not None:
-            publisher.request_last()  # while the scheduler ends and the report is written
+            publisher.announce("end")  # while the scheduler ends and the report is written

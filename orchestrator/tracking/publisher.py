@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import Literal
 
 from orchestrator.running.children.child import start_child
 from orchestrator.text.wording import format_command
@@ -56,13 +57,12 @@ class Publisher:
                 refusals.append(str(self._receive().problem))
         return refusals
 
-    def request_last(self) -> None:
-        """Ask the child for the last publication, after the end of the sweep."""
-        self._send()
+    def announce(self, event: Literal["end", "files"]) -> None:
+        """Tell the child that the sweep has ended, then that the files of its report are written.
 
-    def announce_files(self) -> None:
-        """Tell the child that the files of the report are written and can be sent; call `request_last` first."""
-        self._send()
+        After "end" the child publishes a last time, and sends the files after "files".
+        """
+        self._send(event=event)
 
     def wait(self, seconds: float = MAX_WAIT_SECONDS) -> Publication:
         """Return the last attempt; if it takes more than `seconds`, an attempt with a problem."""
@@ -92,7 +92,7 @@ class Publisher:
         self._connection.close()
 
     def _send(self, **request: str) -> None:
-        """Send a request; an empty one is a signal."""
+        """Send a request to the child."""
         with suppress(OSError):  # if the child has died, `wait` reports it
             self._connection.send_bytes(json.dumps(request).encode())
 

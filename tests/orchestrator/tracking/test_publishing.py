@@ -158,10 +158,10 @@ def test_a_publisher_publishes_the_running_sweep_and_completes_it(sweep):
             assert time.monotonic() < deadline
             time.sleep(0.2)
         ledger.write_bytes(b"".join(lines))
-        publisher.request_last()
+        publisher.announce("end")
         present_report(sweep.folder, Console(), quiet=True)  # as the driver does
         written = (sweep.folder / "report.html").stat().st_mtime_ns
-        publisher.announce_files()
+        publisher.announce("files")
         result = publisher.wait(300)
         assert result.problem is None and result.uri == make_default_uri(sweep.folder.parent)
         (parent,) = runs("sweep")
