@@ -62,7 +62,7 @@ def open_ledger(folder: Path) -> Ledger:
         lock.acquire()
         if read_newer_ledger(store, folder):
             raise SweepLocked(f"{store.address}: another driver was running until now; try again")
-        for name in store.list_sizes("checkpoints"):  # packs with checkpoints were begun, and are not cut again
+        for name in store.list_sizes("checkpoints"):  # packs with checkpoints were begun, and are not repacked
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
         return ledger.mirror_to(store, lock)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Cut the members of configurations into packs of equal structure, so that all workers finish together.
+"""Group the members of configurations into packs of equal structure, so that all workers finish together.
 
 Members with the same structural key (`Member.structural_key`: every value that changes the program) can train as one
 program. `Packer` groups members by it, limits each pack to the members that fit (`resources.pack`, or memory by the
@@ -67,7 +67,7 @@ class PlannedPack:
 
 
 class Packer:
-    """Cuts configurations with their seeds into packs for a cluster; `shortages` are those of the sweep so far."""
+    """Makes packs of members for a cluster, and repacks them; `shortages` are those of the sweep so far."""
 
     def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
         self._resources, self._cluster, self._shortages = spec.resources, cluster, list(shortages)
@@ -135,7 +135,7 @@ class Packer:
             groups.setdefault(pack.structural_key, []).extend(pack.members)
             sizes.setdefault(pack.structural_key, []).append(len(pack.members))
 
-        # Packs with too many members must be cut, others only if all then finish sooner.
+        # A structure with a pack of too many members must be repacked, others only if all packs then finish sooner.
         largest = {key: self.find_max_members(examples[key]) for key in groups}
         new_sizes = {
             key: pack_sizes
@@ -153,7 +153,7 @@ class Packer:
         if not changed_keys:
             return []
 
-        # Seeds of a configuration stay together, as in packs that were never cut.
+        # Seeds of a configuration stay together, as in packs that were never repacked.
         new_packs = [pack for pack in packs if pack.structural_key not in changed_keys]
         for key in changed_keys:
             members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))

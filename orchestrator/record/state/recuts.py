@@ -1,4 +1,6 @@
-"""Recuts: packs that were cut again because the number of workers changed, or because a pack ran out of memory.
+"""Packs that were repacked because the number of workers changed, or because a pack ran out of memory.
+
+The ledger calls this a `recut`, and so do the names of this module.
 
 Packs that replace a begun pack continue from its newest checkpoint and report its evaluations again.
 """
@@ -15,7 +17,7 @@ from orchestrator.text.wording import format_count
 
 @dataclass(frozen=True, kw_only=True)
 class Recut:
-    """The packs that were cut again, the packs that replace them, and the number of workers.
+    """The packs that were repacked, the packs that replace them, and the number of workers.
 
     After a shortage of memory, `out_of_memory_id` is the pack that ran out, with its `shortage` on a `device` after
     `seconds` of training.
@@ -49,14 +51,14 @@ class Recut:
 
 
 def describe_recut(recut: Recut) -> str:
-    """Return a sentence about a recut: "1 waiting pack was repacked into 2, for 3 workers"."""
-    # After a shortage: the pack that ran out of memory, and waiting packs that are cut with it.
+    """Return a sentence for the user, such as "1 waiting pack was repacked into 2, for 3 workers"."""
+    # After a shortage: the pack that ran out of memory, and waiting packs that are repacked with it.
     if recut.shortage is not None:
         waiting = len(recut.old_ids) - 1
         others = f" and {format_count(waiting, 'waiting pack')}" if waiting else ""
         return (
             f"out of memory on {recut.device}: a pack of {format_count(recut.shortage.members, 'member')}{others} "
-            f"{'were' if waiting else 'was'} replaced by {format_count(len(recut.new_ids), 'pack')}"
+            f"{'were' if waiting else 'was'} repacked into {len(recut.new_ids)}"
             f"{', which continue from its newest checkpoint' if recut.resumes_checkpoint else ''}"
         )
 
@@ -67,7 +69,7 @@ def describe_recut(recut: Recut) -> str:
 
 
 def describe_recuts(recuts: Sequence[Recut]) -> list[str]:
-    """Return a list with a sentence about all recuts of a sweep; empty without recuts."""
+    """Return a list with a sentence on how often packs were repacked, and the last time; empty if never."""
     earlier = f"packs were repacked {len(recuts)} times; last: " if len(recuts) > 1 else ""
     return [f"{earlier}{describe_recut(recuts[-1])}"] if recuts else []
 
@@ -80,7 +82,7 @@ def has_begun(pack: PackState) -> bool:
 def apply_recut(
     packs: dict[str, PackState], recuts: list[Recut], fields: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], PackState | None]:
-    """Remove the packs that were cut again; return their replacements' fields, none if already applied.
+    """Remove the packs that were repacked; return their replacements' fields, none if already applied.
 
     Also returns the pack that ran out of memory, or None. Raises ValueError for packs that are unknown or have begun,
     and if the replacements have other members.

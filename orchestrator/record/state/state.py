@@ -2,7 +2,7 @@
 
 Replaying is idempotent: a repeated record changes nothing, so a resumed sweep counts nothing twice. Some records revoke
 earlier ones: `retry` reopens failed packs and a decision without survivors; `extend` and `race` reopen configurations
-that get more seeds, and `rung` prunes configurations, whose scores are removed. `recut` replaces packs.
+that get more seeds, and `rung` prunes configurations, whose scores are removed. `recut` replaces packs by others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packs that no worker has begun are cut again when workers come or go: a simulated pool around the real driver.
+"""Packs that no worker has begun are repacked when workers come or go: a simulated pool around the real driver.
 
 No pack is trained; the ledger is in memory.
 """
@@ -247,7 +247,7 @@ def test_of_many_workers_that_join_most_have_work_at_once(spec, tmp_path: Path) 
     assert len(pool.state.recuts) == 1 and 700 < busy[0] <= 1000
 
 
-def test_packs_are_not_cut_again_where_little_is_gained(spec, tmp_path: Path) -> None:
+def test_packs_are_not_repacked_where_little_is_gained(spec, tmp_path: Path) -> None:
     pool = Pool(spec(16), tmp_path, 4)
     pool.at(1.0, partial(pool.join, 0))
     pool.run()
@@ -266,7 +266,7 @@ def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) 
     return stage.play(repack=repack, workers=workers, **more)
 
 
-def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, played) -> None:
+def test_a_resumed_sweep_is_repacked_for_the_present_workers(stage, played) -> None:
     whole, staged = played(), stage("one")
 
     def stop(driver: SweepDriver) -> None:
@@ -291,8 +291,8 @@ def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, play
     assert staged.said[0] in summarise(state).notes
 
 
-def test_packs_that_continue_another_sweep_are_not_cut_again(stage, monkeypatch) -> None:
-    """Cut with members that have no checkpoint they would start from step 0."""
+def test_packs_that_continue_another_sweep_are_not_repacked(stage, monkeypatch) -> None:
+    """Packed with members that have no checkpoint they would start from step 0."""
     staged = stage("one")
 
     def stop(driver: SweepDriver) -> None:
@@ -307,7 +307,7 @@ def test_packs_that_continue_another_sweep_are_not_cut_again(stage, monkeypatch)
     assert continued.pack_id in state.packs and state.recuts
 
 
-def test_a_pack_that_is_cut_again_without_checkpoints_stays_pruned() -> None:
+def test_a_pack_that_is_repacked_without_checkpoints_stays_pruned() -> None:
     pack = PackState("p", [("a", 0), ("b", 0)], [MemberState(0, "p"), MemberState(0, "p")], steps=6, structural_key="k")
     rung = RungDecision(
         step=2, since=1, seeds=(0,), survivors=("b",), guarded=(), values={"a": 0.2, "b": 0.1},
@@ -325,7 +325,7 @@ RACE = (
 
 
 @pytest.mark.slow
-def test_a_race_whose_packs_are_cut_again_decides_alike_and_cuts_nothing_that_waits_at_a_rung(stage) -> None:
+def test_a_race_whose_packs_are_repacked_decides_alike_and_leaves_those_that_wait_at_a_rung(stage) -> None:
     whole, cut = stage("whole", *RACE, pack=8).play(), stage("cut", *RACE, pack=8)
     paused: list[set[str]] = []
 
@@ -467,7 +467,7 @@ def test_a_node_that_joins_is_asked_for_its_memory_before_it_counts(monkeypatch:
     assert look() == (True, 1, 40.0)
 
 
-def test_packs_that_wait_are_cut_again_for_the_memory_of_nodes_that_join(stage) -> None:
+def test_waiting_packs_are_repacked_for_the_memory_of_nodes_that_join(stage) -> None:
     alike = ("space.training.batch_size=null", "search.configurations=6")
     whole, one, on_gpus = stage("whole", *alike).play(), stage("one", *alike), stage("g", *alike, "resources.gpus=1")
     small = [2 * MIN_MEMBER_BYTES_GPU * count for count in (6, 3)]
@@ -479,5 +479,7 @@ def test_packs_that_wait_are_cut_again_for_the_memory_of_nodes_that_join(stage) 
     packer = Packer(on_gpus.spec, Cluster(workers=1, bytes_per_worker=small[0], description=""))
     state = one.play(packer=packer, tick=smaller)
     assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
-    assert one.said == ["1 waiting pack was repacked into 2, for 1 worker"]
+    (recut,) = state.recuts
+    assert (len(recut.old_ids), len(recut.new_ids), recut.workers) == (1, 2, 1)
+    assert one.said == describe_recuts([recut])
     assert keyed(state).equals(keyed(whole))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.record.state.recuts import sum_seconds
+from orchestrator.record.state.recuts import describe_recut, describe_recuts, sum_seconds
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from tests.orchestrator.running.ledgers import curves, evaluated_once, keyed, records, sets, wait_for
@@ -17,7 +17,6 @@ from tests.orchestrator.running.test_out_of_memory import play
 from trainers.training import earlier, loop
 
 ALIKE = ("space.training.batch_size=null", "search.configurations=6")  # 12 members of one structure
-SAID = "out of memory on cpu: a pack of 12 members was replaced by 2 packs, which continue from its newest checkpoint"
 
 
 @pytest.fixture
@@ -69,7 +68,9 @@ def test_halves_continue_from_the_newest_checkpoint(stage, played, runs_out, sav
     state = play(staged)
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
-    assert staged.said[0] == SAID and began == starts
+    first = state.recuts[0]
+    assert (first.shortage.members, len(first.new_ids), first.device, first.resumes_checkpoint) == (12, 2, "cpu", True)
+    assert staged.said[0] == describe_recut(first) and "checkpoint" in staged.said[0] and began == starts
     if starts[0] == (6, 0):
         assert "has no usable state of" in staged.said[1] and "the pack starts from step 0" in staged.said[1]
 
@@ -142,11 +143,12 @@ def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path):
     wait_for(lambda: len(records(folder, "evaluation")) >= 4, driver)
     os.kill(driver.pid, signal.SIGKILL)
     out, _ = driver.communicate()
-    assert SAID in out
+    (said,) = describe_recuts(SweepState.load(folder).recuts)
+    assert said in out
     hold.unlink()
     done = lengthwise.process("resume", folder, "--set", "resources.scheduler=inline", **given)
     assert done.returncode == 0, done.stdout + done.stderr
     state = SweepState.load(folder)
     recorded_once(state)
-    assert curves(folder).equals(curves(tmp_path / "alone" / "tiny")) and SAID in lengthwise("status", folder).stdout
+    assert curves(folder).equals(curves(tmp_path / "alone" / "tiny")) and said in lengthwise("status", folder).stdout
     assert len(state.packs) == 2 and all(pack.earlier for pack in state.packs.values())

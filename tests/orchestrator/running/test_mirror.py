@@ -444,7 +444,7 @@ command()
 
 @pytest.mark.slow
 def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monkeypatch, lengthwise):
-    """Also before its first evaluation, when only the checkpoint says that it was begun; others are cut again."""
+    """Also before its first evaluation, when only the checkpoint says that it was begun; others are repacked."""
     storage, steps = tmp_path / "bucket", list[int]()
     settings = ["training.steps=12", "evaluation.every=12", "resources.checkpoint_steps=3", "resources.pack=2"]
     file = tmp_path / "trained.yaml"
