@@ -87,6 +87,7 @@ def extend(
         outcome = extend_steps(folder, console, plan, max_seconds=options.parse_duration(max_time))
         raise typer.Exit(outcome.exit_code)
 
+    # Only a new sweep can be given a name.
     if name is not None:
         raise UserError("--name: only allowed with --steps, which makes a new sweep")
     refuse_running(folder)

@@ -77,6 +77,8 @@ def export(
         inches = parse_size(size) if size else DEFAULT_SIZE
         for path, content in draw_paper_figures(result, figures, to or Path(), inches, label_texts).items():
             add(path, content)
+
+        # A paper must say what bands and points are; the figure itself has no room for it.
         lines.append(f"for the caption: {write_caption(result, label_texts)}")
         if result.searched:
             lines.append(

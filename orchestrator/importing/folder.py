@@ -42,6 +42,7 @@ class ImportedSweepWriter:
 
     def write(self, ledger: Ledger) -> SweepState:
         """Write all records between the first and the last, and return the state of the sweep."""
+        # Records come after those they refer to; all of a kind share an fsync, because there may be thousands.
         ledger.append_all("configuration", self._configurations)
         packs = {f"{FORM}-{number}": pack for number, pack in enumerate(self._members.packs)}
         ledger.append_all("pack", [self._make_pack_fields(pack_id, pack) for pack_id, pack in packs.items()])

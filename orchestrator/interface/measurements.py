@@ -90,6 +90,7 @@ class Measurements:
             },
             longest_trained=dict(fields["longest_trained"]),
             headline=tuple(fields["headline"]),
+            # Older versions did not record these fields.
             trained={name: tuple(lengths) for name, lengths in fields.get("trained", {}).items()},
             technical=tuple(fields.get("technical", ())),
             axis=fields.get("axis", "length"),

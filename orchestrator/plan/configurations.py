@@ -134,6 +134,8 @@ def find_unmeasured_parts(
 ) -> list[Problem]:
     """Return a problem for each part of the objective (metric, average, lengths) that is not measured."""
     objective = spec.objective
+
+    # Names can be misspelt, so the nearest one is suggested.
     measured: list[tuple[str, Any, tuple[str, ...], str]] = [
         ("metric", objective.metric, tuple(metrics), "metric that is evaluated"),
         ("average", objective.average, tuple(averages), "weight average that is evaluated"),

@@ -74,6 +74,7 @@ class _MemberRun:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
+        # An earlier attempt may have reported some steps already; its values count.
         evaluation = member.evaluation
         self.reports = MergedReports(
             DeclaredReports(

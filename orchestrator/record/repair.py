@@ -72,6 +72,7 @@ def repair(folder: Path) -> list[str]:
             with refuse_unwritable(target, LedgerError):
                 write_atomic(target, [written])
 
+    # Tell the user what was damaged, what was saved, and the commands that repeat the lost work.
     sentences = [damage] if damage else []
     sentences += [
         f"{path}:{record.seq + 1}: curves missing or damaged: {folder / record.fields['file']}"

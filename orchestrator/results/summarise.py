@@ -205,6 +205,8 @@ def _make_row(
     """Return the row of a configuration, without score and rank, and not yet complete."""
     members = configuration.members.values()
     groups = make_length_groups(measured, objective)
+
+    # A member in training counts neither as run nor as failed.
     ended_members = [member for member in members if member.status in ("complete", "failed")]
     failed_members = [member for member in ended_members if member.status == "failed"]
     row = Row(

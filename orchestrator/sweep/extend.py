@@ -147,6 +147,8 @@ def plan_extension(
     refuse_imported(state)
     sweep, recorded = str(state.folder), read_recorded_spec(state)
     refuse_fixed(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
+
+    # An option and --set of the same key would contradict each other.
     values = {"seeds": seeds, "configurations": configurations}
     for option, keys in (("seeds", {"seeds"}), ("configurations", {"search", "search.configurations"})):
         if values[option] is not None and (conflicts := keys & set(map(overridden_key, overrides))):

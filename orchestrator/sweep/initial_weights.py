@@ -45,6 +45,8 @@ def resolve_initial_weights(reading: Reading, storage: Path | None = None) -> Re
         return reading
 
     resolver = _WeightsResolver(spec, reading.findings, storage)
+
+    # Resolve every value that the space or a listed configuration may give to the section.
     space = {
         key: replace(domain, values=tuple(resolver.resolve_all(domain.values, key, f"space.{key}.{domain.kind}")))
         if isinstance(domain, (Choice, Grid))

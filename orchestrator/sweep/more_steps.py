@@ -88,6 +88,7 @@ def plan_more_steps(
     for old, new in zip(old_configurations, new_configurations, strict=True):
         _refuse_dependence(state, old, new, device)
 
+    # Without a checkpoint all members would start from step 0: nothing would be gained over a new sweep.
     checkpoint_steps = sorted(
         {step for configuration in old_configurations for step in _list_checkpoint_steps(state, configuration)}
     )
@@ -140,6 +141,8 @@ def _describe_untrained(configurations: Sequence[ConfigurationState], seeds: Seq
         for name, skipped in skipped_seeds.items()
         if skipped
     ]
+
+    # A race eliminates configurations before they have all seeds.
     missing_counts = {
         format_label(configuration.number): sum(seed not in configuration.members for seed in seeds)
         for configuration in configurations

@@ -48,6 +48,7 @@ def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None
             "configurations with --configuration"
         )
 
+    # A refusal accounts for every configuration that cannot be chosen.
     rows = [row for row in result.rows if is_eligible(row, eligible)]
     allowed = f"a number from 1 to {len(rows)}" if rows else "none, because no configuration succeeded"
     if top < 1:

@@ -111,6 +111,7 @@ def run_sweep(
     if get_trainer(spec.sections).inline_curves:
         first_fields["schema"] = INLINE_SCHEMA
 
+    # The first record makes the folder a sweep, so all other files are written after it.
     with open_session(lambda: create_ledger(folder, first_fields), console, spec.notify) as session:
         state = session.read_state()
         write_spec(spec.resolved(), folder)

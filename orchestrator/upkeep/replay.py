@@ -87,6 +87,8 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     """
     state = SweepState.load(folder)
     refuse_imported(state)
+
+    # Without recorded curves there is nothing to compare a replay with.
     chosen = find_configuration(state, configuration)
     if seed not in chosen.members:
         raise UserError(

@@ -297,6 +297,7 @@ def _derive_metrics(
         for evaluation in history
     ]
 
+    # Only declared metrics have a column in the curves.
     derived = pack.task.derive_metrics([*past, current], lengths)
     for base, curves in derived.items():
         if base not in names:

@@ -94,6 +94,8 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
 
     if problems:
         raise OwnCodeError("\n".join(problems))
+
+    # Importing code runs it, so it must be trusted first.
     sources_to_run = [source for source in sources if source.module != DATA and not _is_loaded(source)]
     code_to_run = [_describe_files(source, source.root) for source in sources_to_run]
     refuse_untrusted(state, [*code_to_run, *_describe_programs(state)])

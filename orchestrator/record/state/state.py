@@ -201,6 +201,8 @@ class SweepState:
         """Add a draw, and its configuration unless an earlier draw has the same values."""
         fields = record.fields
         number, config_id, measured = fields["number"], fields["config_id"], fields["measured"]
+
+        # Equal measurements of many configurations are recorded in full only once.
         self.measured |= fields.get("measured_in_full", {})
         if measured not in self.measured:
             raise self._make_damage_error(record, f"configuration {number} refers to unknown metrics {measured}")

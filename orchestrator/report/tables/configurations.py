@@ -133,6 +133,7 @@ def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
         return ", ".join(f"{names[key]} {compact_value(value)}" for key, value in row.values.items()) or NONE
 
     return [
+        # The file names the sweeps in every line, because it may have several confirmations.
         Column("", lambda row: confirmed.name, "confirmation"),
         Column("", lambda row: confirmed.parent, "search"),
         *parse_columns("config_id"),

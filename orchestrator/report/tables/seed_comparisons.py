@@ -53,6 +53,7 @@ def make_comparison_columns(comparisons: Sequence[SeedComparison], infinite: str
         )
 
     return [
+        # The page joins several values in a cell; the CSV file has them apart, in columns without a heading.
         *parse_columns("family group=question.group"),
         Column(
             "at lengths",

@@ -66,6 +66,7 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
 
     Raises CorpusError, whose message says how to fix it, if the file is missing, has another hash or cannot be read.
     """
+    # A file in the user's data folder is preferred to one that comes with lengthwise.
     folders = (find_data_folder(), _SHIPPED)
     candidates = [folder / f"{name}.{ending}" for folder in folders for ending in ("tokens", "txt")]
     present_files = [path for path in candidates if path.is_file()]

@@ -95,6 +95,8 @@ class Parity(ScratchpadTask):
         count = length_SB[..., None]
         is_used = index < count
         cells, bits = (torch.nn.functional.pad(values, (0, 1)) for values in (cells_SBN, bits_SBN))
+
+        # Unused bits are zero, so that they do not change the parity.
         bits = torch.where(is_used, bits, 0)
         parity = bits.cumsum(dim=-1) % 2
 
