@@ -208,7 +208,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     if not claim.metric[0].startswith("steps_to_"):
         return _answer_rows(lambda seeds: answer_median(seeds, null), divide_values(first, second))
 
-    # The smallest ratio has the fewest steps over the most steps, the largest ratio vice versa.
+    # The smallest ratio divides the minimum of the first by the maximum of the second, the largest vice versa.
     (low_1, high_1), (low_2, high_2) = (
         _bound_steps(steps, arm, sweep) for steps, arm in zip((first, second), arms, strict=True)
     )
@@ -228,7 +228,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
 def _bound_steps(
     steps: "pd.Series[float]", arm: ArmValues, sweep: SweepCurves
 ) -> tuple["pd.Series[float]", "pd.Series[float]"]:
-    """Return the fewest and the most steps that each seed of an arm may have needed, as two series."""
+    """Return the minimum and the maximum of the steps that each seed of an arm may have needed, as two series."""
     interval = {context: sweep.steps_between_evaluations(name) for name, context in arm.contexts.items()}
     trained = {context: sweep.steps[name] for name, context in arm.contexts.items()}
     contexts = steps.index.get_level_values("context")

@@ -180,7 +180,7 @@ def _compare_with_first(
 
 
 def _load_sweep(folder: Path, first: Path) -> SweepState:
-    """Return the state of a sweep; the error for another one than the first names both allowed forms."""
+    """Return the state of a compared sweep; the error for any but the `first` names both allowed forms."""
     try:
         return SweepState.load(folder)
     except NotASweep as error:
@@ -328,9 +328,9 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
     lengths, outcome = format_count(len(points), "length"), points[0].outcome
     if not compared.has_band:
         missing = next(comparison.outcome for comparison in points if math.isnan(comparison.outcome.low))
-        fewest = count_needed_values(compared.band_level)
-        few = missing.paired and 0 < missing.n < fewest
-        too_few = f"{format_count(missing.n, 'seed')} are too few for {lengths} at once (at least {fewest})"
+        required = count_needed_values(compared.band_level)
+        few = missing.paired and 0 < missing.n < required
+        too_few = f"{format_count(missing.n, 'seed')} are too few for {lengths} at once (at least {required})"
         yield f"No band against length: {too_few if few else missing.reason}."
         return
 

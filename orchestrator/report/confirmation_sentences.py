@@ -39,7 +39,7 @@ def describe_confirmation(result: Summary, confirmed: Confirmation, *, with_scor
 
 
 def _describe_standing(confirmed: Confirmation) -> str:
-    """Return whether the first configuration of the search is first in its confirmation; empty if that is unknown."""
+    """Return as text whether the search's first configuration is first in its confirmation; empty if unknown."""
     leaders, first = confirmed.leaders, confirmed.rows[0]
     if len(confirmed.rows) < 2 or not leaders:
         return ""

@@ -46,7 +46,7 @@ class Replay:
         self.agreed, self.notices, self.environment = list[int](), list[str](), list[str]()
 
     def report(self, evaluation: Evaluation) -> None:
-        """Compare an evaluation.
+        """Compare an evaluation with the recorded one of the same step.
 
         Raises _ComparisonFinished at the first difference, and after the last recorded evaluation.
         """
@@ -65,7 +65,7 @@ class Replay:
         self.notices.append(text)
 
     def describe(self) -> list[str]:
-        """Return sentences about the outcome."""
+        """Return sentences on the compared steps, the first difference if any, and notices."""
         agreed = ", ".join(map(str, self.agreed))
         if len(self.agreed) > MAX_LISTED_STEPS:
             agreed = f"{self.agreed[0]} to {self.agreed[-1]} ({len(self.agreed)} evaluations)"

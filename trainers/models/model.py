@@ -170,7 +170,7 @@ class Model(Settings, ABC):
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of the tokens so far, at most `width`.
+    """The tokens so far, at most `width`, with what the model has cached of them.
 
     batch: the tokens, and their ids if the batch has ids. state: the model's KV cache, None without it.
     """

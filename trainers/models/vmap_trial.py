@@ -36,7 +36,7 @@ TRAINING = "training"  # the parameter of `forward` for whether this is a traini
 
 
 class Trial(NamedTuple):
-    """The result of a trial.
+    """The result of calling a module in a trial.
 
     problems: why the module cannot be trained. loop_reason: why vmap cannot run it, so that members are computed one
     after another; None if it can. has_dropout: whether it has dropout. recorded: name of each recorded value -> why it

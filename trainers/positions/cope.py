@@ -34,7 +34,7 @@ class Cope(Position):
     scaled: bool = setting(True, help="also divide q . e by sqrt(head width), the default of the authors' code")
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return npos_max vectors."""
+        """Return the layer's table of npos_max vectors, initially zero."""
         return (Parameter(name=f"{name}.cope", shape=(self.npos_max, sizes.head_width), std=0.0),)
 
     def score(self, context: Context) -> Scores:

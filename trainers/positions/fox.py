@@ -25,7 +25,7 @@ class Fox(Position):
     qk_norm: bool = setting(False, help="normalise queries and keys, without a gain")
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return the gate, with initial values as in torch.nn.Linear; the paper does not state them."""
+        """Return the parameters of the gate, initialised as torch.nn.Linear; the paper does not state how."""
         return gate_parameters(name, sizes)
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
-MAX_INLINE_VALUES = 500  # the most in an evaluation record, less than 8 kB
+MAX_INLINE_VALUES = 500  # in an evaluation record, less than 8 kB
 _ROWS_AT_ONCE = 500_000  # rows read before they are filtered; checked after each pack
 
 RowFilter = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]

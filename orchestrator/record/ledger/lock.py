@@ -169,7 +169,7 @@ class SweepLock:
         return "another process" if self._other_owner is None else self._other_owner.describe(time.time())
 
     def _detect_other_owner(self) -> None:
-        """Store an owner that is alive and not this process."""
+        """Remember the owner in the lock file if it is another process that is alive."""
         owner = read_owner(self.folder)
         if owner is not None and not owner.is_this_process and owner.is_alive:
             self._other_owner = owner

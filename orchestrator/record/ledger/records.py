@@ -125,7 +125,7 @@ def read_ledger_bytes(folder: Path) -> bytes:
 
 
 def _read_ledger_file(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
-    """Return what `read` reads from the ledger; raises NotASweep, UnexpectedEntry, LedgerError."""
+    """Return the bytes that `read` reads from the open ledger; raises NotASweep, UnexpectedEntry, LedgerError."""
     path = folder / LEDGER_FILE
     refuse_odd_files(folder)
     try:

@@ -184,7 +184,7 @@ def _count_seeds(line: SeedComparison) -> str:
 
 
 def _describe_pairing(line: SeedComparison) -> str:
-    """Return whether and why the seeds of two configurations were paired, without a full stop."""
+    """Return as text whether and why the seeds of two configurations were paired, without a full stop."""
     streams = line.shared.sentence
     if not line.outcome.paired:
         why = "have different seeds" if line.shared.is_paired else f"may share no random numbers: {streams}"

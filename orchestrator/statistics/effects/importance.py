@@ -66,12 +66,12 @@ def compute_importances(
     by_draw = design is not None and design.kind == "grid_by_random"
     n = len({design.draw[config] for config in scored}) if design and by_draw else len(scored)
     units = "draws" if by_draw else "configurations"
-    fewest = max(MIN_CONFIGURATIONS, MIN_PER_HYPERPARAMETER * len(used_names))
+    minimum = max(MIN_CONFIGURATIONS, MIN_PER_HYPERPARAMETER * len(used_names))
     response = stats.rankdata(np.array([scores[config] for config in scored], dtype=np.float64))
     problem = None
-    if n < fewest:
+    if n < minimum:
         problem = (
-            f"{describe_too_few(n, units)} for the importance of {len(used_names)} hyperparameters (at least {fewest})"
+            f"{describe_too_few(n, units)} for the importance of {len(used_names)} hyperparameters (at least {minimum})"
         )
     elif len(used_names) < 2:
         problem = "no other hyperparameter varies"

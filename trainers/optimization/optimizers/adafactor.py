@@ -17,7 +17,7 @@ class Adafactor(Optimizer):
 
     beta2_decay: float = setting(-0.8, low=-1.0, high=0.0, member=True, help="power of the step in 1 - beta2")
     threshold: float = setting(1.0, low=1.0, member=True, help="largest root mean square of an update")
-    least_scale: float = setting(1e-3, low=0.0, member=True, help="least size of a parameter that steps relate to")
+    least_scale: float = setting(1e-3, low=0.0, member=True, help="minimum size of a parameter that steps relate to")
 
     def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return second moments for each parameter: by rows and columns of a matrix, by entries of a vector."""

@@ -114,12 +114,12 @@ class PaddedNumbers(Task):
 
     @property
     def positions(self) -> int:
-        """Tokens of every row; all rows have the same width."""
+        """Number of tokens of a row; all rows have the same width."""
         return sum(self.blocks) + 1 + 3 * self.text_tokens
 
     @property
     def train_positions(self) -> int:
-        """Tokens of a training row: those of every row."""
+        """Number of tokens of a training row, which is that of every row."""
         return self.positions
 
     @property

@@ -22,7 +22,7 @@ class CopyString(Strings):
     """
 
     def width(self, longest: int) -> int:
-        """Return the positions of a row whose string has at most `longest` symbols."""
+        """Return the number of positions of a row whose string has at most `longest` symbols."""
         return 2 * longest + 2
 
     def draw_answered(

@@ -62,7 +62,7 @@ class FlipFlop(Task):
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
-        """The number of pairs that is trained on."""
+        """The number of pairs in a training row."""
         return (self.pairs,)
 
     @property
@@ -72,12 +72,12 @@ class FlipFlop(Task):
 
     @property
     def positions(self) -> int:
-        """Tokens of the longest row."""
+        """Number of tokens of the longest row."""
         return 2 * max(self.lengths)
 
     @property
     def train_positions(self) -> int:
-        """Tokens of a training row."""
+        """Number of tokens of a training row."""
         return 2 * self.pairs
 
     @property

@@ -25,11 +25,11 @@ class Induction(Strings):
     53
     """
 
-    shortest: int = setting(2, low=2, help="fewest symbols of a training string")
+    shortest: int = setting(2, low=2, help="minimum length of a training string")
     repeats: bool = setting(False, help="the symbol may occur several times; the latest occurrence counts")
 
     def width(self, longest: int) -> int:
-        """Return the positions of a row whose string has at most `longest` symbols."""
+        """Return the number of positions of a row whose string has at most `longest` symbols."""
         return longest + 3
 
     def draw_answered(

@@ -41,7 +41,7 @@ class MultiInstruction(Strings):
     ['B S k c* a | a', '_ _ _ _ _ a E']
     """
 
-    shortest: int = setting(0, low=0, help="fewest symbols of a training string")
+    shortest: int = setting(0, low=0, help="minimum length of a training string")
     test_lengths: tuple[int, ...] = setting(
         (100, 200, 300, 400, 500), low=3, help="ends of the buckets of longer test strings"
     )
@@ -65,7 +65,7 @@ class MultiInstruction(Strings):
         return FIRST_SYMBOL + self.symbols
 
     def width(self, longest: int) -> int:
-        """Return the positions of a row whose string has at most `longest` symbols."""
+        """Return the number of positions of a row whose string has at most `longest` symbols."""
         return 2 * longest + 3
 
     def draw_answered(

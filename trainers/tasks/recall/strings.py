@@ -33,8 +33,8 @@ class Strings(Task):
     length. The number of symbols of a string is uniform.
     """
 
-    train_length: int = setting(50, low=2, help="most symbols of a training string")
-    shortest: int = setting(1, low=0, help="fewest symbols of a training string")
+    train_length: int = setting(50, low=2, help="maximum length of a training string")
+    shortest: int = setting(1, low=0, help="minimum length of a training string")
     test_lengths: tuple[int, ...] = setting(
         (100, 150, 200, 250, 300), low=3, help="ends of the buckets of longer test strings"
     )
@@ -64,7 +64,7 @@ class Strings(Task):
 
     @abstractmethod
     def width(self, longest: int) -> int:
-        """Return the positions of a row whose string has at most `longest` symbols."""
+        """Return the number of positions of a row whose string has at most `longest` symbols."""
 
     @property
     def inputs(self) -> int:
@@ -73,7 +73,7 @@ class Strings(Task):
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
-        """The bucket that is trained on."""
+        """The end of the bucket that training strings are drawn from."""
         return (self.train_length,)
 
     @property
@@ -98,9 +98,9 @@ class Strings(Task):
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield a batch of every bucket."""
-        fewest = dict(zip(self.lengths, (self.shortest, *(end + 1 for end in self.lengths)), strict=False))
+        shortest = dict(zip(self.lengths, (self.shortest, *(end + 1 for end in self.lengths)), strict=False))
         for length in lengths:
-            batch = self._draw_rows(stream, SITES * (1 + length), samples, fewest[length], length)
+            batch = self._draw_rows(stream, SITES * (1 + length), samples, shortest[length], length)
             yield EvaluationBatch(batch, (length,))
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
@@ -148,7 +148,7 @@ class Strings(Task):
         """Draw symbols of strings, tokens (S, B, longest), of which `count_SB` are used."""
         return FIRST_SYMBOL + draw_below(draws, site, (count_SB.shape[1], longest), self.symbols)
 
-    def _draw_rows(self, draws: Draws, site: int, rows: int, fewest: int, longest: int) -> Batch:
-        """Draw rows whose strings have `fewest` to `longest` symbols."""
-        count_SB = fewest + draw_below(draws, site, (rows,), longest - fewest + 1)
+    def _draw_rows(self, draws: Draws, site: int, rows: int, shortest: int, longest: int) -> Batch:
+        """Draw rows whose strings have `shortest` to `longest` symbols."""
+        count_SB = shortest + draw_below(draws, site, (rows,), longest - shortest + 1)
         return self.batch_of(*self.draw_answered(draws, site + 1, count_SB, longest), longest)

@@ -91,10 +91,10 @@ class Slice:
         """
         # A random transition is in a long example more often, so the first example is drawn by its transitions. The
         # others follow it whole, each length as often as it has examples.
-        fewest = min(map(transitions, self.lengths))
+        min_transitions = min(map(transitions, self.lengths))
         first_S1 = self.draw_lengths(draws, site, 1)
-        most_examples = (self.rows - 1) // fewest + 1
-        others_SE = self.draw_lengths(draws, site + 1, most_examples, lambda length: Fraction(1, transitions(length)))
+        max_examples = (self.rows - 1) // min_transitions + 1
+        others_SE = self.draw_lengths(draws, site + 1, max_examples, lambda length: Fraction(1, transitions(length)))
         length_SE = torch.cat([first_S1, others_SE], dim=-1)
 
         # Rows count transitions from a random one of the first example on.
