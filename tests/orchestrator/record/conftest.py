@@ -1,10 +1,13 @@
-"""A real repository of the user's, and a small disk."""
+"""A sweep folder, a real repository of the user's, and a small disk."""
 
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from orchestrator.record.ledger.ledger import Ledger
+from tests.orchestrator.record.ledgers import FIRST
 
 
 class Repository:
@@ -28,6 +31,15 @@ class Repository:
         self.git("add", "-A")
         self.git("commit", "-qm", "as it is")
         return self.git("rev-parse", "HEAD")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A sweep of five records."""
+    with Ledger.create(tmp_path / "sweep", FIRST) as ledger:
+        for number in range(4):
+            ledger.append("attempt", pack_id="p", attempt=number, error="worker died")
+    return tmp_path / "sweep"
 
 
 @pytest.fixture

@@ -1,86 +1,29 @@
-"""Padded addition and multiplication: layouts, masks, augmentation, text, fixed sets, distributions, scores."""
+"""Padded addition and multiplication: layouts, masks, augmentation, text, and the distributions of training numbers."""
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
 
-from tests.trainers.own_tasks import mean_loss, scores_of
 from tests.trainers.tasks.arithmetic.integers import to_integers
-from trainers.random import Stream
+from tests.trainers.tasks.arithmetic.padded_numbers import (
+    ADDITIONS,
+    PRODUCTS,
+    Task,
+    evaluated,
+    parsed,
+    rows,
+    stream,
+)
 from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digits import measure_cascade
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
-from trainers.tasks.fixed_set import FixedSet, _scale_word, find_visited_samples
 from trainers.tasks.supervised import IGNORED
-from trainers.tensors.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
-
-Task = PaddedAddition | PaddedMultiplication
-
-
-def stream(*seeds: int, step: int = 1, name: str = "data") -> Stream:
-    return Stream(torch.tensor(seeds or (0,)), name, torch.tensor(step))
-
-
-def value(tokens: list[int]) -> int:
-    """The integer that pads and digits spell; pads stand on the left only, and no number starts with 0."""
-    digits = [token for token in tokens if token != PAD]
-    assert digits and tokens == [PAD] * (len(tokens) - len(digits)) + digits
-    assert len(digits) == 1 or digits[0] > 0
-    return int("".join(map(str, digits)))
-
-
-def parsed(task: Task, tokens: list[int], targets: list[int]) -> tuple[int, int, int]:
-    """Both numbers and the answer of one sequence, read without the task's own reader."""
-    numbers = [token for token in tokens if token <= PAD]
-    sign = PLUS if isinstance(task, PaddedAddition) else TIMES
-    width, _ = task.blocks
-    assert tokens.count(sign) == 1 and len(numbers) == sum(task.blocks)
-    scored = [target for target in targets if target != IGNORED]
-    return value(numbers[:width]), value(numbers[width:]), value(scored)
-
-
-def rows(task: Task, batch: Any) -> list[tuple[int, int, int]]:
-    return [
-        parsed(task, tokens, targets)
-        for tokens, targets in zip(
-            batch.tokens.flatten(0, 1).tolist(), batch.targets.flatten(0, 1).tolist(), strict=True
-        )
-    ]
-
-
-def evaluated(task: Task, samples: int = 50, lengths: tuple[int, ...] | None = None) -> dict[int, Any]:
-    chosen = task.lengths if lengths is None else lengths
-    tests = task.evaluation_batches(stream(name="eval", step=0), samples, chosen)
-    return {test.lengths[0]: test.batch for test in tests}
-
-
-def perfect(batch: Any, outputs: int = 11) -> torch.Tensor:
-    """Logits (M, B, T, V) that are right everywhere."""
-    return 9.0 * torch.nn.functional.one_hot(batch.targets.clamp(min=0), outputs).float()
-
-
-ADDITIONS = [
-    PaddedAddition(width=6, train_digits=3),
-    PaddedAddition(width=50, train_digits=50),
-    PaddedAddition(width=6, train_digits=6, distribution="complexity"),
-    PaddedAddition(width=7, train_digits=3, zero_shift=True, distribution="mixed"),
-    PaddedAddition(width=6, train_digits=3, text_tokens=4, text_ids=5, zero_shift=True),
-    PaddedAddition(width=6, train_digits=3, text_tokens=1, fixed_set=10),
-    PaddedAddition(width=6, train_digits=6, carries="sum_le_9"),
-]
-PRODUCTS = [
-    PaddedMultiplication(number_digits=6, train_digits=3),
-    PaddedMultiplication(multiplier_digits=3, number_digits=50, train_digits=50),
-    PaddedMultiplication(multiplier_digits=2, number_digits=6, train_digits=3, zero_shift=True, right_block_width=9),
-    PaddedMultiplication(multiplier_digits=3, number_digits=5, train_digits=5, text_tokens=6, fixed_set=30),
-    PaddedMultiplication(multiplier_digits=1, number_digits=5, train_digits=2, multiplier_range=(0, 4)),
-]
+from trainers.tensors.numerals import FIRST, NO_ROLE, OPERATOR, PAD, SECOND, TEXT
 
 
 @pytest.mark.parametrize("task", ADDITIONS + PRODUCTS, ids=lambda task: str(list(task.to_dict().values())))
@@ -311,190 +254,6 @@ def test_places_follow_from_the_tokens(task: Task) -> None:
     first, second = task.read_numbers(batch.tokens)
     read = [*zip(to_integers(first.flatten(0, 1)), to_integers(second.flatten(0, 1)), strict=True)]
     assert read == [(a, b) for a, b, _ in rows(task, batch)]
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 100, 1000])
-def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own(size: int) -> None:
-    batch, epochs = 13, 3
-    steps = -(-epochs * size // batch)
-    order = torch.cat(
-        [find_visited_samples(stream(3, 2**40 + 1, step=1 + i), batch, size) for i in range(steps)], dim=1
-    )
-    for seed in range(2):
-        laps = [order[seed, i * size : (i + 1) * size].tolist() for i in range(epochs)]
-        assert all(sorted(lap) == list(range(size)) for lap in laps)
-        if size >= 100:
-            assert laps[0] != laps[1] != laps[2] and laps[0] != sorted(laps[0])
-    if size >= 100:
-        assert order[0].tolist() != order[1].tolist()
-
-
-@pytest.mark.slow
-def test_the_order_of_an_epoch_is_a_fair_shuffle() -> None:
-    """Where the first sample goes, and who follows whom, over many epochs of a small set."""
-    size, epochs = 8, 6000
-    order = torch.cat(
-        [find_visited_samples(stream(9, step=1 + i), 80, size) for i in range(epochs * size // 80)], dim=1
-    )
-    laps = order[0].reshape(epochs, size)
-    for place in range(size):
-        assert scipy.stats.chisquare(np.bincount(laps[:, place], minlength=size)).pvalue > 1e-4
-    follows = np.bincount((laps[:, :-1] * size + laps[:, 1:]).flatten().numpy(), minlength=size**2).reshape(size, size)
-    assert not follows.diagonal().any()
-    assert scipy.stats.chisquare(follows[~np.eye(size, dtype=bool)]).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("size", [2**31 - 1, 2**31 + 1, 3 * 2**30 + 7, 2**32 - 1])
-def test_an_order_of_very_many_samples_stays_among_them(size: int) -> None:
-    """Products of a 32-bit word and such a size do not fit in 64 bits with a sign."""
-    order = torch.cat([find_visited_samples(stream(3, step=step), 512, size) for step in (1, 2, 2**20)], dim=1)
-    assert 0 <= int(order.min()) and int(order.max()) < size
-    assert len(order.unique()) == order.numel(), "no sample comes twice in an epoch"
-    words = torch.tensor([0, 1, 2**16, 2**31, 2**32 - 1])
-    assert _scale_word(words, size).tolist() == [word * size >> 32 for word in words.tolist()]
-
-
-@pytest.mark.parametrize("name", ["addition", "product"])
-def test_a_sample_of_a_fixed_set_depends_on_its_seed_and_index_only(name: str) -> None:
-    task: Task = (
-        PaddedAddition(width=12, train_digits=11, text_tokens=3, fixed_set=50, distribution="mixed")
-        if name == "addition"
-        else PaddedMultiplication(multiplier_digits=3, number_digits=12, train_digits=11, text_tokens=3, fixed_set=50)
-    )
-    known: dict[tuple[int, int], list[int]] = {}
-    for seeds, batch, step in [((1, 2), 7, 3), ((2,), 116, 1), ((2, 1), 20, 9), ((1,), 120, 2)]:
-        source = stream(*seeds, step=step)
-        index = find_visited_samples(source, batch, 50)
-        drawn = task.sample(source, batch)
-        for s, seed in enumerate(seeds):
-            for b in range(batch):
-                sample = drawn.tokens[s, b].tolist() + drawn.targets[s, b].tolist()
-                assert known.setdefault((seed, int(index[s, b])), sample) == sample
-    assert len(known) == 100 and len({tuple(sample) for sample in known.values()}) == 100
-
-
-def test_words_of_a_fixed_set_differ_by_seed_index_and_site_and_from_streams() -> None:
-    def words(seed: int, index: int, site: int) -> list[int]:
-        found: list[int] = (
-            FixedSet(torch.tensor([seed]), torch.tensor([[index]])).bits(site, (1, 3, 2)).flatten().tolist()
-        )
-        return found
-
-    one = words(1, 7, 0)
-    assert one == words(1, 7, 0) and len(set(one)) == 6
-    others = [words(2, 7, 0), words(1, 8, 0), words(1, 7, 1), stream(1, step=7).bits(0, (6,))[0].tolist()]
-    assert all(not set(one) & set(other) for other in others)
-
-
-@pytest.mark.parametrize(
-    "task",
-    [
-        PaddedAddition(
-            width=6,
-            train_digits=2,
-            zero_shift=True,
-            measured_digits=7,
-            measured_cascades=(0, 1, 4, 6),
-            measured_runs=(0, 2, 5),
-            measured_samples=30,
-        ),
-        PaddedAddition(width=6, train_digits=2, text_tokens=3, measured_digits=6, measured_cascades=(0, 3)),
-        PaddedMultiplication(
-            number_digits=5, train_digits=2, zero_shift=True, measured_digits=6, measured_rounds=(1, 2, 9)
-        ),
-    ],
-    ids=["addition", "text", "product"],
-)
-def test_right_answers_score_one_and_impossible_groups_are_nan(task: Task) -> None:
-    for length, batch in evaluated(task, 60).items():
-        assert float(mean_loss(task, perfect(batch), batch)) < 0.01
-        scores = scores_of(task, perfect(batch), batch, (length,))
-        assert list(scores) == list(task.metrics)
-        for name, score in scores.items():
-            assert score.shape == (1, 1)
-            kind, _, number = name.rpartition("_")
-            impossible = (kind.endswith(("cascade", "run")) and int(number) > length) or (
-                name.endswith("shifted") and length < task.train_digits
-            )
-            if kind.endswith("rounds"):
-                rounds = task.measure_difficulty(batch.tokens[:, :60])["rounds"]
-                impossible = not bool((rounds == int(number)).any())
-            assert math.isnan(float(score)) if impossible else float(score) == 1.0, name
-
-
-def test_groups_have_the_chain_in_their_name_and_are_scored_apart() -> None:
-    task = PaddedAddition(width=5, train_digits=2, measured_cascades=(2, 0), measured_runs=(3,), measured_samples=40)
-    batch = evaluated(task, 60, (4,))[4]
-    assert batch.parts == (
-        ("exact_match", 60),
-        ("exact_match_cascade_2", 40),
-        ("exact_match_cascade_0", 40),
-        ("exact_match_run_3", 40),
-    )
-    measures = task.measure_difficulty(batch.tokens)
-    assert (measures["cascade"][0, 60:100] == 2).all() and (measures["cascade"][0, 100:140] == 0).all()
-    assert (measures["run"][0, 140:] == 3).all()
-    logits = perfect(batch)
-    logits[:, 60:70, -1] = -logits[:, 60:70, -1]
-    scores = scores_of(task, logits, batch, (4,))
-    assert float(scores["exact_match_cascade_2"]) == 0.75
-    assert all(float(score) == 1.0 for name, score in scores.items() if name != "exact_match_cascade_2")
-
-
-def test_one_wrong_digit_costs_its_position_and_the_match() -> None:
-    task = PaddedAddition(width=4, train_digits=2, measured_digits=5)
-    batch = evaluated(task, 50, (3,))[3]
-    logits = perfect(batch)
-    wrong = (batch.targets[:, :20, -3] + 1) % 11  # the third digit, units first
-    logits[:, :20, -3] = 9.0 * torch.nn.functional.one_hot(wrong, 11)
-    logits[:, :10, 2] = 50.0 * torch.nn.functional.one_hot(torch.tensor(3), 11)  # ignored: changes nothing
-    scores = {name: float(score) for name, score in scores_of(task, logits, batch, (3,)).items()}
-    assert scores == pytest.approx(
-        {"exact_match": 0.6, "digit_accuracy": 1 - 0.4 / 5, "accuracy_digit_3": 0.6}
-        | {f"accuracy_digit_{k}": 1.0 for k in (1, 2, 4, 5)}
-    )
-
-
-def test_groups_follow_members_that_share_a_seed() -> None:
-    task = PaddedAddition(width=4, train_digits=2, measured_cascades=(1,), measured_samples=10)
-    batch = next(iter(task.evaluation_batches(stream(1, 2, name="eval", step=0), 20, (3,)))).batch
-    members = batch.for_members(torch.tensor([1, 0, 1]))
-    assert torch.equal(members.tokens, batch.tokens[[1, 0, 1]]) and members.parts == batch.parts
-    assert scores_of(task, perfect(members), members, (3,))["exact_match_cascade_1"].shape == (3, 1)
-
-
-def test_a_length_is_measured_on_the_same_inputs_whatever_else_is_measured() -> None:
-    task = PaddedAddition(width=6, train_digits=2, measured_cascades=(1, 3), zero_shift=True)
-    every, alone = evaluated(task, 20), evaluated(task, 20, (5,))
-    assert torch.equal(every[5].tokens, alone[5].tokens)
-    product = PaddedMultiplication(number_digits=6, train_digits=2, zero_shift=True)
-    products = evaluated(product, 20)
-    assert torch.equal(products[5].tokens, evaluated(product, 20, (5,))[5].tokens)
-    assert not torch.equal(products[5].tokens[..., 0], products[4].tokens[..., 0]), "multipliers of their own"
-    text = evaluated(PaddedAddition(width=6, train_digits=2, text_tokens=9), 20)
-    assert not torch.equal(text[5].tokens == PLUS, text[4].tokens == PLUS), "gaps of their own"
-
-
-def test_rounds_are_scored_apart() -> None:
-    task = PaddedMultiplication(number_digits=4, train_digits=2, measured_rounds=(1, 2, 3))
-    batch = evaluated(task, 300, (4,))[4]
-    two = task.measure_difficulty(batch.tokens)["rounds"] == 2
-    assert 0 < int(two.sum()) < 300
-    logits = torch.where(two[..., None, None], -perfect(batch), perfect(batch))
-    scores = {name: float(score) for name, score in scores_of(task, logits, batch, (4,)).items()}
-    assert [scores[f"exact_match_rounds_{r}"] for r in (1, 2, 3)] == [1.0, 0.0, 1.0]
-    assert scores["exact_match"] == pytest.approx(1 - float(two.float().mean()))
-
-
-def test_metrics_of_digits_and_groups_are_numbered_and_not_charted() -> None:
-    task = PaddedAddition(measured_digits=2, measured_cascades=(4, 0), measured_runs=(1,), zero_shift=True)
-    digits, groups = ["accuracy_digit_1", "accuracy_digit_2"], ["cascade_4", "cascade_0", "run_1"]
-    expected = ["exact_match", "digit_accuracy", *digits, *(f"exact_match_{name}" for name in groups)]
-    assert list(task.metrics) == [*expected, "exact_match_shifted"]
-    assert list(PaddedMultiplication(measured_rounds=(0, 3)).metrics)[-2:] == [
-        "exact_match_rounds_0", "exact_match_rounds_3",
-    ]  # fmt: skip
-    assert task.headline == ("exact_match", "exact_match_shifted", "digit_accuracy")
 
 
 def test_sequences_can_be_read() -> None:
