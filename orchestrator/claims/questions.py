@@ -121,6 +121,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
         return _answer_rows(answer_mean, differences)
     share = compute_saturated_share(arms) if limit is not None else 0.0
 
+    # An interval within the bounds shows that there is no effect, so p is then that of the equivalence.
     def compute_answer(seeds: Values) -> Answer:
         answer = answer_median(seeds, null=0.0)
         if limit is not None and -limit <= answer.low and answer.high <= limit:

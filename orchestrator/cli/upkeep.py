@@ -126,6 +126,7 @@ def delete(
     if tracking_uri is not None and not mlflow:
         raise UserError("--tracking-uri: only allowed with --mlflow")
 
+    # Nothing can be restored, so the user sees what will be deleted before saying yes.
     deletion = plan_deletion(folder, checkpoints_only=checkpoints)
     say(console, deletion.sentence)
     if not yes:

@@ -168,6 +168,7 @@ def find_module(module: str, folders: Iterable[Path]) -> CodeSource:
 
 def load_module(source: CodeSource) -> None:
     """Import a module from its root, or search data files there. Raises OwnCodeError with the failing line."""
+    # The files of a program's command and data files are no modules to import.
     if source.module == DATA:
         add_search_folder(source.root)
     if source.module in (PROGRAM, DATA):

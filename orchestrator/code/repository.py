@@ -227,6 +227,7 @@ def _parse_description(root: Path, description: str) -> Repository:
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error, RecursionError):
         return invalid
 
+    # The description comes from an environment variable, so every type is checked.
     if commit is None:
         return Repository(root=root, problem="it was submitted from a folder without a commit")
     valid = isinstance(commit, str) and re.fullmatch("[0-9a-f]{40,64}", commit) and isinstance(size, int)

@@ -205,6 +205,7 @@ class Engine:
         if idle_losses and len(idle_losses) == len(members) and all(idle_losses):
             unused_warnings.append(("training.loss", idle_losses[0]))
 
+        # An average of initial weights and a partly read file train without an error; only the curves would show them.
         average_warnings = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
         partial_starts = filter(None, (member.describe_partial_start() for member in members))
         return [

@@ -65,6 +65,8 @@ def plan_confirmation(
     refuse_top_with_names(top, configurations, "are confirmed")
     refuse_imported(state)
     import_recorded(state)
+
+    # Before the end of a sweep the best so far may not stay the best, so the user must allow it.
     result = summarise(state)
     if not allow_unfinished:
         refuse_unfinished(result, str(state.folder), "or confirm the best so far with --allow-unfinished")
