@@ -15,6 +15,7 @@ from orchestrator.errors import LedgerError, LengthwiseError
 from orchestrator.machine.shortages import describe_out_of_memory, find_out_of_space
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.recording import add_record
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
@@ -75,7 +76,7 @@ class Session:
     def record_interruption(self, state: SweepState, reason: str = "stopped by a signal") -> None:
         """Record an interruption, unless the sweep has an end record."""
         if state.ended is None:
-            state.apply(self.ledger.append("end", status="interrupted", message=reason))
+            add_record(self.ledger, state, "end", status="interrupted", message=reason)
 
     def record_end(self, state: SweepState, stopped_by: Sequence[Limit] = ()) -> None:
         """Record whether the sweep is complete, failed or stopped by limits of its budget, unless that is recorded.
@@ -86,7 +87,7 @@ class Session:
             # A budget that is used up outweighs the results so far.
             status, message = _describe_stop(state, stopped_by) if stopped_by else describe_end(state)
             with self.interrupts.hold_signals():
-                state.apply(self.ledger.append("end", status=status, message=message))
+                add_record(self.ledger, state, "end", status=status, message=message)
 
 
 @contextmanager

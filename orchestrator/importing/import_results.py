@@ -25,6 +25,7 @@ from orchestrator.importing.table import ImportedRows, Results, check_rows, read
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger
+from orchestrator.record.recording import add_record
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.sweep.specification import write_spec
@@ -151,7 +152,7 @@ def import_rows(
             say(console, f"note: {note}")
         status, message = describe_end(state)
         with interrupts.hold_signals():
-            state.apply(ledger.append("end", status=status, message=message))
+            add_record(ledger, state, "end", status=status, message=message)
     say(console, f"{state.ended}: {state.message}; draw the report with: {format_command('report', folder)}")
     return Outcome(folder=folder, status=str(state.ended), exit_code=0)
 

@@ -18,6 +18,7 @@ from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.recording import add_records
 from orchestrator.record.state.recuts import describe_recut
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
@@ -267,8 +268,7 @@ class SweepDriver:
         """Write records of a kind, RECORDS_AT_ONCE per write to disk."""
         for first in range(0, len(entries), RECORDS_AT_ONCE):
             with self._hold_signals():
-                for record in self.ledger.append_all(kind, entries[first : first + RECORDS_AT_ONCE]):
-                    self.state.apply(record)
+                add_records(self.ledger, self.state, kind, entries[first : first + RECORDS_AT_ONCE])
 
     def remove_stop_file(self) -> None:
         """Remove the stop file, once no pack is running."""
