@@ -60,6 +60,8 @@ def open_ledger(folder: Path) -> Ledger:
     lock = DriverLock(store, folder)
     try:
         lock.acquire()
+
+        # Between fetching and locking, another driver may have recorded more.
         if read_newer_ledger(store, folder):
             raise SweepLocked(f"{store.address}: another driver was running until now; try again")
         for name in store.list_sizes("checkpoints"):  # packs with checkpoints were begun, and are not repacked

@@ -23,6 +23,7 @@ MAX_WAIT_SECONDS = 0.5
 
 def move_folders(work: PackWork) -> PackWork:
     """Return decoded work of a sweep at an address, with the folders on this machine."""
+    # Another machine may keep its local copies in another folder; all other paths are taken as they are.
     driver_folder, worker_folder = Path(work.folder).parent, find_local_copy(work.address).parent
 
     def move(path: str) -> str:

@@ -126,6 +126,8 @@ class Ledger:
             if self._broken is not None:
                 raise LedgerError(f"{self.path}: {self._broken}; nothing more can be recorded")
             self._refuse_other_writers()
+
+            # Nothing is counted until all lines are on disk; after a failed write the file ends as before.
             lines = [
                 encode_record(Record(seq, time.time(), kind, redact_fields(fields)))
                 for seq, fields in enumerate(entries, start=self._seq)

@@ -77,6 +77,8 @@ def decode_record(line: bytes) -> Record:
         value = json.loads(body, object_hook=hook)
     except RecursionError:
         raise ValueError("the line is nested too deeply") from None
+
+    # A right checksum does not make a record: the types are checked, because readers rely on them.
     try:
         record = Record(value["seq"], value["time"], value["kind"], value["data"])
     except (KeyError, TypeError):
