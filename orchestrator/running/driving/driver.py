@@ -148,9 +148,9 @@ class SweepDriver:
         self._tick(self)
 
     def on_resize(self, workers: int, memory: float | None = None) -> None:
-        """Cut waiting packs again if that shortens the sweep enough, or if a pack no longer fits into memory."""
+        """Repack waiting packs if that shortens the sweep enough, or if a pack no longer fits into memory."""
         self._workers = WorkerPool(workers, memory)
-        self._recut_queue()
+        self._repack_queue()
 
     def on_hand_out(self, pack_id: str) -> None:
         """Note that a worker has the pack, for the first time or again."""
@@ -200,12 +200,12 @@ class SweepDriver:
         """Cut the pack, and those like it that no worker has begun, into smaller ones; return False if it cannot be."""
         pack, device = self.state.packs[pack_id], self._environments.get_device(pack_id)
         shortage = make_shortage_fields(pack, self._packer, device, error, self.running[pack_id].seconds)
-        cut = self._recut_packs([*self.queue, pack_id], shortage) if shortage else None
-        if cut is None:
+        waiting = self._repack([*self.queue, pack_id], shortage) if shortage else None
+        if waiting is None:
             return False
         self.running.pop(pack_id, None)
-        self.queue = deque(cut)
-        self._recut_queue()
+        self.queue = deque(waiting)
+        self._repack_queue()
         return True
 
     def on_retry(self, pack_id: str, error: str, trace: str | None = None) -> None:
@@ -312,7 +312,7 @@ class SweepDriver:
         needed = {*unscored, *racing}
         pack_ids = {member.pack_id for config_id in needed for member in configurations[config_id].members.values()}
         self._scores.score_recorded({pack_id for pack_id in pack_ids if self.state.packs[pack_id].has_last_evaluation})
-        self._recut_packs(self.state.packs)  # `_resume_packs` queues the packs after the cut
+        self._repack(self.state.packs)  # `_resume_packs` queues the new packs
 
         # Pack generations that were drawn completely: a driver may have been killed between drawing and packing.
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
@@ -330,15 +330,15 @@ class SweepDriver:
             elif not is_paused(race, pack):
                 self.queue.append(pack.pack_id)
 
-    def _recut_queue(self) -> None:
+    def _repack_queue(self) -> None:
         """Repack the queue if that shortens the sweep enough (`cutting.MIN_GAIN`)."""
-        if (cut := self._recut_packs(self.queue)) is not None:
-            self.queue = deque(cut)
+        if (waiting := self._repack(self.queue)) is not None:
+            self.queue = deque(waiting)
 
-    def _recut_packs(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> list[str] | None:
+    def _repack(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> list[str] | None:
         """Repack waiting packs if that shortens the sweep enough, or after a shortage; return those that wait then.
 
-        None if no pack is cut.
+        None if no pack is repacked.
         """
         recut = make_recut_fields(self.state, waiting, self.running, self._packer, self._workers, shortage)
         if recut is None:

@@ -1,4 +1,4 @@
-"""Decides whether waiting packs, or a pack that ran out of memory, are cut again; makes the record of it."""
+"""Decides whether waiting packs, or a pack that ran out of memory, are repacked; makes the record of it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
@@ -23,13 +23,13 @@ def make_recut_fields(
     workers: WorkerPool,
     shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
-    """Return the fields of the record that cuts waiting packs again, and which packs wait then, begun ones first.
+    """Return the fields of the record that repacks waiting packs, and which packs wait then, begun ones first.
 
-    None if cutting gains too little; packs that a worker has begun always stay as they are. `running` has every pack
+    None if repacking gains too little; packs that a worker has begun always stay as they are. `running` has every pack
     that a worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;
-    if it may have checkpoints it is cut alone, because a pack can continue from the checkpoints of only one pack.
+    if it may have checkpoints it is repacked alone, because a pack can continue from the checkpoints of only one pack.
     """
-    # Choose the packs to cut; packs that are paused at a rung wait for its decision, not for a worker.
+    # Choose the packs to repack; packs that are paused at a rung wait for its decision, not for a worker.
     short = state.packs[shortage["pack_id"]] if shortage else None
     earlier = [short.pack_id, *short.earlier] if short and _may_have_checkpoints(state, short) else []
     race = state.race
@@ -41,7 +41,7 @@ def make_recut_fields(
         chosen = [short]
     old_packs = {pack.pack_id: make_planned_pack(pack) for pack in chosen}
 
-    # The packs that stay decide how much cutting gains: workers are busy with the share that is left of each.
+    # The packs that stay decide how much repacking gains: workers are busy with the share that is left of each.
     staying = [
         (make_planned_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, RunningPack()).step) / pack.steps)
         for pack in unfinished

@@ -117,7 +117,7 @@ class _NotPickled:
 class PackSearcher(_NotPickled, Searcher):
     """Suggests packs in the driver's order, one for each worker; while all have one, Tune has to ask again.
 
-    A pack that waits inside Tune for a free worker could not be cut again. While packs run, the search is not finished:
+    A pack that waits inside Tune for a free worker could not be repacked. While packs run, the search is not finished:
     smaller packs may replace them.
     """
 
