@@ -152,6 +152,10 @@ def test_effects_are_those_on_the_chosen_outcome(page):
     assert "test" in page.read(at) and "selection" not in page.read(at)
 
 
+def test_the_evaluation_is_named_in_words(page):
+    assert page.read("document.querySelector('#step').textContent") == "used for the ranking"
+
+
 def test_switches_change_the_curves(page):
     seen = [page.read(CURVES)]
     for selector, value, event in (
@@ -252,6 +256,29 @@ def test_a_finger_near_a_curve_chooses_it_and_a_second_tap_keeps_it(page):
         chosen.append(page.read(heading))
     first, *others = chosen
     assert first != others[0] and len({*others}) == 1 and "#15," in others[0]
+
+
+def test_a_finger_keeps_a_and_b_and_swaps_them_by_a_button(page):
+    page.resize(390, 800, phone=True)
+    page.reload()
+    heading, swap = "document.querySelector('#comparison h2').textContent", "#comparison button"
+    before = page.read(heading)
+    for c in (0, 1, 0):  # A and B
+        page.tap(*page.read(center_of(f'#table tr[data-c="{c}"]')))
+        assert page.read(heading) == before
+    page.tap(*page.read(center_of(swap)))
+    a, b = re.findall(r"#\d+", before)
+    assert re.findall(r"#\d+", page.read(heading)) == [b, a]
+    page.tap(*page.read(center_of('#table tr[data-c="2"]')))
+    assert re.findall(r"#\d+", page.read(heading))[0] == b
+
+
+def center_of(selector):
+    """Return the script that scrolls to an element and returns its middle in the window."""
+    return (
+        f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}}); "
+        "const b = e.getBoundingClientRect(); return [b.left + 20, (b.top + b.bottom) / 2] })()"
+    )
 
 
 def test_dots_of_seeds_stand_apart_from_the_interval(page):

@@ -107,6 +107,8 @@ function drawComparison() {
       C > 1 ? "Click a curve, a row or a point to choose the two configurations that are compared." : "There is one configuration alone.", {class: "note"}));
   const comparisons = GROUPS.map(group => compareSeeds(first, second, group)).filter(comparison => comparison !== null);
   const labels = [configurations[first].label, configurations[second].label];
+  const swap = make("button", "Swap A and B", {type: "button", class: "screen"}); // with it, a finger chooses A as well
+  swap.addEventListener("click", () => { [state.first, state.second] = [second, first]; update(); });
   box.replaceChildren(make("h2", `${labels[0]} against ${labels[1]}, seed by seed`));
   if (comparisons.length) box.append(make("p", describeComparison(comparisons[0], first, second), {class: "verdict"}));
 
@@ -131,6 +133,7 @@ function drawComparison() {
   const reasons = [...new Set(comparisons.map(({reason}) => reason).filter(Boolean))];
   box.append(
     make("p", `A is ${labels[0]} (${describe(first)}). B is ${labels[1]} (${describe(second)}).`),
+    swap,
     table,
     make("p", [
       `Differences of ${metricName()} at the judged evaluation${sign}.`,

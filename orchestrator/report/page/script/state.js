@@ -149,11 +149,11 @@ const isIn = c => Object.entries(state.filters).every(([name, [low, high]]) => {
 const tickFormat = (axis, scale) => !axis.number || axis.ticks ? shorten : axis.log ? logTickFormat(scale) : formatGeneral;
 
 // Choosing A and B, and pointing: the same configuration is highlighted in every figure and in the table.
-let isTouched = false; // a finger often taps twice, so a second tap on B keeps it
+let isTouched = false; // a finger often taps twice or beside a line, so a tap on A or B keeps both
 addEventListener("pointerdown", event => { isTouched = event.pointerType === "touch"; }, true);
 addEventListener("keydown", () => { isTouched = false; }, true);
 function choose(c) {
-  if (state.second === c && isTouched) return;
+  if (isTouched && markOf(c)) return;
   if (state.first === c) state.first = null;
   else if (state.second === c) state.second = null;
   else if (state.first === null) state.first = c;
