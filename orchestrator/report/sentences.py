@@ -135,7 +135,7 @@ def describe_best(result: Summary, *, with_values: bool = True) -> str:
     # Add the score, and the value at the test lengths.
     so_far = "" if result.has_ended else " so far"
     chosen = (
-        f"Best{so_far} by the {lengths_in_words(result.objective.lengths, 'selection ')}: {format_label(row.number)}"
+        f"Best{so_far} at selection {format_ranges(result.objective.lengths)}: {format_label(row.number)}"
         + (f" ({in_search} in the search)" if in_search else "")
         + f", with {_describe_score(result, row.score)}"
         + (f" though {row.seeds_failed} of its {row.seeds_run} seeds failed" if row.seeds_failed else "")

@@ -52,7 +52,7 @@ SCRIPT_FILES = (
     "start",
 )  # the page has one script: these, in order
 _FAILED_COUNT = re.compile(r"\d[\d,]* failed")  # in the first sentence; a link leads from it to the reasons
-_BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best by the selection lengths 6-7: #8"
+_BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best at selection 6-7: #8"
 _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
 
 

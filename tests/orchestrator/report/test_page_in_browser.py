@@ -144,6 +144,14 @@ def test_the_first_by_rank_is_compared_with_the_next_on_the_first_screen(page):
     assert page.read(lead) == told  # whatever is chosen later
 
 
+def test_after_a_confirmation_the_comparison_is_called_that_of_the_search(written, tab, tmp_path):
+    confirmed = tmp_path / "confirmed.html"
+    confirmed.write_text(written.read_text().replace('"confirmations":0', '"confirmations":1'))
+    for path in (written, confirmed):
+        tab.open(path.as_uri())
+        assert ("in the search" in tab.read("document.querySelector('#lead b').textContent")) == (path == confirmed)
+
+
 def test_effects_are_those_on_the_chosen_outcome(page):
     cells = "[...document.querySelectorAll('#effects tbody tr')].map(e => e.cells[1].textContent.split(' ')[0])"
     at = f"[...new Set({cells})]"
@@ -154,6 +162,10 @@ def test_effects_are_those_on_the_chosen_outcome(page):
 
 def test_the_evaluation_is_named_in_words(page):
     assert page.read("document.querySelector('#step').textContent") == "used for the ranking"
+    page.resize(390, 800, phone=True)
+    tops = "['#evaluation', '#step'].map(id => document.querySelector(id).getBoundingClientRect())"
+    slider, text = page.read(f"{tops}.map(box => [box.top, box.bottom])")
+    assert slider[0] < sum(text) / 2 < slider[1], "on one line"
 
 
 def test_switches_change_the_curves(page):

@@ -50,7 +50,7 @@ if (ranked.length > 1) {
   const paragraph = make("p", undefined, {id: "lead"});
   const isAhead = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
   if (lead && isAhead) {
-    paragraph.append(make("b", "Against the next:"), ` ${describeComparison(lead, ranked[0], ranked[1])}`);
+    paragraph.append(make("b", page.confirmations ? "Against the next, in the search:" : "Against the next:"), ` ${describeComparison(lead, ranked[0], ranked[1])}`);
     if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
       paragraph.append(" More seeds: ", make("code", page.more_seeds));
     else if (!page.fresh && !Number.isNaN(lead.low))
