@@ -43,6 +43,7 @@ from orchestrator.text.wording import (
     format_number,
     format_ranges,
     join_first_few,
+    lengths_in_words,
     shorten_keys,
 )
 
@@ -352,6 +353,11 @@ def _name_first(compared: SweepComparison) -> str:
     return "the first sweep" if compared.first.name == compared.second.name else compared.first.name
 
 
+def _name_second(compared: SweepComparison) -> str:
+    """Return the name of the second sweep, unless both have it."""
+    return "the second sweep" if compared.first.name == compared.second.name else compared.second.name
+
+
 def _describe_lengths(side: str, clear: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
     """Return the lengths of `clear` with the largest difference: "lower (better) at lengths 8-11, by up to ..."."""
     # The largest difference decides the numbers of the sentence.
@@ -378,14 +384,16 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     numbers = {first.row.config_id: first.row.number for first, _ in compared.matching.pairs}
     differ = [format_label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
     group = tested[0].question.group
-    lengths = format_ranges(sorted({length for comparison in tested for length in comparison.question.lengths}))
+    lengths = sorted({length for comparison in tested for length in comparison.question.lengths})
     matched = format_count(len(tested), "matched configuration")
     sentence = f"Of {matched} {len(differ) or 'none'} {'differs' if len(differ) < 2 else 'differ'}"
-    sentence += f" at the {group} lengths {lengths} with p < {ALPHA:g} after Holm's correction"
+    sentence += f" at the {lengths_in_words(lengths, f'{group} ')} with p < {ALPHA:g} after Holm's correction"
     sign = -1 if tested[0].question.direction == "maximize" else 1
     better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
     verdict = "lower" if tested[0].question.direction == "none" else "better"
-    first_better = f"{_name_first(compared)} is {verdict} in {better or 'none'} of them"
-    examples = f": {join_first_few(differ, 8)}; {first_better}" if differ else ""
+    first, second = _name_first(compared), _name_second(compared)
+    where = {0: "all", len(differ): "all"}.get(better, str(better))
+    winner = f"{first if better else second} is {verdict} {'there' if len(differ) == 1 else f'in {where} of them'}"
+    examples = f": {join_first_few(differ, 8)}; {winner}" if differ else ""
     needed = count_pairs_needed(tested)
     yield f"{sentence}{examples}{f' (that takes {needed} pairs of seeds)' if needed else ''}."

@@ -94,7 +94,7 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         "More than seed noise (simultaneous 95 % band over 11 lengths, 10 paired seeds): plain is higher "
         "(worse) at lengths 8-11, by up to 0.0",
         "Of 2 matched configurations 2 differ at the test lengths 8-11 with p < 0.05 after Holm's correction: #0, #1; "
-        "plain is better in none of them.",
+        "lower is better in all of them.",
         "No band against length: 6 seeds are too few for 11 lengths at once (at least 9).",
         "4 seeds without a pair left out.",
         "A failed seed counts as the worst value",
