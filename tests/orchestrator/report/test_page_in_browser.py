@@ -440,6 +440,20 @@ def wait_for_page(folder, seen):
         time.sleep(0.05)
 
 
+def test_a_single_hyperparameter_has_points_alone(page, tab, tmp_path, synthetic_sweep):
+    together = "document.querySelector('#together').hidden"
+    assert not page.read(together)
+    values = [{"training.learning_rate": 10.0 ** -(4 - n / 8)} for n in range(12)]
+    path, _ = write_report(synthetic_sweep(tmp_path / "single", values, 8, curve).folder)
+    tab.open(path.as_uri())
+    assert tab.read(together) and tab.read("document.querySelectorAll('#points svg').length") == 1
+
+
+def test_one_interval_is_not_called_uncorrected_for_its_number(page):
+    text = page.read("document.querySelector('#effects').textContent")
+    assert "interval" in text and "their number" not in text
+
+
 def test_the_axis_of_equal_outcomes_begins_at_zero(tab, tmp_path, synthetic_sweep):
     values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(3)]
     folder = synthetic_sweep(tmp_path / "zero", values, 2, lambda n, s, a, m, lengths, step: 0.0 * lengths).folder

@@ -76,7 +76,8 @@ function drawPoints() {
 function drawParallel() {
   const box = $("parallel");
   box.replaceChildren();
-  if (axes.length < 2) return;
+  $("together").hidden = page.hyperparameters.length < 2; // the points show a single one
+  if ($("together").hidden) return;
   const width = Math.max(box.parentElement.clientWidth, axes.length * 84), height = 270;
   const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 44, axisHeight = height - top - bottom;
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]);
@@ -189,7 +190,7 @@ function drawEffects() {
     `Right of the dashed line: the outcome rises with the hyperparameter, which is ${direction}.`,
     "A filled square marks an interval without 0; an interval that contains 0 is inconclusive.",
   ];
-  if (intervals.length) note.push(`The ${intervals.length} intervals are not corrected for their number: if nothing has an effect, about ${formatGeneral(0.05 * intervals.length)} would exclude 0 by chance.`);
+  if (intervals.length > 1) note.push(`The ${intervals.length} intervals are not corrected for their number: if nothing has an effect, about ${formatGeneral(0.05 * intervals.length)} would exclude 0 by chance.`);
   if (!effects.every(effect => effect.alone)) note.push("* Other hyperparameters vary together with this one and may cause the difference.");
   box.replaceChildren(make("h3", "Effects, with 95 % intervals"), make("p", note.join(" "), {class: "note"}), makeTable(head, body));
 }
