@@ -131,6 +131,10 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
     hint = find_nearest_name(folder.name, [sweep.name for sweep in nearby])
     suggestion = next((f"; did you mean {sweep}?" for sweep in nearby if sweep.name == hint), "")
 
+    # A study as `init` writes it has the name of its sweep, which may not have been run yet.
+    if not suggestion and (folder / "sweep.yaml").is_file():
+        suggestion = f"; its sweep file may not have been run: {format_command('run', folder / 'sweep.yaml')}"
+
     # Without a similar name the command may have been run in another folder than intended.
     if not suggestion and not folder.exists() and not folder.is_absolute():
         here, storage = folder.resolve().parent, find_default_storage().resolve()

@@ -73,3 +73,8 @@ def test_a_verb_without_its_sweep_names_those_of_the_storage(verb, lengthwise, t
 @pytest.mark.parametrize("verb", ["run", "plan", "validate", "data"])
 def test_a_verb_without_its_file_names_an_example(verb, lengthwise):
     refused(lengthwise(verb), f"lengthwise {verb} FILE", "quickstart")
+
+
+def test_a_study_that_was_not_run_yet_names_its_file(lengthwise, tmp_path):
+    lengthwise.succeeds("init", "mine", cwd=tmp_path)
+    refused(lengthwise("report", "mine", cwd=tmp_path), "events.jsonl", "lengthwise run mine/sweep.yaml")
