@@ -21,6 +21,8 @@ from tests.startup.sitecustomize import blank
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMMAND = get_command(cli.app)  # made once: typer makes it anew in each call
 STARTUP = Path(__file__).resolve().parent / "startup"
+# Ray would start a worker for each core before anybody needs one; packs need others, with variables of their own.
+NO_SPARE_WORKERS = {"RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}
 
 
 def refused(done: subprocess.CompletedProcess[str], *texts: str) -> subprocess.CompletedProcess[str]:
@@ -45,6 +47,7 @@ class CommandLine:
         }
         path = os.pathsep.join([str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.environment |= {"HOME": str(home), "PYTHONUNBUFFERED": "1", "COLUMNS": "160", "PYTHONPATH": path}
+        self.environment |= NO_SPARE_WORKERS
         self._started: list[subprocess.Popen[str]] = []
 
     def __call__(self, *arguments: Any, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:

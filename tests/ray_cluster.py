@@ -12,7 +12,8 @@ PROGRAM = """
 import os, sys
 from ray.cluster_utils import Cluster
 node = {"object_store_memory": 80 * 2**20, "temp_dir": sys.argv[1]}
-head = {"num_cpus": int(sys.argv[2]), "include_dashboard": False, **node}
+quiet = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}  # nobody reads logs or scales
+head = {"num_cpus": int(sys.argv[2]), "num_gpus": len(sys.argv[3:]), **quiet, **node}
 cluster = Cluster(initialize_head=True, head_node_args=head)
 print(cluster.address, flush=True)
 raylets = {}
@@ -33,18 +34,19 @@ cluster.shutdown()
 
 
 class RayCluster:
-    """A Ray that begins with its head; while the file `hold` exists, packs wait at each evaluation.
+    """A Ray that begins with its head, with GPUs of these names; while `hold` exists, packs wait at each evaluation.
 
     Its processes are marked with `folder`, a short path, as those of a local Ray are.
     """
 
-    def __init__(self, folder: Path, hold: Path, environment: dict[str, str], *, cpus: int) -> None:
+    def __init__(self, folder: Path, hold: Path, environment: dict[str, str], *gpus: str, cpus: int) -> None:
         hold.touch()
         (folder / "ray").mkdir()  # for the file with the address, which others would find and delete in /tmp/ray
         self.nodes, self._folder = list[psutil.Process](), folder  # the raylets of those that have joined
         self._process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(folder), str(cpus)],
-            env={**environment, "HOLD": str(hold), MARK: str(folder), "RAY_TMPDIR": str(folder)},
+            [sys.executable, "-c", PROGRAM, str(folder), str(cpus), *gpus],
+            env=environment
+            | {"HOLD": str(hold), MARK: str(folder), "RAY_TMPDIR": str(folder), "CUDA_VISIBLE_DEVICES": ",".join(gpus)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

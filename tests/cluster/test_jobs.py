@@ -20,6 +20,7 @@ import requests
 
 from orchestrator.code.repository import RepositoryReader, make_job_environment
 from tests.cluster.virtual_nodes import options, read_curves
+from tests.command_line import NO_SPARE_WORKERS
 from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -40,9 +41,9 @@ study: tests
 imports: [my_tasks]
 task: {name: mine, vocabulary: 6, train_length: 3, target: soft}
 model: {name: attention_only, width: 8, value_width: 4}
-training: {steps: 400, batch_size: 4, learning_rate: 0.01, averages: {raw: {}}, compile: false}
+training: {steps: 40, batch_size: 4, learning_rate: 0.01, averages: {raw: {}}, compile: false}
 seeds: 2
-evaluation: {samples: 20, every: 100}
+evaluation: {samples: 20, every: 10}
 objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
 resources: {pack: 1, checkpoint_seconds: 1}
 tracking: {enabled: false}
@@ -81,6 +82,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     bin, path = str(Path(sys.executable).parent), os.pathsep.join([str(ROOT / "tests" / "startup"), str(ROOT)])
     environment = outside | {"HOME": str(home), "PYTHONPATH": path, "LENGTHWISE_BIN": bin, "HOLD": str(hold)}
     environment |= {"PATH": f"{home}:{outside['PATH']}", "PRETENDED_GPUS": str(gpus), "ROOM": "1"}
+    environment |= NO_SPARE_WORKERS
     (port,) = free_ports(1)
     of_ray = ["--", "--num-cpus=2", "--num-gpus=1", "--object-store-memory=100000000"]
     started = subprocess.run(

@@ -20,6 +20,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summarise
 from orchestrator.tracking.publish import publish
+from tests.command_line import NO_SPARE_WORKERS
 from tests.orchestrator.importing.conftest import make_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
@@ -191,12 +192,17 @@ def test_a_line_that_is_no_json(rows: pd.DataFrame, imported: Import, tmp_path: 
 
 
 @pytest.mark.slow
-def test_trials_that_tune_wrote(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+def test_trials_that_tune_wrote(
+    rows: pd.DataFrame, imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import ray
     from ray import tune
 
-    rows = rows[rows["seed"] == 2]  # a trial for each rate: Tune starts a process of its own for every trial
+    # A trial for each rate, one after the other in one process.
+    rows = rows[rows["seed"] == 2]
     table = wide(rows)
+    for name, value in NO_SPARE_WORKERS.items():
+        monkeypatch.setenv(name, value)
 
     def train(config: dict[str, Any]) -> None:
         own = table[(table["lr"] == config["lr"]) & (table["seed"] == config["seed"])]
@@ -205,11 +211,12 @@ def test_trials_that_tune_wrote(rows: pd.DataFrame, imported: Import, tmp_path: 
                 {"eval": {f"accuracy_{n}": row[f"eval/accuracy_{n}"] for n in (5, 10, 20)}, "step": int(row["step"])}
             )
 
-    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
+    ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
     try:
         space = {"lr": tune.grid_search([0.1, 0.01]), "seed": 2, "width": 64}
         run_config = tune.RunConfig(storage_path=str(tmp_path), name="tune", verbose=0)
-        assert not tune.Tuner(train, param_space=space, run_config=run_config).fit().errors
+        reuse = tune.TuneConfig(reuse_actors=True)
+        assert not tune.Tuner(train, param_space=space, run_config=run_config, tune_config=reuse).fit().errors
     finally:
         ray.shutdown()
     same(curves_of(imported(f"tune:{tmp_path / 'tune'}", pattern=PATTERN, step_column="step")), rows)

@@ -41,19 +41,19 @@ def cluster(lengthwise: CommandLine, tmp_path_factory: pytest.TempPathFactory) -
     with tempfile.TemporaryDirectory(prefix="lw-") as folder:  # short, as the paths of sockets must be
         cluster = RayCluster(Path(folder), hold, lengthwise.environment, cpus=0)
         hold.unlink()
-        cluster.join(8, "0", "1")
+        cluster.join(4, "0", "1")
         yield cluster
         cluster.end()
 
 
 def test_members_share_gpus(cluster: RayCluster, lengthwise: CommandLine, study: Study, tmp_path: Path) -> None:
-    """Eight members have a quarter of a GPU each."""
-    code, resources = SCRIPT.format(folder=tmp_path, together=8, then="true"), {"scheduler": "ray", "gpus": 0.25}
+    """Four members have half a GPU each."""
+    code, resources = SCRIPT.format(folder=tmp_path, together=4, then="true"), {"scheduler": "ray", "gpus": 0.5}
     program = {"command": ["bash", "train.sh"]}
-    file = study.write(code, name="train.sh", program=program, evaluation__every=None, seeds=8, resources=resources)
+    file = study.write(code, name="train.sh", program=program, evaluation__every=None, seeds=4, resources=resources)
     finish(lengthwise.start("run", file, "--storage", tmp_path / "runs", RAY_ADDRESS=cluster.address))
-    assert most_at_once(log(tmp_path)) == {"0": 4, "1": 4}
-    assert {words[2] for words in log(tmp_path) if words[0] == "begin"} == {"0.23"}
+    assert most_at_once(log(tmp_path)) == {"0": 2, "1": 2}
+    assert {words[2] for words in log(tmp_path) if words[0] == "begin"} == {"0.45"}
 
 
 def raylet_of_program(cluster: RayCluster) -> psutil.Process | None:

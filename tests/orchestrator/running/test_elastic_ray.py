@@ -29,7 +29,7 @@ def hold(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def growing(lengthwise, hold: Path, tmp_path: Path) -> Iterator[RayCluster]:
-    """Its nodes believe what an nvidia-smi of the tests says: that GPU-48 has 48 MiB, and any other one 80 GiB."""
+    """A head with a GPU; nodes believe what an nvidia-smi of the tests says: GPU-48 has 48 MiB, and others 80 GiB."""
     command = tmp_path / "bin" / "nvidia-smi"
     command.parent.mkdir()
     command.write_text("#!/bin/sh\ncase $* in *--id=GPU-48) echo 48, Disabled;; *) echo 81920, Disabled;; esac\n")
@@ -37,7 +37,7 @@ def growing(lengthwise, hold: Path, tmp_path: Path) -> Iterator[RayCluster]:
     path = f"{command.parent}:{lengthwise.environment['PATH']}"
     environment = lengthwise.environment | {"PATH": path, "PRETENDED_GPUS": str(tmp_path / "gpus")}
     with tempfile.TemporaryDirectory(prefix="lw-") as folder:  # short, as the paths of sockets must be
-        cluster = RayCluster(Path(folder), hold, environment, cpus=1)
+        cluster = RayCluster(Path(folder), hold, environment, "GPU-80", cpus=1)
         yield cluster
         hold.unlink(missing_ok=True)
         cluster.end()
@@ -48,7 +48,6 @@ def test_a_node_with_a_small_gpu_that_joins_late_gets_small_packs(growing, hold,
     folder = tmp_path / "grown" / "tiny"
     run = ("run", tiny, *SETTINGS, "--storage")
     on_gpus = ("--set", "resources.scheduler=ray", "--set", "resources.gpus=1")
-    growing.join(1, "GPU-80")
     driver = lengthwise.start(*run, folder.parent, *on_gpus, RAY_ADDRESS=growing.address)
     wait_for(lambda: records(folder, "evaluation"), driver)
     assert [len(pack.members) for pack in SweepState.load(folder).packs.values()] == [6, 6]
