@@ -15,8 +15,8 @@ from tests.orchestrator.running.ledgers import sets
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "short", "members"), [
-    ((), ("seeds=2", "tracking.enabled=false"), 16),
-    (("--program",), ("seeds=1", "tracking.enabled=false"), 2),  # every member imports torch
+    ((), ("seeds=1", "tracking.enabled=false"), 8),
+    (("--program",), ("seeds=1", "tracking.enabled=false", "space.config.lr={grid: [0.01]}"), 1),  # it imports torch
 ], ids=["own", "program"])  # fmt: skip
 def test_a_new_study_runs_as_it_is(
     options: tuple[str, ...], short: tuple[str, ...], members: int, tmp_path: Path, lengthwise: CommandLine

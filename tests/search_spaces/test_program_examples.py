@@ -25,12 +25,15 @@ def by_name(quick: tuple[str, ...] = ()) -> pytest.MarkDecorator:
 
 @by_name(quick=("bash",))
 def test_example(file: Path, lengthwise: CommandLine, tmp_path: Path) -> None:
-    """One seed of the first grid point reports a value of its metric at each due step and length."""
+    """In four steps one seed of the first grid point reports a value of its metric at each due step and length."""
     lengthwise.environment["PATH"] = os.pathsep.join([*map(str, BINARIES), os.environ["PATH"]])
     spec = load_sweep(file)
-    first = [f"space.{key}={{grid: [{domain.values[0]}]}}" for key, domain in spec.space.items()]
-    short = sets("seeds=1", *first, "resources.scheduler=inline", "tracking.enabled=false")
-    lengthwise.succeeds("run", file, "--storage", tmp_path, *short)
+    short = [f"space.{key}={{grid: [{domain.values[0]}]}}" for key, domain in spec.space.items()]
+    if spec.evaluation["every"]:
+        short += ["training.steps=4", "evaluation.every=2"]
+    short += ["seeds=1", "resources.scheduler=inline", "tracking.enabled=false"]
+    spec = load_sweep(file, short)
+    lengthwise.succeeds("run", file, "--storage", tmp_path, *sets(*short))
     sweep = open_sweep(tmp_path / spec.name)
     steps, every = spec.training["steps"], spec.evaluation["every"]
     lengths = spec.evaluation.get("lengths", [1])
