@@ -31,7 +31,7 @@ from orchestrator.text.wording import format_count
 from search_spaces import Resources
 
 _TICK_SECONDS = 0.1
-_MAX_LOST, _LOST_SECONDS = 3, 0.1  # workers that die before they begin a pack, and the pause after each
+_MAX_LOST_WORKERS, _LOST_WORKER_PAUSE = 3, 0.1  # per pack, that die before they begin it; seconds after each
 
 StartWorker = Callable[[], "Connection[bytes, bytes]"]
 
@@ -55,13 +55,16 @@ def describe_machine(
 
 @dataclass(eq=False)
 class _Worker:
-    """The connection to a worker process, its GPUs (CUDA_VISIBLE_DEVICES), and the pack it trains."""
+    """The connection to a worker process, its GPUs (CUDA_VISIBLE_DEVICES), and the pack it trains.
+
+    `has_begun`: whether the worker has sent a message about this pack.
+    """
 
     connection: "Connection[bytes, bytes]"
-    gpus: str = ""
+    gpu_slot: str = ""
     pack_id: str | None = None
     work: str = ""
-    began: bool = False
+    has_begun: bool = False
 
 
 class LocalScheduler:
@@ -70,12 +73,14 @@ class LocalScheduler:
     def __init__(self, resources: Resources, start_worker: StartWorker) -> None:
         self.cluster = describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus)
         self._start_worker, self._max_retries = start_worker, resources.retries
-        self._gpus = list_gpu_slots(resources.gpus) if resources.gpus else ()  # CUDA_VISIBLE_DEVICES of each worker
+        self._gpu_slots = (
+            list_gpu_slots(resources.gpus) if resources.gpus else ()
+        )  # CUDA_VISIBLE_DEVICES of each worker
 
     def run(self, driver: Driver) -> None:
         """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
         retries = Retries(self._max_retries)
-        _LocalRun(driver, self._start_worker, self.cluster.workers, retries, self._gpus).run()
+        _LocalRun(driver, self._start_worker, self.cluster.workers, retries, self._gpu_slots).run()
 
 
 class _LocalRun:
@@ -87,16 +92,16 @@ class _LocalRun:
         start_worker: StartWorker,
         max_workers: int,
         retries: Retries,
-        gpus: Sequence[str] = (),
+        gpu_slots: Sequence[str] = (),
     ) -> None:
-        self.free_gpus = deque(gpus)
+        self.free_gpu_slots = deque(gpu_slots)
         self.driver, self.start_worker, self.max_workers, self.retries = driver, start_worker, max_workers, retries
         self.workers: list[_Worker] = []
         self.retry_queue: deque[tuple[str, str]] = deque()
         self.lost_workers: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Run all packs; every turn gives packs to idle workers, then handles what the busy ones have sent."""
+        """Run all packs: in a loop, give packs to idle workers, then handle the messages of busy ones."""
         while True:
             # If no worker is busy although packs could be handed out, the driver has none left.
             self.hand_out()
@@ -126,10 +131,10 @@ class _LocalRun:
                 self.handle_death(pack[0], pack[1], Death(message=error.message, trace=error.trace, retry="never"))
                 continue
 
-            (idle.pack_id, idle.work), idle.began = pack, False
+            (idle.pack_id, idle.work), idle.has_begun = pack, False
             self.driver.on_hand_out(idle.pack_id)
             with suppress(OSError):  # a dead worker is noticed by the next wait
-                idle.connection.send_bytes(f"{idle.work}\n{idle.gpus}".encode())
+                idle.connection.send_bytes(f"{idle.work}\n{idle.gpu_slot}".encode())
 
     def get_idle_worker(self) -> _Worker:
         """Return a living worker without a pack; start a new one if there is none."""
@@ -138,8 +143,8 @@ class _LocalRun:
                 return worker
             self.remove(worker)
         worker = _Worker(self.start_worker())
-        if self.free_gpus:
-            worker.gpus = self.free_gpus.popleft()
+        if self.free_gpu_slots:
+            worker.gpu_slot = self.free_gpu_slots.popleft()
         self.workers.append(worker)
         return worker
 
@@ -147,8 +152,8 @@ class _LocalRun:
         """Remove a dead worker; its GPUs are free for another."""
         worker.connection.close()
         self.workers.remove(worker)
-        if worker.gpus:
-            self.free_gpus.append(worker.gpus)
+        if worker.gpu_slot:
+            self.free_gpu_slots.append(worker.gpu_slot)
 
     def handle_message(self, worker: _Worker) -> None:
         """Handle one message of a worker, or its death. Raises OutOfSpace if the worker reports a full disk."""
@@ -162,7 +167,7 @@ class _LocalRun:
             self.handle_dead_worker(worker, pack_id)
             return
 
-        # The worker waits after an evaluation until it is answered, which says that it is recorded.
+        # After an evaluation the worker waits for an answer, any byte, which means that it is recorded.
         kind, content = decode_message(message)
         match kind:
             case "completion":
@@ -174,7 +179,7 @@ class _LocalRun:
                 worker.pack_id = None
                 self.handle_death(pack_id, worker.work, Death(**content))
             case _:
-                worker.began = True
+                worker.has_begun = True
                 deliver_message(self.driver, pack_id, kind, content)
                 if kind == "evaluation":
                     with suppress(OSError):
@@ -183,16 +188,16 @@ class _LocalRun:
     def handle_dead_worker(self, worker: _Worker, pack_id: str) -> None:
         """Forget a worker that died, and queue its pack again or report its death."""
         self.remove(worker)
-        if worker.began or self.lost_workers[pack_id] >= _MAX_LOST:
+        if worker.has_begun or self.lost_workers[pack_id] >= _MAX_LOST_WORKERS:
             self.handle_death(pack_id, worker.work, Death(message=WORKER_DIED, retry="always"))
             return
 
-        # A worker that dies before it begins is no fault of the pack (its host may have been killed): no retry is used.
+        # A worker that dies before it begins uses up no retry: its host may have been killed.
         self.lost_workers[pack_id] += 1
-        time.sleep(_LOST_SECONDS)
+        time.sleep(_LOST_WORKER_PAUSE)
         self.retry_queue.append((pack_id, worker.work))
 
     def handle_death(self, pack_id: str, work: str, death: Death) -> None:
-        """Report the death of a pack to the driver, and queue the pack if it is to be tried again."""
+        """Report the death of a pack to the driver, and queue the pack if it is retried."""
         if self.retries.report_death(self.driver, pack_id, death):
             self.retry_queue.append((pack_id, work))

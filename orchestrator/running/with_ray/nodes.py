@@ -22,45 +22,45 @@ REPORT_TIMEOUT = 10.0  # seconds for the first report of the autoscaler of a clu
 _PLACEHOLDER_PREFIX = "node_"  # of the type that Ray makes up for a node that no autoscaler has started
 
 
-def make_need(cpus: float, gpus: float) -> dict[str, float]:
+def make_pack_resources(cpus: float, gpus: float) -> dict[str, float]:
     """Return the resources that a pack needs of a node, without those that are zero."""
     return {name: amount for name, amount in (("CPU", cpus), ("GPU", gpus)) if amount > 0}
 
 
-def count_packs(need: Mapping[str, float]) -> int:
+def count_packs(pack_resources: Mapping[str, float]) -> int:
     """Return how many packs the living nodes can run in parallel, each on a single node."""
-    return sum(count_packs_on_node(node, need) for node in list_living_nodes())
+    return sum(count_packs_on_node(node, pack_resources) for node in list_living_nodes())
 
 
-def count_packs_on_node(node: Mapping[str, Any], need: Mapping[str, float]) -> int:
+def count_packs_on_node(node: Mapping[str, Any], pack_resources: Mapping[str, float]) -> int:
     """Return how many packs a node can run at once, given its resources."""
-    counts = [int(node.get("CPU", 0.0) / need["CPU"] + 1e-9)] if "CPU" in need else []
-    counts += [count_gpu_packs(node.get("GPU", 0.0), need["GPU"])] if "GPU" in need else []
+    counts = [int(node.get("CPU", 0.0) / pack_resources["CPU"] + 1e-9)] if "CPU" in pack_resources else []
+    counts += [count_gpu_packs(node.get("GPU", 0.0), pack_resources["GPU"])] if "GPU" in pack_resources else []
     return min(counts, default=1)
 
 
-def refuse_small_nodes(need: Mapping[str, float], where: str) -> None:
+def refuse_small_nodes(pack_resources: Mapping[str, float], where: str) -> None:
     """Raise UserError if no node offers enough resources for a pack and no autoscaler can start a larger one.
 
     Ray does not say which nodes an autoscaler can start, so any autoscaler is trusted. A cluster without any node that
     offers it may still get one: GPU nodes, or all but the head, may be started on demand.
     """
-    offering = [node for node in list_living_nodes() if all(node.get(name, 0.0) > 0 for name in need)]
-    if offering and not count_packs(need) and not has_autoscaler():
-        largest = max(offering, key=lambda node: min(node[name] / amount for name, amount in need.items()))
+    offering = [node for node in list_living_nodes() if all(node.get(name, 0.0) > 0 for name in pack_resources)]
+    if offering and not count_packs(pack_resources) and not has_autoscaler():
+        largest = max(offering, key=lambda node: min(node[name] / amount for name, amount in pack_resources.items()))
         raise UserError(
-            f"resources: a pack needs {describe_amounts(need)} on one node; the largest node of {where}, "
-            f"{largest['address']}, has {describe_amounts({name: largest[name] for name in need})}, and there is no "
-            "autoscaler; lower resources.cpus or resources.gpus, or add a larger node"
+            f"resources: a pack needs {describe_amounts(pack_resources)} on one node; the largest node of {where}, "
+            f"{largest['address']}, has {describe_amounts({name: largest[name] for name in pack_resources})}, and "
+            "there is no autoscaler; lower resources.cpus or resources.gpus, or add a larger node"
         )
 
 
 def has_autoscaler() -> bool:
     """Return whether the cluster has an autoscaler that can start nodes; waits for the first report of a new head."""
     end = time.monotonic() + REPORT_TIMEOUT
-    while (has_one := _read_autoscaler()) is None and time.monotonic() < end:
+    while (is_reported := _read_autoscaler()) is None and time.monotonic() < end:
         time.sleep(0.2)
-    return bool(has_one)
+    return bool(is_reported)
 
 
 def _read_autoscaler() -> bool | None:
@@ -97,8 +97,8 @@ class NodeMemory:
     No GPU needs to be free for that: Ray hides none from a task that asks for none.
     """
 
-    def __init__(self, need: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
-        self._need, self._clock = need, clock
+    def __init__(self, pack_resources: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
+        self._pack_resources, self._clock = pack_resources, clock
         self._requests = dict[str, tuple[Any, float]]()  # the task and its start, of nodes that have not answered
         self._known = dict[str, list[float]]()  # bytes of each GPU, by node
 
@@ -110,7 +110,7 @@ class NodeMemory:
     def read(self, seconds: float = 0.0) -> list[float]:
         """Return the bytes of the GPUs of living nodes, of new ones if they answer within this many seconds."""
         # Ask every node once; without CPUs a task starts at once also on a busy node.
-        node_ids = [node["id"] for node in list_living_nodes() if count_packs_on_node(node, self._need)]
+        node_ids = [node["id"] for node in list_living_nodes() if count_packs_on_node(node, self._pack_resources)]
         for node_id in node_ids:
             if node_id not in self._known and node_id not in self._requests:
                 on_node = NodeAffinitySchedulingStrategy(node_id, False)
@@ -140,15 +140,15 @@ class NodeMemory:
 class Workers:
     """How many packs the nodes can run at once, at most `max_workers` and at least 1, read every POLL_SECONDS.
 
-    The parameter `count` is the number at the start. The attribute `bytes` is the GPU memory of each, read from
-    `memory`: None without it, and until a node has answered. Nodes that join count once they have answered. With
+    The parameter `count` is the number at the start. The attribute `bytes_per_worker` is the GPU memory of each, read
+    from `memory`: None without it, and until a node has answered. Nodes that join count once they have answered. With
     `may_grow` an autoscaler is asked for more workers while packs wait, for at most `count` + 1 at once: it sees
     placement groups that wait for a node. These hold no pack, and end with the driver.
     """
 
     def __init__(
         self,
-        need: Mapping[str, float],
+        pack_resources: Mapping[str, float],
         count: int,
         *,
         max_workers: int | None,
@@ -157,8 +157,8 @@ class Workers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.count = count
-        self.bytes: float | None = None
-        self._need, self._max_workers = need, sys.maxsize if max_workers is None else max_workers
+        self.bytes_per_worker: float | None = None
+        self._pack_resources, self._max_workers = pack_resources, sys.maxsize if max_workers is None else max_workers
         self._may_grow, self._memory, self._clock = may_grow, memory, clock
         self._requests: list[PlacementGroup] = []
         self._read_at = clock()
@@ -169,25 +169,30 @@ class Workers:
             return False
 
         # While a node has not answered, neither number changes: packs would be cut for an unknown memory.
-        self._read_at, previous = self._clock(), (self.count, self.bytes)
+        self._read_at, previous = self._clock(), (self.count, self.bytes_per_worker)
         if self._memory is not None:
             memory = self._memory.read()
             if self._memory.is_waiting:
                 return False
-            self.bytes = compute_smallest_share(memory, self._need["GPU"]) if memory else self.bytes
+            self.bytes_per_worker = (
+                compute_smallest_share(memory, self._pack_resources["GPU"]) if memory else self.bytes_per_worker
+            )
 
         # Request more nodes only while their number stays the same: those that have just joined get packs first.
-        self.count = min(max(1, count_packs(self._need)), self._max_workers)
-        wanted = min(waiting, self.count + 1, self._max_workers - self.count)
-        self._request(wanted if self._may_grow and previous[0] == self.count else 0)
-        return previous != (self.count, self.bytes)
+        self.count = min(max(1, count_packs(self._pack_resources)), self._max_workers)
+        missing_workers = min(waiting, self.count + 1, self._max_workers - self.count)
+        self._request_workers(missing_workers if self._may_grow and previous[0] == self.count else 0)
+        return previous != (self.count, self.bytes_per_worker)
 
-    def _request(self, wanted: int) -> None:
+    def _request_workers(self, count: int) -> None:
         """Keep this many placement groups waiting; remove those that got a node, so that packs can use it."""
         states = placement_group_table() if self._requests else {}
-        placed = [group for group in self._requests if states[group.id.hex()]["state"] != "PENDING"]
-        for group in (*placed, *(group for group in self._requests[max(0, wanted) :] if group not in placed)):
+        placed_groups = [group for group in self._requests if states[group.id.hex()]["state"] != "PENDING"]
+        for group in (
+            *placed_groups,
+            *(group for group in self._requests[max(0, count) :] if group not in placed_groups),
+        ):
             remove_placement_group(group)
             self._requests.remove(group)
-        for _ in range(0 if placed else wanted - len(self._requests)):
-            self._requests.append(placement_group([dict(self._need)]))
+        for _ in range(0 if placed_groups else count - len(self._requests)):
+            self._requests.append(placement_group([dict(self._pack_resources)]))

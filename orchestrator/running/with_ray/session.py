@@ -25,16 +25,16 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
         NodeMemory,
         count_packs,
         describe_amounts,
-        make_need,
+        make_pack_resources,
         refuse_small_nodes,
     )
 
     # A cluster that grows on demand may have no node for a pack yet; a local Ray must have room for one.
-    need = make_need(cpus, gpus)
+    pack_resources = make_pack_resources(cpus, gpus)
     try:
         resources = ray.cluster_resources()
         available = {"CPU": resources.get("CPU", 0.0), "GPU": resources.get("GPU", 0.0)}
-        workers = count_packs(need)
+        workers = count_packs(pack_resources)
         if workers == 0 and not address:
             raise UserError(
                 f"resources: a pack needs {cpus:g} CPUs and {gpus:g} GPUs; "
@@ -42,13 +42,13 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
                 "lower resources.cpus or resources.gpus"
             )
         where = f"Ray at {address}" if address else "a local Ray"
-        refuse_small_nodes(need, where)
+        refuse_small_nodes(pack_resources, where)
 
         # Packs are planned for the smallest share, because any pack may run on any node.
         share = resources.get("memory", 4 * 2**30) / max(1, workers)
-        notes = "" if workers else f"; no node has {describe_amounts(need)} yet, so the sweep waits for one"
+        notes = "" if workers else f"; no node has {describe_amounts(pack_resources)} yet, so the sweep waits for one"
         if gpus:
-            memory = NodeMemory(need).read(QUERY_TIMEOUT_SECONDS) if address else read_gpu_memories()
+            memory = NodeMemory(pack_resources).read(QUERY_TIMEOUT_SECONDS) if address else read_gpu_memories()
             share = compute_smallest_share(memory, gpus)
             notes += (
                 "" if memory else f"; no GPU says how much memory it has, {ASSUMED_BYTES / 2**30:.0f} GiB are assumed"

@@ -32,7 +32,7 @@ from orchestrator.running.pack.protocol import (
 )
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
-from orchestrator.running.with_ray.nodes import NodeMemory, Workers, make_need
+from orchestrator.running.with_ray.nodes import NodeMemory, Workers, make_pack_resources
 from orchestrator.running.with_ray.start import make_tune_folder
 from search_spaces import Resources
 
@@ -54,9 +54,11 @@ class RayScheduler:
         """
         # Only clusters grow, and only their nodes may have GPUs of other sizes than this machine.
         resources, may_grow = self._resources, bool(os.environ.get("RAY_ADDRESS"))
-        need = make_need(resources.cpus, resources.gpus)
-        memory = NodeMemory(need) if may_grow and resources.gpus else None
-        workers = Workers(need, self.cluster.workers, max_workers=resources.workers, may_grow=may_grow, memory=memory)
+        pack_resources = make_pack_resources(resources.cpus, resources.gpus)
+        memory = NodeMemory(pack_resources) if may_grow and resources.gpus else None
+        workers = Workers(
+            pack_resources, self.cluster.workers, max_workers=resources.workers, may_grow=may_grow, memory=memory
+        )
         run_packs_on_ray(driver, workers, resources)
 
 
@@ -163,7 +165,7 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
         """Call the driver's `tick` about ten times a second, and `on_resize` if workers or their memory changed."""
         self.driver.tick()
         if self.workers.has_changed(0 if self.driver.is_done() else len(self.driver.queue)):
-            self.driver.on_resize(self.workers.count, self.workers.bytes)
+            self.driver.on_resize(self.workers.count, self.workers.bytes_per_worker)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Report to the driver that a worker has the pack."""
@@ -189,7 +191,7 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
         """
         pack_id, error = trial.config["pack_id"], _read_error(trial)
         death = make_ray_death(error)
-        if is_lost_node(error) and self._lost_nodes[pack_id] < MAX_LOST_NODES:
+        if is_node_loss(error) and self._lost_nodes[pack_id] < MAX_LOST_NODES:
             self._lost_nodes[pack_id] += 1
         else:
             self._retries.decide_retry(pack_id, death)
@@ -232,10 +234,10 @@ def _read_error(trial: Any) -> BaseException | None:
 
 
 _FAILED_IMPORT = re.compile(r"failed to import on the worker.*?(Traceback .*?)\n\n", re.DOTALL)
-_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_TRACE_LOCATION = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def is_lost_node(error: BaseException | None) -> bool:
+def is_node_loss(error: BaseException | None) -> bool:
     """Return whether Ray reports that a worker was lost with its node, not killed alone.
 
     If a machine disappears at once, Ray only reports that the worker cannot be reached.
@@ -247,21 +249,21 @@ def is_lost_node(error: BaseException | None) -> bool:
 def make_ray_death(error: BaseException | None) -> Death:
     """Return the death by an error that Ray reports, with the line of code that raised it and the traceback."""
     # The worker process ended.
-    if is_lost_node(error):
+    if is_node_loss(error):
         return Death(message="the worker was lost with its node, or cannot be reached", retry="always")
     if isinstance(error, RayActorError):
         if failed := _FAILED_IMPORT.search(str(error)):
             trace = failed[1]
-            file, line = _LINE.findall(trace)[-1]
+            file, line = _TRACE_LOCATION.findall(trace)[-1]
             return Death(message=f"{trace.splitlines()[-1]} ({file}:{line})", trace=trace, retry="always")
         return Death(message=WORKER_DIED, retry="always")
 
     # Ray wraps an exception of a worker once per task; only the innermost one is the pack's.
-    was_killed = not isinstance(error, RayTaskError)
+    is_ray_error = not isinstance(error, RayTaskError)
     locations: list[tuple[str, str]] = []  # of every frame of the innermost exception
     trace = None
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        trace, locations = str(error), _LINE.findall(str(error)) or locations
+        trace, locations = str(error), _TRACE_LOCATION.findall(str(error)) or locations
         error = error.cause
 
     # An exception of the pack, no exception at all, or an error of Ray.
@@ -269,4 +271,4 @@ def make_ray_death(error: BaseException | None) -> Death:
         return Death(message=error.message, trace=error.trace, retry=error.retry)
     if error is None:
         return Death(message="the worker died without an error message", retry="always")
-    return Death(message=describe_exception(error, locations), trace=trace, retry="always" if was_killed else "once")
+    return Death(message=describe_exception(error, locations), trace=trace, retry="always" if is_ray_error else "once")

@@ -152,7 +152,7 @@ def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path, host)
 
 def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_path, host, monkeypatch):
     """As those of a host that is being killed; but not for ever."""
-    monkeypatch.setattr(local, "_LOST_SECONDS", 0.0)
+    monkeypatch.setattr(local, "_LOST_WORKER_PAUSE", 0.0)
     work = empty_work(tmp_path)  # raises at once
     ways = []
 

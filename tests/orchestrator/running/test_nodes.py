@@ -20,7 +20,7 @@ def test_nodes_that_are_all_too_small_are_named_if_no_autoscaler_runs(monkeypatc
     there = [node("10.0.0.1", CPU=0.0), node("10.0.0.2", CPU=4.0), node("10.0.0.3", alive=False, CPU=64.0)]
     monkeypatch.setattr(ray, "nodes", lambda: there)
     monkeypatch.setattr(nodes, "has_autoscaler", lambda: False)
-    assert [nodes.count_packs(nodes.make_need(cpus, 0)) for cpus in (1, 2, 3, 8)] == [4, 2, 1, 0]
+    assert [nodes.count_packs(nodes.make_pack_resources(cpus, 0)) for cpus in (1, 2, 3, 8)] == [4, 2, 1, 0]
     nodes.refuse_small_nodes({"CPU": 4}, "Ray at x")
     nodes.refuse_small_nodes({"CPU": 1, "GPU": 1}, "Ray at x")  # one with GPUs may be started when it is needed
     with pytest.raises(UserError) as refused:
@@ -74,7 +74,7 @@ class Groups:
 
 def test_an_autoscaler_is_asked_for_nodes_while_packs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     groups, now, cpus = Groups(monkeypatch), [0.0], [4.0]
-    monkeypatch.setattr(nodes, "count_packs", lambda need: int(cpus[0] / need["CPU"]))
+    monkeypatch.setattr(nodes, "count_packs", lambda pack_resources: int(cpus[0] / pack_resources["CPU"]))
     workers = nodes.Workers({"CPU": 2.0}, 2, max_workers=6, may_grow=True, clock=lambda: now[0])
 
     def look(waiting: int) -> tuple[bool, int]:
@@ -115,13 +115,13 @@ class Asked:
 
 def test_a_node_that_joins_is_asked_for_its_memory_before_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, now = Asked(monkeypatch, first=80.0), [0.0]
-    need = {"GPU": 0.5}
-    memory = nodes.NodeMemory(need, clock=lambda: now[0])
-    workers = nodes.Workers(need, 2, max_workers=None, may_grow=False, memory=memory, clock=lambda: now[0])
+    pack_resources = {"GPU": 0.5}
+    memory = nodes.NodeMemory(pack_resources, clock=lambda: now[0])
+    workers = nodes.Workers(pack_resources, 2, max_workers=None, may_grow=False, memory=memory, clock=lambda: now[0])
 
     def look(seconds: float = POLL_SECONDS) -> tuple[bool, int, float | None]:
         now[0] += seconds
-        return workers.has_changed(0), workers.count, workers.bytes
+        return workers.has_changed(0), workers.count, workers.bytes_per_worker
 
     assert look() == (True, 2, 40.0) and look() == (False, 2, 40.0)
     asked.memory["second"] = None
