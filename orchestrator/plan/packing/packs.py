@@ -74,7 +74,7 @@ class Packer:
         self._trainer, self._costs = get_trainer(spec.sections), dict[str, PackCost]()
         self._is_balanced = spec.resources.pack == "auto"
 
-    def pack_members(self, waiting: Iterable[SeedsToPack]) -> list[PlannedPack]:
+    def pack_members(self, seeds_to_pack: Iterable[SeedsToPack]) -> list[PlannedPack]:
         """Return packs of new members by structural key, the longest pack first.
 
         With `resources.pack: auto`, a structure is cut into more packs than needed if the workers then finish sooner.
@@ -82,7 +82,7 @@ class Packer:
         # The cost of a pack depends on its structure alone, so an example of each is enough.
         groups: MembersByKey = {}
         examples: dict[str, Member] = {}
-        for configuration, seeds in waiting:
+        for configuration, seeds in seeds_to_pack:
             members = [(configuration.config_id, seed) for seed in seeds]
             if configuration.duplicate_of is None and members:
                 example = configuration.member(seeds[0])

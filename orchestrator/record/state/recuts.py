@@ -38,14 +38,14 @@ class Recut:
         """Return the recut of a record."""
         old_ids, new_ids = tuple(fields["pack_ids"]), tuple(pack["pack_id"] for pack in fields["packs"])
         recut = cls(old_ids=old_ids, new_ids=new_ids, workers=fields["workers"])
-        if (exhausted := fields.get("shortage")) is None:
+        if (shortage_fields := fields.get("shortage")) is None:
             return recut
         return replace(
             recut,
-            out_of_memory_id=exhausted["pack_id"],
-            shortage=Shortage(**{name: exhausted[name] for name in ("structural_key", "members", "bytes")}),
-            device=exhausted["device"],
-            seconds=exhausted["seconds"],
+            out_of_memory_id=shortage_fields["pack_id"],
+            shortage=Shortage(**{name: shortage_fields[name] for name in ("structural_key", "members", "bytes")}),
+            device=shortage_fields["device"],
+            seconds=shortage_fields["seconds"],
             resumes_checkpoint=any(pack.get("earlier") for pack in fields["packs"]),
         )
 

@@ -66,11 +66,11 @@ class SweepBudget:
             return []
 
         # The option must raise the limit enough for the packs that have begun, or the sweep would stop again at once.
-        begun = [pack for pack in self._state.packs.values() if pack.step and not pack.has_ended]
-        forecast = self._make_forecast()(begun, ())
+        begun_packs = [pack for pack in self._state.packs.values() if pack.step and not pack.has_ended]
+        forecast = self._make_forecast()(begun_packs, ())
         return [
-            replace(limit, option=later.option)
-            for limit, later in zip(limits, forecast, strict=True)
+            replace(limit, option=limit_after.option)
+            for limit, limit_after in zip(limits, forecast, strict=True)
             if limit.used >= limit.allowed
         ]
 
@@ -139,5 +139,5 @@ def _make_option(key: str, used: float, allowed: float) -> str:
 
 def _count_steps_left(pause_at: int | None, pack: PackState) -> int:
     """Return the member-steps of a pack until it ends or pauses at a rung; 0 if it has ended."""
-    until = pack.steps if pause_at is None else max(pause_at, pack.step)
-    return 0 if pack.has_ended else pack.sum_member_steps(until) - pack.sum_member_steps(pack.step)
+    end_step = pack.steps if pause_at is None else max(pause_at, pack.step)
+    return 0 if pack.has_ended else pack.sum_member_steps(end_step) - pack.sum_member_steps(pack.step)

@@ -1,4 +1,4 @@
-"""Decides the next action of the driver from a `Situation`; reads and writes nothing."""
+"""Decide the next action of the driver from a `Situation`; reads and writes nothing."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass

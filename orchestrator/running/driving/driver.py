@@ -147,9 +147,9 @@ class SweepDriver:
         """Redraw the display if it is due."""
         self._tick(self)
 
-    def on_resize(self, workers: int, memory: float | None = None) -> None:
+    def on_resize(self, workers: int, bytes_per_worker: float | None = None) -> None:
         """Repack waiting packs if that shortens the sweep enough, or if a pack no longer fits into memory."""
-        self._workers = WorkerPool(workers, memory)
+        self._workers = WorkerPool(workers, bytes_per_worker)
         self._repack_queue()
 
     def on_hand_out(self, pack_id: str) -> None:
@@ -187,7 +187,7 @@ class SweepDriver:
         self._stop_if_budget_is_used_up()
 
     def on_progress(self, pack_id: str, progress: dict[str, Any]) -> None:
-        """Remember the heartbeat for the display; a program may report rarely, so time may be used up meanwhile."""
+        """Keep the progress for the display, and stop if time is up: a program may report few evaluations."""
         rate = progress["member_steps_per_second"]
         self.running[pack_id] = RunningPack(progress["phase"], progress["step"], rate, progress["seconds"])
         self._stop_if_budget_is_used_up()
@@ -197,7 +197,7 @@ class SweepDriver:
         self._say(f"{self._describe_pack(pack_id)}: {text}")
 
     def replace_by_smaller_packs(self, pack_id: str, error: str) -> bool:
-        """Cut the pack, and those like it that no worker has begun, into smaller ones; return False if it cannot be."""
+        """Cut the pack, and those like it that no worker has begun, into smaller ones; return whether it was cut."""
         pack, device = self.state.packs[pack_id], self._environments.get_device(pack_id)
         shortage = make_shortage_fields(pack, self._packer, device, error, self.running[pack_id].seconds)
         waiting = self._repack([*self.queue, pack_id], shortage) if shortage else None
@@ -209,12 +209,12 @@ class SweepDriver:
         return True
 
     def on_retry(self, pack_id: str, error: str, trace: str | None = None) -> None:
-        """Record why the pack died; it is tried again from its checkpoint."""
+        """Record why the pack died; it is retried from its newest checkpoint."""
         error = self._record_death(pack_id, error, trace)
         self.on_hand_out(pack_id)  # the pack is running again, so a rung waits for it
-        shown = self._shorten_repeated(pack_id, error)
+        shown_error = self._shorten_repeated(pack_id, error)
         start = "from its newest checkpoint if it has one" if self._may_have_checkpoints(pack_id) else "from the start"
-        self._say(f"{self._describe_pack(pack_id)}: {shown}; retrying {start}")
+        self._say(f"{self._describe_pack(pack_id)}: {shown_error}; retrying {start}")
 
     def on_complete(self, pack_id: str) -> None:
         """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
@@ -230,8 +230,8 @@ class SweepDriver:
         """Record that the pack and its members have failed for good; the sweep continues."""
         error = self._record_death(pack_id, error, trace)
         attempts = format_count(len(self.state.packs[pack_id].attempts), "attempt")
-        shown = self._shorten_repeated(pack_id, error)
-        self._say(f"{self._describe_pack(pack_id)}: {shown}; failed after {attempts}")
+        shown_error = self._shorten_repeated(pack_id, error)
+        self._say(f"{self._describe_pack(pack_id)}: {shown_error}; failed after {attempts}")
         self._record_pack_end(pack_id, "failed", error)
         refuse_equal_failures(self.state, get_trainer(self.spec.sections).equal_failures)
 
@@ -245,9 +245,9 @@ class SweepDriver:
         """Return the error, or the pack that had the same error first, perhaps with other numbers."""
         for shown, first in self._shown_errors.items():
             if len(group_errors([(shown, first), (error, pack_id)])) == 1:
-                differs = "" if error == shown else ", except for numbers"
-                who = "again" if first == pack_id else f"as {self._describe_pack(first)}"
-                return f"the same error {who}{differs}"
+                qualifier = "" if error == shown else ", except for numbers"
+                origin = "again" if first == pack_id else f"as {self._describe_pack(first)}"
+                return f"the same error {origin}{qualifier}"
         self._shown_errors[error] = pack_id
         return error
 
@@ -304,13 +304,13 @@ class SweepDriver:
         These are packs without an end (`_resume_packs`) and seeds without a pack (`find_missing_members`). Generations
         that were not drawn are left to `decide`. Ends and scores that a killed driver did not record are added.
         """
-        # A killed driver may not have scored the members of packs whose last evaluation is recorded, and the number of
-        # workers may be another than before.
+        # A killed driver may not have scored the members of packs whose last evaluation is recorded, and may have had
+        # another number of workers.
         configurations = self.state.configurations
-        unscored = [config_id for config_id, configuration in configurations.items() if not configuration.is_scored]
-        racing = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
-        needed = {*unscored, *racing}
-        pack_ids = {member.pack_id for config_id in needed for member in configurations[config_id].members.values()}
+        unscored_ids = [config_id for config_id, configuration in configurations.items() if not configuration.is_scored]
+        racing_ids = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
+        open_ids = {*unscored_ids, *racing_ids}
+        pack_ids = {member.pack_id for config_id in open_ids for member in configurations[config_id].members.values()}
         self._scores.score_recorded({pack_id for pack_id in pack_ids if self.state.packs[pack_id].has_last_evaluation})
         self._repack(self.state.packs)  # `_resume_packs` queues the new packs
 
@@ -336,9 +336,9 @@ class SweepDriver:
             self.queue = deque(waiting)
 
     def _repack(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> list[str] | None:
-        """Repack waiting packs if that shortens the sweep enough, or after a shortage; return those that wait then.
+        """Repack waiting packs if that shortens the sweep enough, or after a shortage of memory.
 
-        None if no pack is repacked.
+        Returns the pack_ids that wait afterwards, None if no pack is repacked.
         """
         recut = make_recut_fields(self.state, waiting, self.running, self._packer, self._workers, shortage)
         if recut is None:

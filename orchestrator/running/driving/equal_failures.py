@@ -1,4 +1,4 @@
-"""Stops a sweep whose first packs all fail with the same error, as with a program that never works."""
+"""Stop a sweep whose first packs all fail with the same error, as with a program that never works."""
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.interface.trainer import LAST_REPORT
@@ -19,27 +19,31 @@ def refuse_equal_failures(state: SweepState, min_packs: int | None) -> None:
     """
     # An evaluation shows that the program works, unless every program ends before its last report.
     packs = state.packs.values()
-    ended = [pack for pack in packs if pack.has_ended]
-    if min_packs is None or len(ended) < min(min_packs, len(packs)):
+    ended_packs = [pack for pack in packs if pack.has_ended]
+    if min_packs is None or len(ended_packs) < min(min_packs, len(packs)):
         return
-    ended_early = all(LAST_REPORT in (pack.error or "") for pack in ended)
+    ended_early = all(LAST_REPORT in (pack.error or "") for pack in ended_packs)
     if not ended_early and any(pack.evaluations for pack in packs):
         return
 
-    errors = group_errors((pack.error or "", pack) for pack in ended)
-    if len(errors) > 1 or any(pack.status != "failed" for pack in ended):
+    # Messages that differ only in numbers, such as ports or process ids, have the same cause.
+    errors = group_errors((pack.error or "", pack) for pack in ended_packs)
+    if len(errors) > 1 or any(pack.status != "failed" for pack in ended_packs):
         return
-
-    differs = " except for numbers" if len({pack.error for pack in ended}) > 1 else ""
+    qualifier = " except for numbers" if len({pack.error for pack in ended_packs}) > 1 else ""
 
     # The end of a log usually has the cause, so the message shows it.
-    log = next((pack.traces[-1] for pack in ended if pack.traces and pack.traces[-1]), None) or "(its log is empty)"
+    log = (
+        next((pack.traces[-1] for pack in ended_packs if pack.traces and pack.traces[-1]), None) or "(its log is empty)"
+    )
     lines = log.strip().splitlines()[-_SHOWN_LINES:]
     members = (
-        f"first {len(ended)} members failed with the same error{differs}" if len(ended) > 1 else "first member failed"
+        f"first {len(ended_packs)} members failed with the same error{qualifier}"
+        if len(ended_packs) > 1
+        else "first member failed"
     )
     raise EqualFailures(
-        f"the {members}, so the sweep stops: {ended[-1].error}\n"
+        f"the {members}, so the sweep stops: {ended_packs[-1].error}\n"
         + "\n".join(f"  {line}" for line in lines)
         + f"\nafter fixing it: {format_command('resume', state.folder)} --retry-failed --accept-code-change"
         + f"\nto change the sweep file as well: {format_command('delete', state.folder)}, then run it again"

@@ -1,4 +1,4 @@
-"""Decides whether waiting packs, or a pack that ran out of memory, are repacked; makes the record of it."""
+"""Decide whether waiting packs, or a pack that ran out of memory, are repacked, and make the record of it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
@@ -23,26 +23,30 @@ def make_recut_fields(
     workers: WorkerPool,
     shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
-    """Return the fields of the record that repacks waiting packs, and which packs wait then, begun ones first.
+    """Return the fields of a `recut` record, and the packs that wait after it, begun ones first.
 
     None if repacking gains too little; packs that a worker has begun always stay as they are. `running` has every pack
     that a worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;
     if it may have checkpoints it is repacked alone, because a pack can continue from the checkpoints of only one pack.
     """
     # Choose the packs to repack; packs that are paused at a rung wait for its decision, not for a worker.
-    short = state.packs[shortage["pack_id"]] if shortage else None
-    earlier = [short.pack_id, *short.earlier] if short and _may_have_checkpoints(state, short) else []
+    exhausted = state.packs[shortage["pack_id"]] if shortage else None
+    earlier_ids = (
+        [exhausted.pack_id, *exhausted.earlier] if exhausted and _may_have_checkpoints(state, exhausted) else []
+    )
     race = state.race
     unfinished = [
-        pack for pack in state.packs.values() if not pack.has_ended and (pack is short or not is_paused(race, pack))
+        pack for pack in state.packs.values() if not pack.has_ended and (pack is exhausted or not is_paused(race, pack))
     ]
-    chosen = [pack for pack in unfinished if pack is short or (pack.pack_id in waiting and _is_unbegun(state, pack))]
-    if short and (earlier or _continues_sweep(state, short)):
-        chosen = [short]
-    old_packs = {pack.pack_id: make_planned_pack(pack) for pack in chosen}
+    packs_to_repack = [
+        pack for pack in unfinished if pack is exhausted or (pack.pack_id in waiting and _is_unbegun(state, pack))
+    ]
+    if exhausted and (earlier_ids or _continues_sweep(state, exhausted)):
+        packs_to_repack = [exhausted]
+    old_packs = {pack.pack_id: make_planned_pack(pack) for pack in packs_to_repack}
 
     # The packs that stay decide how much repacking gains: workers are busy with the share that is left of each.
-    staying = [
+    kept_packs = [
         (make_planned_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, RunningPack()).step) / pack.steps)
         for pack in unfinished
         if pack.pack_id not in old_packs
@@ -51,7 +55,7 @@ def make_recut_fields(
     configurations = {
         config_id: make_planned_configuration(state.configurations[config_id]) for config_id in config_ids
     }
-    new_packs = packer.repack_waiting(list(old_packs.values()), staying, configurations, workers)
+    new_packs = packer.repack_waiting(list(old_packs.values()), kept_packs, configurations, workers)
     if not new_packs:
         return None
 
@@ -60,7 +64,7 @@ def make_recut_fields(
     fields = {
         "pack_ids": [pack_id for pack_id in old_packs if pack_id not in new_ids],
         "packs": [
-            asdict(pack) | ({"earlier": earlier} if earlier else {})
+            asdict(pack) | ({"earlier": earlier_ids} if earlier_ids else {})
             for pack in new_packs
             if pack.pack_id not in old_packs
         ],

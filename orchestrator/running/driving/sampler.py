@@ -27,7 +27,7 @@ class ConfigurationSampler:
     def __init__(self, spec: SweepSpec, state: SweepState, built: Iterable[Configuration] = ()) -> None:
         self._spec, self._state = spec, state
         self._built = {configuration.number: configuration for configuration in built}  # until a generation is drawn
-        self._as_recorded: SweepSpec | None = None
+        self._spec_as_recorded: SweepSpec | None = None
         self._draw_indices: dict[int, int] = {}  # by number of the configuration
         self._recorded_ids: dict[str, str] = {}  # the recorded config_id, by the config_id of today's code
 
@@ -35,10 +35,10 @@ class ConfigurationSampler:
         """Return the configurations of a generation that are not recorded."""
         built, self._built = self._built, {}
         if not self._state.draws and built.keys() == set(numbers):
-            self._as_recorded = self._spec
+            self._spec_as_recorded = self._spec
             drawn = [built[number] for number in numbers]
         else:
-            drawn = self._draw(numbers)
+            drawn = self._draw_and_build(numbers)
         for configuration in drawn:
             self._recorded_ids.setdefault(configuration.config_id, configuration.config_id)
         return drawn
@@ -68,36 +68,36 @@ class ConfigurationSampler:
             )
         return records
 
-    def _draw(self, numbers: range) -> list[Configuration]:
+    def _draw_and_build(self, numbers: range) -> list[Configuration]:
         """Draw the configurations of a generation that are not recorded, and build them."""
         # Samplers may use the scores of earlier generations; a killed driver may have recorded part of this one.
-        scored = []
+        earlier_results = []
         for number in range(numbers.start):
             draw = self._state.draws[number]
             score = self._state.configurations[draw.config_id].score
-            scored.append(search.EarlierResult(values=draw.values, score=score))
-        draw_indices, drawn = map_draws(self._state), self._state.draws
+            earlier_results.append(search.EarlierResult(values=draw.values, score=score))
+        draw_indices, drawn_before = map_draws(self._state), self._state.draws
         recorded_draws = {
             number: search.Draw(number=number, values=draw.values, draw=draw_indices[number])
-            for number, draw in drawn.items()
+            for number, draw in drawn_before.items()
         }
 
         # Draw all, so that the random numbers are those of an uninterrupted sweep; keep the new ones.
-        draws = search.draw_configurations(self._spec, numbers, scored, recorded_draws)
-        new = [(draw.number, draw.values) for draw in draws if draw.number not in drawn]
+        draws = search.draw_configurations(self._spec, numbers, earlier_results, recorded_draws)
+        new_draws = [(draw.number, draw.values) for draw in draws if draw.number not in drawn_before]
         self._draw_indices |= {draw.number: draw.draw for draw in draws}
 
         # Build them with the recorded defaults, which today's code may no longer have.
-        if self._as_recorded is None:
+        if self._spec_as_recorded is None:
             recorded = list(self._state.configurations.values())
-            self._as_recorded, self._recorded_ids = (
+            self._spec_as_recorded, self._recorded_ids = (
                 set_recorded_defaults(self._spec, recorded),
                 map_config_ids(recorded),
             )
             refuse_changed_defaults(
-                self._as_recorded, recorded, f"{self._state.folder} cannot draw more configurations"
+                self._spec_as_recorded, recorded, f"{self._state.folder} cannot draw more configurations"
             )
-        return make_configurations(self._as_recorded, new, self._recorded_ids)
+        return make_configurations(self._spec_as_recorded, new_draws, self._recorded_ids)
 
 
 def find_missing_members(
@@ -130,7 +130,7 @@ def make_planned_configuration(recorded: ConfigurationState) -> Configuration:
 
 def is_finished(spec: SweepSpec, state: SweepState) -> bool:
     """Return whether all configurations are drawn and scored or pruned, all packs ended, and no round follows."""
-    drawn = len(state.draws) == search.count_configurations(spec)
-    scored = all(configuration.is_done for configuration in state.configurations.values())
-    ended = all(pack.has_ended for pack in state.packs.values())  # also those of pruned configurations
-    return drawn and scored and ended and is_race_over(state)
+    all_drawn = len(state.draws) == search.count_configurations(spec)
+    all_scored = all(configuration.is_done for configuration in state.configurations.values())
+    all_ended = all(pack.has_ended for pack in state.packs.values())  # also those of pruned configurations
+    return all_drawn and all_scored and all_ended and is_race_over(state)

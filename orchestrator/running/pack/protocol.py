@@ -49,7 +49,7 @@ class Driver(Protocol):
         """The pack_ids of the packs that have not been handed out."""
 
     def take_next_pack(self) -> tuple[str, str] | None:
-        """Take a pack to run, as (pack_id, work); None while there is none."""
+        """Take a pack to run, as (pack_id, work); None if no pack can be handed out now."""
 
     def is_done(self) -> bool:
         """Return whether there will be no more packs."""
@@ -57,10 +57,10 @@ class Driver(Protocol):
     def tick(self) -> None:
         """Called about ten times a second."""
 
-    def on_resize(self, workers: int, memory: float | None = None) -> None:
-        """Called when another number of packs can run at once than before, or with other bytes for each.
+    def on_resize(self, workers: int, bytes_per_worker: float | None = None) -> None:
+        """Called when the number of packs that can run at once, or the memory of each, has changed.
 
-        memory: None while it is the amount that packs were first planned for.
+        bytes_per_worker: None as long as it equals that of the first plan.
         """
 
     def on_hand_out(self, pack_id: str) -> None:

@@ -1,5 +1,4 @@
-"""Trains one pack, under every scheduler, and the Ray trainable that does so in a worker process.
-
+"""Train one pack: `train_pack` under every scheduler, and `train_pack_on_ray`, which calls it as a trainable of Tune.
 Everything a worker needs comes as one string (`PackWork.encode`), because Ray Tune copies and keeps every value of a
 configuration separately. The worker writes only checkpoints and, if they are kept, final weights; it sends
 evaluations as packed bytes, and `tune.report` returns only when the driver has recorded them.
@@ -32,7 +31,7 @@ class PackReporter:
     """Sends the worker's environment and the reports of `trainers.training.loop` to the driver.
 
     `send` gets the kind of a message (`protocol.deliver_message`) and its content; it returns once an evaluation is
-    recorded. Progress is sent at most every `seconds`.
+    recorded. Progress is sent at most every `progress_interval` seconds.
     """
 
     def __init__(
@@ -40,9 +39,9 @@ class PackReporter:
         work: PackWork,
         send: Callable[[str, Any], None],
         watchdog: Watchdog | LocalWatchdog,
-        seconds: float = HEARTBEAT_SECONDS,
+        progress_interval: float = HEARTBEAT_SECONDS,
     ) -> None:
-        self._work, self._send, self._watchdog, self._seconds = work, send, watchdog, seconds
+        self._work, self._send, self._watchdog, self._progress_interval = work, send, watchdog, progress_interval
         self._last_progress = float("-inf")
         self._poll = import_mirror().StopPoll(work.address) if work.address else None
 
@@ -65,7 +64,7 @@ class PackReporter:
     def progress(self, progress: Progress) -> None:
         """Restart the timeout of the watchdog, and report the progress if the last report is old enough."""
         self._watchdog.beat()
-        if time.monotonic() - self._last_progress >= self._seconds:
+        if time.monotonic() - self._last_progress >= self._progress_interval:
             self._send_message("progress", asdict(progress))
             self._last_progress = time.monotonic()
 
@@ -81,13 +80,13 @@ class PackReporter:
 
 
 def decode_work(text: str) -> PackWork:
-    """Return the work that `PackWork.encode` encoded, with its folders on this machine."""
+    """Return a decoded `PackWork`, with its folders on this machine."""
     work = PackWork.decode(text)
     return import_mirror().move_folders(work) if work.address else work
 
 
 def import_mirror() -> ModuleType:
-    """Return the module for sweeps that have an address, which others do not import."""
+    """Import and return the module for sweeps with an address; other sweeps need not import it."""
     from orchestrator.mirror import worker
 
     return worker
@@ -165,8 +164,8 @@ def train_pack(work: PackWork, reporter: PackReporter) -> None:
     # Rebuild the members from their recorded settings; checkpoints of a sweep at an address are copied there.
     pairs = zip(work.members, work.ids, strict=True)
     members = [trainer.rebuild(resolved, seed) for resolved, (_, seed) in pairs]
-    kind: type[Any] = import_mirror().MirroredCheckpoints if work.address else Checkpoints
-    checkpoints = kind(
+    checkpoints_class: type[Any] = import_mirror().MirroredCheckpoints if work.address else Checkpoints
+    checkpoints = checkpoints_class(
         folder=get_checkpoint_folder(Path(work.folder), work.pack_id),
         every_steps=work.checkpoint_steps,
         every_seconds=work.checkpoint_seconds,

@@ -1,4 +1,4 @@
-"""Watchdogs end a pack without a heartbeat for too long."""
+"""Watchdogs, which end a pack that sends no heartbeat for too long."""
 
 import faulthandler
 import math

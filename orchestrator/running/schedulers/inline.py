@@ -84,7 +84,7 @@ def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | No
             use_worker_settings(work.cpus),
         ):
             watchdog.beat()
-            train_pack(work, PackReporter(work, send, watchdog, seconds=0.0))
+            train_pack(work, PackReporter(work, send, watchdog, progress_interval=0.0))
     except (KeyboardInterrupt, DriverStopped, OutOfSpace):
         raise
     except BaseException as error:
