@@ -163,7 +163,7 @@ def is_inside(path: str) -> bool:
     return folder in FOLDERS and is_plain
 
 
-def refuse_odd_files(folder: Path) -> None:
+def refuse_unexpected_files(folder: Path) -> None:
     """Raise UnexpectedEntry if a link, a pipe or a folder has the name of one of FILES."""
     for path in (folder / name for name in FILES):
         mode = _read_file_mode(path)
@@ -173,7 +173,7 @@ def refuse_odd_files(folder: Path) -> None:
             raise UnexpectedEntry(f"{path} is not a regular file; remove it, or restore the file from a copy")
 
 
-def refuse_odd_folders(folder: Path) -> None:
+def refuse_unexpected_folders(folder: Path) -> None:
     """Raise UnexpectedEntry if one of FOLDERS is a file, or if a link in it points out of the sweep folder.
 
     The sweep folder may itself be a link, and so may any folder above it.

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from orchestrator.errors import LedgerError, SweepExists, TakenLedger, UserError, refuse_unwritable
 from orchestrator.record.ledger.fields import KINDS
-from orchestrator.record.ledger.folders import refuse_odd_files, refuse_odd_folders
+from orchestrator.record.ledger.folders import refuse_unexpected_files, refuse_unexpected_folders
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import (
     LEDGER_FILE,
@@ -42,8 +42,8 @@ class Ledger:
         self.path, self.folder = folder / LEDGER_FILE, folder
         self.notice: str | None = None  # sentence about a dropped line; None if the ledger ended cleanly
         self.problem: str | None = None  # sentence about a failure in `close` (orchestrator.mirror)
-        self._lock, self._writing = lock, threading.Lock()
-        self._broken: str | None = None
+        self._lock, self._write_lock = lock, threading.Lock()
+        self._closed_reason: str | None = None
 
         # Check all lines before anything is written.
         content = read_ledger_bytes(folder)
@@ -71,8 +71,8 @@ class Ledger:
             raise UserError(f"{folder}: cannot be created: part of the path is a file") from error
         except OSError as error:
             raise LedgerError(f"{folder}: cannot be created: {error.strerror}") from error
-        refuse_odd_files(folder)
-        refuse_odd_folders(folder)
+        refuse_unexpected_files(folder)
+        refuse_unexpected_folders(folder)
 
         # The lock is kept only if everything succeeds: a failed command must not block the folder.
         with ExitStack() as opened:
@@ -122,9 +122,9 @@ class Ledger:
         """
         if kind not in KINDS:
             raise ValueError(f"unknown kind of record {kind!r}; known: {', '.join(sorted(KINDS))}")
-        with self._writing:
-            if self._broken is not None:
-                raise LedgerError(f"{self.path}: {self._broken}; nothing more can be recorded")
+        with self._write_lock:
+            if self._closed_reason is not None:
+                raise LedgerError(f"{self.path}: {self._closed_reason}; nothing more can be recorded")
             self._refuse_other_writers()
 
             # Nothing is counted until all lines are on disk; after a failed write the file ends as before.
@@ -143,9 +143,9 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file and release the lock; does nothing the second time."""
-        with self._writing:
-            if self._broken != "closed":
-                self._broken = "closed"
+        with self._write_lock:
+            if self._closed_reason != "closed":
+                self._closed_reason = "closed"
                 os.close(self._descriptor)
                 self._lock.release()
 
@@ -164,11 +164,15 @@ class Ledger:
         with refuse_unwritable(self.path, LedgerError):
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            on_disk, opened = os.fstat(descriptor), os.fstat(self._descriptor)
+            path_status, own_status = os.fstat(descriptor), os.fstat(self._descriptor)
         finally:
             os.close(descriptor)
-        if (on_disk.st_dev, on_disk.st_ino, on_disk.st_size) != (opened.st_dev, opened.st_ino, self._size):
-            self._broken = "another driver writes this ledger"
+        if (path_status.st_dev, path_status.st_ino, path_status.st_size) != (
+            own_status.st_dev,
+            own_status.st_ino,
+            self._size,
+        ):
+            self._closed_reason = "another driver writes this ledger"
             raise TakenLedger(
                 f"{self.path}: another driver wrote to it ({self._lock.describe_other_holder()}); this driver stops"
             )
@@ -179,7 +183,7 @@ class Ledger:
             os.ftruncate(self._descriptor, self._size)
             os.fsync(self._descriptor)
         except OSError as undo_error:
-            self._broken = f"a failed write ({error.strerror}) could not be undone ({undo_error.strerror})"
+            self._closed_reason = f"a failed write ({error.strerror}) could not be undone ({undo_error.strerror})"
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

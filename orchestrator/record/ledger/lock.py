@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from orchestrator.addresses import find_address
 from orchestrator.errors import LedgerError, SweepLocked
-from orchestrator.record.ledger.folders import LOCK_FILE, OWNER_FILE, refuse_odd_files
+from orchestrator.record.ledger.folders import LOCK_FILE, OWNER_FILE, refuse_unexpected_files
 
 OWNER_BYTES = 512  # fixed size of the file, padded with blanks; more than any owner needs
 HEARTBEAT_SECONDS = 5.0
@@ -144,7 +144,7 @@ class SweepLock:
 
     def acquire(self) -> None:
         """Acquire the lock. Raises SweepLocked with its owner, UnexpectedEntry, LedgerError if it cannot be written."""
-        refuse_odd_files(self.folder)
+        refuse_unexpected_files(self.folder)
         try:
             self._lock.acquire()
         except Timeout:

@@ -21,7 +21,7 @@ import numpy as np
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, OlderLedger
 from orchestrator.record.ledger.folders import LEDGER_FILE as LEDGER_FILE
-from orchestrator.record.ledger.folders import make_no_sweep_error, refuse_odd_files, refuse_odd_folders
+from orchestrator.record.ledger.folders import make_no_sweep_error, refuse_unexpected_files, refuse_unexpected_folders
 from orchestrator.record.ledger.lock import MAX_TIME
 
 SCHEMA = 2  # 1: before 1.0.0
@@ -122,14 +122,14 @@ def _restore_float(value: dict[str, Any]) -> Any:
 
 def read_ledger_bytes(folder: Path) -> bytes:
     """Return the bytes of the ledger in `folder`; raises NotASweep, UnexpectedEntry, LedgerError."""
-    refuse_odd_folders(folder)
+    refuse_unexpected_folders(folder)
     return _read_ledger_file(folder, lambda file: file.read())
 
 
 def _read_ledger_file(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
     """Return the bytes that `read` reads from the open ledger; raises NotASweep, UnexpectedEntry, LedgerError."""
     path = folder / LEDGER_FILE
-    refuse_odd_files(folder)
+    refuse_unexpected_files(folder)
     try:
         with path.open("rb") as file:
             return read(file)

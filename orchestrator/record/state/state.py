@@ -26,7 +26,7 @@ from orchestrator.record.state.parts import (
     TrainedAmount,
 )
 
-# Kinds of records that others refer to are replayed first, in any order of writing.
+# Kinds of records that others refer to are replayed first, whatever the order in which they were written.
 _REPLAY_ORDER = {"sweep": 0, "configuration": 1, "pack": 2}
 
 
@@ -39,7 +39,7 @@ class SweepState:
         self.name = self.study = self.spec_hash = ""
         self.checksum = ""  # of the first record: the same in copies of the folder
         self.specs: list[dict[str, Any]] = []  # of the start, then of every extension
-        self.more_seeds: dict[str, frozenset[int]] = {}  # by config_id, beside the seeds that every configuration has
+        self.additional_seeds: dict[str, frozenset[int]] = {}  # by config_id, besides the seeds of every configuration
         self.decisions: list[races.RoundDecision] = []  # of a race over seeds, for each finished round
         self.rungs: list[races.RungDecision] = []  # decided rungs of the first round
         self.provenance: dict[str, Any] = {}
@@ -111,7 +111,7 @@ class SweepState:
 
     @property
     def failed_packs(self) -> list[tuple[str, str]]:
-        """(pack_id, error) of every failed pack, in the order of planning."""
+        """The pack_id and error of every failed pack, in the order of planning."""
         return [(pack.pack_id, pack.error or "") for pack in self.packs.values() if pack.status == "failed"]
 
     @property
@@ -142,7 +142,7 @@ class SweepState:
 
     @property
     def trained(self) -> TrainedAmount:
-        """The training of all packs, including those that ran out of memory and were replaced."""
+        """The seconds and member-steps of all packs, including those that ran out of memory and were replaced."""
         if self._trained is None:
             steps = sum(pack.sum_member_steps(pack.step) for pack in self.packs.values())
             self._trained = TrainedAmount(recuts.sum_seconds(self.packs, self.recuts), steps)
@@ -157,7 +157,7 @@ class SweepState:
     def list_planned_seeds(self, config_id: str) -> tuple[int, ...]:
         """Return the planned seeds of a configuration: those shared by all, then its additional ones."""
         shared = races.read_common_seeds(self.specs)
-        return (*shared, *sorted(self.more_seeds.get(config_id, frozenset()).difference(shared)))
+        return (*shared, *sorted(self.additional_seeds.get(config_id, frozenset()).difference(shared)))
 
     def have_all_seeds_ended(self, configuration: ConfigurationState) -> bool:
         """Return whether the packs of all planned seeds have ended; False for a pruned configuration.
@@ -172,7 +172,7 @@ class SweepState:
     # Methods `_apply_KIND`, one for every kind of record --------------------------------------------------------------
 
     def _apply_sweep(self, record: Record) -> None:
-        """Set the fields of the first record."""
+        """Apply the first record: the sweep itself."""
         fields = record.fields
         self.checksum = hashlib.sha256(encode_record(record)).hexdigest()
         self.name, self.study = fields["name"], fields["study"]
@@ -183,7 +183,7 @@ class SweepState:
         self._add_code(record)
 
     def _add_code(self, record: Record) -> None:
-        """Append the code of this record, if any; a repeated one moves to the end."""
+        """Append the code of a record that has one; code that is recorded already moves to the end."""
         if (code := record.fields.get("code")) is not None:
             self.codes = [*(earlier for earlier in self.codes if earlier["name"] != code["name"]), code]
 
@@ -198,7 +198,7 @@ class SweepState:
             pack.ran_under += [code_and_environment] if code_and_environment not in pack.ran_under else []
 
     def _apply_configuration(self, record: Record) -> None:
-        """Add a draw, and its configuration unless an earlier draw has the same values."""
+        """Apply a `configuration` record: add a draw, and its configuration unless an earlier draw has its values."""
         fields = record.fields
         number, config_id, measured = fields["number"], fields["config_id"], fields["measured"]
 
@@ -226,7 +226,7 @@ class SweepState:
             configuration.number, configuration.values = number, fields["values"]
 
     def _apply_pack(self, record: Record) -> None:
-        """Add a pack and its members."""
+        """Apply a `pack` record: add a pack and its members."""
         fields, pack_id = record.fields, record.fields["pack_id"]
         members = [(config_id, seed) for config_id, seed in fields["members"]]
         if (recorded := self.packs.get(pack_id)) is not None:
@@ -235,8 +235,8 @@ class SweepState:
             return
 
         # A seed may be in two packs only if a recut has replaced the first.
-        states = [MemberState(seed, pack_id) for _, seed in members]
-        for (config_id, seed), member in zip(members, states, strict=True):
+        member_states = [MemberState(seed, pack_id) for _, seed in members]
+        for (config_id, seed), member in zip(members, member_states, strict=True):
             configuration = self.configurations.get(config_id)
             if configuration is None:
                 raise self._make_damage_error(
@@ -248,20 +248,20 @@ class SweepState:
                     record, f"seed {seed} of {config_id} is in two packs: {other_pack_id} and {pack_id}"
                 )
             configuration.members[seed] = member
-        self.packs[pack_id] = PackState(pack_id, members, states, fields["steps"], fields["structural_key"])
+        self.packs[pack_id] = PackState(pack_id, members, member_states, fields["steps"], fields["structural_key"])
 
     def _apply_recut(self, record: Record) -> None:
-        """Replace packs that no worker has begun, or one that ran out of memory, by other packs."""
+        """Apply a `recut` record: replace packs that no worker has begun, or one that ran out of memory."""
         try:
-            new, exhausted = recuts.apply_recut(self.packs, self.recuts, record.fields)
+            new_packs, exhausted = recuts.apply_recut(self.packs, self.recuts, record.fields)
         except ValueError as error:
             raise self._make_damage_error(record, str(error)) from None
-        for fields in new:
+        for fields in new_packs:
             self._apply_pack(Record(record.seq, record.time, "pack", fields))
             recuts.prepare_replacement(self.packs[fields["pack_id"]], fields.get("earlier"), exhausted, self.rungs)
 
     def _apply_evaluation(self, record: Record) -> None:
-        """Add an evaluation; a step that is recorded already, as after a resume, only adds a conflict if it differs."""
+        """Apply an `evaluation` record; a step that was reported before only adds a conflict if its curves differ."""
         fields = record.fields
         pack, step = self._get_pack(record, fields["pack_id"]), fields["step"]
         self._add_environment(pack, record)
@@ -277,18 +277,20 @@ class SweepState:
         pack.apply_evaluation(step, fields)
 
     def _apply_attempt(self, record: Record) -> None:
+        """Apply an `attempt` record: the pack died."""
         pack = self._get_pack(record, record.fields["pack_id"])
         pack.attempts.append(record.fields["error"])
         pack.traces.append(record.fields.get("trace"))
         self._add_environment(pack, record)
 
     def _apply_pack_end(self, record: Record) -> None:
+        """Apply a `pack_end` record, unless the pack is complete already."""
         fields, pack = record.fields, self._get_pack(record, record.fields["pack_id"])
         if pack.status != "complete":  # the first complete end counts
             pack.apply_end(fields["status"], fields["error"], fields["seconds"])
 
     def _apply_retry(self, record: Record) -> None:
-        """Reopen failed packs; their configurations are scored again."""
+        """Apply a `retry` record: reopen failed packs; their configurations are scored again."""
         races.retract_empty_decision(self.decisions, self.rungs, self.configurations, self.packs.values())
         for pack_id in record.fields["pack_ids"]:
             pack = self._get_pack(record, pack_id)
@@ -299,19 +301,23 @@ class SweepState:
         self.ended = self.message = None
 
     def _apply_end(self, record: Record) -> None:
+        """Apply an `end` record; an extension is finished once the sweep is."""
         self.ended, self.message = record.fields["status"], record.fields["message"]
         if self.ended in ("complete", "failed"):
             self.pending_extension = None
 
     def _apply_resume(self, record: Record) -> None:
+        """Apply a `resume` record: the sweep has not ended."""
         self.ended = self.message = None
         self.resumes.append(record.fields["provenance"])
         self._add_code(record)
 
     def _apply_later_evaluation(self, record: Record) -> None:
+        """Apply a `later_evaluation` record, of `lengthwise evaluate`."""
         self.later_evaluations.append(record.fields)
 
     def _apply_publish(self, record: Record) -> None:
+        """Apply a `publish` record: add the address if publishing succeeded."""
         uri = record.fields.get("uri")
         if uri and record.fields.get("ok") and uri not in self.published_at:
             self.published_at.append(uri)
@@ -349,7 +355,7 @@ class SweepState:
         for config_id, seeds in added.items():
             if config_id not in self.configurations:
                 raise self._make_damage_error(record, f"seeds added to unknown configuration {config_id}")
-            self.more_seeds[config_id] = self.more_seeds.get(config_id, frozenset()).union(seeds)
+            self.additional_seeds[config_id] = self.additional_seeds.get(config_id, frozenset()).union(seeds)
 
         # A score over the old seeds is not that of all seeds.
         for config_id, seeds in seeds_before.items():
@@ -357,6 +363,7 @@ class SweepState:
                 self.configurations[config_id].drop_score()
 
     def _apply_score(self, record: Record) -> None:
+        """Apply a `score` record."""
         number, config_id = record.fields["number"], record.fields["config_id"]
         draw = self.draws.get(number)
         if draw is None or draw.config_id != config_id:
@@ -364,10 +371,12 @@ class SweepState:
         self.configurations[config_id].set_score(record.fields["score"], record.fields["seeds_failed"])
 
     def _get_pack(self, record: Record, pack_id: str) -> PackState:
+        """Return a pack that a record refers to. Raises DamagedLedger if it is unknown."""
         pack = self.packs.get(pack_id)
         if pack is None:
             raise self._make_damage_error(record, f"{record.kind} of unknown pack {pack_id}")
         return pack
 
     def _make_damage_error(self, record: Record, problem: str) -> DamagedLedger:
+        """Return the error for a record that cannot be applied, with its line of the ledger."""
         return DamagedLedger(self.folder / LEDGER_FILE, record.seq + 1, problem)
