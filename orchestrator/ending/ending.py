@@ -1,4 +1,4 @@
-"""End a sweep in the driver, as complete, failed, interrupted or stopped by its budget.
+"""End a sweep in its driver: as complete or failed, interrupted, or stopped by its budget.
 
 `open_session` encloses a whole run and records an interruption; `finish_sweep` ends a sweep whose packs have ended.
 """
@@ -64,7 +64,7 @@ class Session:
         return SweepState.load(self.folder)
 
     @contextmanager
-    def recording_interruption(self, state: SweepState) -> Iterator[None]:
+    def record_if_interrupted(self, state: SweepState) -> Iterator[None]:
         """Record an interruption of the block at once: Ray ends slowly, and SIGKILL may follow in three seconds."""
         try:
             yield

@@ -69,9 +69,9 @@ def make_listed_spec(
     # All recorded values are listed, so that defaults that have changed since have no effect.
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}
     listed = {**state.spec, **header, "space": {}, "search": search}
-    plain = set_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
-    resolved = plain.resolved()
-    resolved["search"]["listed"] = list_recorded_values(plain, recorded)
+    with_defaults = set_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
+    resolved = with_defaults.resolved()
+    resolved["search"]["listed"] = list_recorded_values(with_defaults, recorded)
     spec = parse_sweep(dump_yaml(resolved), source, overrides, header["name"]).mark_recorded()
 
     # A difference from the specification without overrides means that they would change the training.

@@ -85,7 +85,7 @@ def extend_sweep(
     The same options again resume an interrupted extension. Raises what `plan_extension` and `resume_sweep` raise,
     before anything is written.
     """
-    # The same options again mean that the last extension was interrupted.
+    # Settings, such as resources, add nothing, so they are not among the recorded options of an extension.
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
     settings = [override for override in overrides if get_section(override) in SETTINGS]
     options = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(only)}
@@ -103,13 +103,17 @@ def extend_sweep(
         # Check everything that training needs, before the extension is recorded.
         find_missing_resources(spec).raise_any()
         code = import_code_to_resume(state, console, accept_change=accept_code_change)
-        seeds_by_id, added = planned.seeds, planned.added.seeds
-        starting = [(state.configurations[name], {*added, *seeds_by_id.get(name, ())}) for name in state.configurations]
-        refuse_without_start(starting, f"{folder} cannot be extended")
+        new_seeds = [
+            (configuration, {*planned.added.seeds, *planned.seeds.get(config_id, ())})
+            for config_id, configuration in state.configurations.items()
+        ]
+        refuse_without_start(new_seeds, f"{folder} cannot be extended")
         if planned.added.configurations or planned.added.grids:
-            recorded = list(state.configurations.values())
+            recorded_configurations = list(state.configurations.values())
             refuse_changed_defaults(
-                set_recorded_defaults(spec, recorded), recorded, f"{folder} cannot draw more configurations"
+                set_recorded_defaults(spec, recorded_configurations),
+                recorded_configurations,
+                f"{folder} cannot draw more configurations",
             )
             build_first_generation(spec)
         for line in planned.lines:
@@ -119,7 +123,7 @@ def extend_sweep(
         fields: dict[str, Any] = {"spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": read_provenance()}
         fields["asked"] = options
         if planned.seeds:
-            fields["seeds"] = {name: list(added) for name, added in planned.seeds.items()}
+            fields["seeds"] = {config_id: list(added_seeds) for config_id, added_seeds in planned.seeds.items()}
         with session.interrupts.hold_signals():
             add_record(session.ledger, state, "extend", **fields, code=code.fields)
             backup = rewrite_spec(spec.resolved(), folder)
@@ -194,7 +198,7 @@ def plan_extension(
             advice = f"to finish them: {format_command('resume', state.folder)}"
         raise UserError(
             f"{sweep}: nothing to add: it has {search.count_configurations(recorded)} configurations with seeds "
-            f"{format_ranges(recorded.seeds)}{_describe_own_seeds(state)}; {advice}"
+            f"{format_ranges(recorded.seeds)}{_describe_additional_seeds(state)}; {advice}"
         )
 
     # Describe the extension to the user before anything is trained.
@@ -243,25 +247,26 @@ def _describe_extension(
             if state.race
             else format_count(search.count_configurations(recorded), "configuration")
         )
-        lines.append(f"added: seeds {format_ranges(added.seeds)} of {subject}{_describe_own_seeds(state)}")
-    for name, seeds in seeds_by_id.items():
-        lines.append(f"added: seeds {format_ranges(seeds)} of {format_label(state.configurations[name].number)}")
+        lines.append(f"added: seeds {format_ranges(added.seeds)} of {subject}{_describe_additional_seeds(state)}")
+    for config_id, seeds in seeds_by_id.items():
+        label = format_label(state.configurations[config_id].number)
+        lines.append(f"added: seeds {format_ranges(seeds)} of {label}")
     if new := search.count_configurations(spec) - search.count_configurations(recorded):
         grids = "".join(f", {key}: {format_yaml(domain['grid'])}" for key, domain in added.grids.items())
-        first = format_ranges(read_common_seeds([*state.specs, spec.resolved()]))
-        lines.append(f"added: {format_count(new, 'configuration')} with seeds {first}{grids}")
+        common_seeds = format_ranges(read_common_seeds([*state.specs, spec.resolved()]))
+        lines.append(f"added: {format_count(new, 'configuration')} with seeds {common_seeds}{grids}")
     lines.append(f"unchanged: {format_count(trained, 'member')} trained so far")
     return lines
 
 
-def _describe_own_seeds(state: SweepState) -> str:
+def _describe_additional_seeds(state: SweepState) -> str:
     """Return the end of a sentence about additional seeds of single configurations; empty without any."""
-    shared, labels = set(read_common_seeds(state.specs)), dict[str, list[str]]()
+    common_seeds, labels = set(read_common_seeds(state.specs)), dict[str, list[str]]()
     for configuration in state.configurations.values():
-        if seeds := set(state.list_planned_seeds(configuration.config_id)) - shared:
+        if seeds := set(state.list_planned_seeds(configuration.config_id)) - common_seeds:
             labels.setdefault(format_ranges(sorted(seeds)), []).append(format_label(configuration.number))
-    words = [f"{seeds} of {', '.join(names)}" for seeds, names in labels.items()]
-    return f" (already planned: {'; '.join(words)})" if words else ""
+    descriptions = [f"{seeds} of {', '.join(names)}" for seeds, names in labels.items()]
+    return f" (already planned: {'; '.join(descriptions)})" if descriptions else ""
 
 
 def _find_selected_ids(state: SweepState, top: int | None, only: Sequence[str], seeds: str | None) -> list[str]:

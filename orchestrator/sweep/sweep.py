@@ -81,20 +81,20 @@ def run_sweep(
     """
     spec, folder = resolve_tracking_uri(spec), storage / spec.name
     fetch_sweep(folder)
-    with _report_mistakes_first(spec):
+    with _report_problems_first(spec):
         refuse_existing(spec, folder)
     find_missing_resources(spec).raise_any()
 
-    # Building the first configurations finds mistakes before anything is written, and which code they need.
+    # Building the first configurations finds problems before anything is written, and the code that they need.
     claims, claims_file = digest_claims(spec) or ({}, b"")
-    with start_repository_reader(spec.folder) as reading:  # git runs in parallel
+    with start_repository_reader(spec.folder) as repository_reader:  # git runs in parallel
         sources = import_spec_modules(spec)
         configurations = build_first_generation(spec)
         members = [configuration.member(spec.seeds[0]) for configuration in configurations]
         for warning in list_warnings(spec, members):
             say(console, f"warning: {warning}")
         sources = (*sources, *get_trainer(spec.sections).find_sources(members, spec.folder))
-        code = record_code(reading.read(), sources)
+        code = record_code(repository_reader.read(), sources)
 
     # From the first record on `resume` can continue the sweep.
     first_fields: dict[str, Any] = {
@@ -126,8 +126,11 @@ def run_sweep(
 
 
 @contextmanager
-def _report_mistakes_first(spec: SweepSpec) -> Iterator[None]:
-    """Raise SweepFileError for a problem of `spec` instead of SpecChanged, which would show it as a difference."""
+def _report_problems_first(spec: SweepSpec) -> Iterator[None]:
+    """Within the block, raise SweepFileError for an invalid `spec` instead of SpecChanged.
+
+    SpecChanged would show the invalid value as a difference from the recorded sweep.
+    """
     try:
         yield
     except SpecChanged:
@@ -164,7 +167,7 @@ def resume_sweep(
         state = session.read_state()
         refuse_imported(state)
         # Read now, because a `retry` record clears it.
-        reason = f"; {state.ended}: {state.message}" if state.ended == "interrupted" else ""
+        interruption = f"; {state.ended}: {state.message}" if state.ended == "interrupted" else ""
         spec = load_spec(state, overrides)
         if settings is not None:
             if differing := list_differing_settings(spec, settings):
@@ -178,9 +181,9 @@ def resume_sweep(
         if is_unfinished:
             code = import_code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
-            _reopen_packs(session, state)
-        share = f"{state.configurations_done} of {count_planned(state)} configurations are done"
-        session.say(f"sweep {spec.name} in {folder.resolve()}: {share}{reason}")
+            _record_retries(session, state)
+        progress = f"{state.configurations_done} of {count_planned(state)} configurations are done"
+        session.say(f"sweep {spec.name} in {folder.resolve()}: {progress}{interruption}")
         if is_unfinished:
             add_record(session.ledger, state, "resume", provenance=read_provenance(), code=code.fields)
         session.outcome = train_missing(session, spec, state, max_seconds=max_seconds)
@@ -203,8 +206,8 @@ def import_code_to_resume(state: SweepState, console: Console, *, accept_change:
         refuse(recorded, f"{state.folder} cannot be resumed")
     refuse_without_start(_find_untrained_seeds(state), f"{state.folder} cannot be resumed")
 
-    with start_repository_reader(*list_recorded_folders(state.codes)) as reading:
-        code = record_code(reading.read(), sources)
+    with start_repository_reader(*list_recorded_folders(state.codes)) as repository_reader:
+        code = record_code(repository_reader.read(), sources)
     code.write_copies(state.folder)
     return code
 
@@ -214,11 +217,16 @@ def _find_untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationStat
     # Checkpoints at an address may not be on this machine yet.
     if find_address(state.folder) is not None:
         return
-    starts_anew = {name: not pack.has_ended and not has_checkpoint(state, pack) for name, pack in state.packs.items()}
+    starts_from_zero = {
+        name: not pack.has_ended and not has_checkpoint(state, pack) for name, pack in state.packs.items()
+    }
     for configuration in state.configurations.values():
-        planned = () if configuration.is_done else state.list_planned_seeds(configuration.config_id)
+        planned_seeds = () if configuration.is_done else state.list_planned_seeds(configuration.config_id)
         members = configuration.members
-        yield configuration, [seed for seed in planned if seed not in members or starts_anew[members[seed].pack_id]]
+        yield (
+            configuration,
+            [seed for seed in planned_seeds if seed not in members or starts_from_zero[members[seed].pack_id]],
+        )
 
 
 def resume_with_spec(spec: SweepSpec, storage: Path, console: Console, *, max_seconds: float | None = None) -> Outcome:
@@ -228,12 +236,12 @@ def resume_with_spec(spec: SweepSpec, storage: Path, console: Console, *, max_se
     """
     spec, folder = resolve_tracking_uri(spec), storage / spec.name
     state = SweepState.load(folder)
-    with _report_mistakes_first(spec):
+    with _report_problems_first(spec):
         refuse_changed_file(spec, state)
     return resume_sweep(folder, console, settings=spec, max_seconds=max_seconds)
 
 
-def _reopen_packs(session: Session, state: SweepState) -> None:
+def _record_retries(session: Session, state: SweepState) -> None:
     """Record that failed packs are retried."""
     pack_ids = [pack_id for pack_id, _ in state.failed_packs]
     if pack_ids:

@@ -109,7 +109,7 @@ def _train_packs(
         if warning := copy_at_start(session.ledger):
             session.say(f"warning: {warning}")
         page = RunningPage(session.folder) if scheduler_name != "inline" else nullcontext()
-        with page, display.showing(), session.recording_interruption(state):
+        with page, display.showing(), session.record_if_interrupted(state):
             scheduler.run(driver)
             driver.remove_stop_file()
             session.record_end(state, () if is_finished(spec, state) else driver.stopped_by)
