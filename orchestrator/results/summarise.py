@@ -1,4 +1,4 @@
-"""Summarise a sweep from its state: scores, ranks, bands, notes."""
+"""Summarise a sweep from its recorded state and its curves: scores, ranks, bands, notes and warnings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -93,7 +93,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *_describe_import(state),
             *state.conflicts,
             *describe_recuts(state.recuts),
-            *_describe_repeated(state),
+            *_describe_repeated_steps(state),
             *describe_differing_defaults(state),
             *PackEnvironments.from_state(state).sentences,
         ),
@@ -155,8 +155,7 @@ def _describe_extension(state: SweepState) -> list[str]:
     return [
         f"Extended {times}; begun with {count_specified(first_spec)} configurations and "
         f"seeds {format_ranges(first_spec.get('seeds', ()))}. Intervals and p-values do not account for an "
-        "extension that was "
-        "decided by results"
+        "extension that was decided by results"
     ]
 
 
@@ -169,7 +168,7 @@ def _describe_averages(state: SweepState) -> list[str]:
     return [*describe_start_shares(steps_and_shares).values()]
 
 
-def _describe_repeated(state: SweepState) -> list[str]:
+def _describe_repeated_steps(state: SweepState) -> list[str]:
     """Return a sentence on members of a program that reported a step again with other values; the first ones count."""
     repeating_packs = [
         pack for pack in state.packs.values() if any("repeated" in fields for fields in pack.evaluations.values())
@@ -186,9 +185,9 @@ def _check_objective_measured(state: SweepState, objective: Objective, measured:
         metric = measurements.metrics.get(objective.metric)
         has_lengths = metric is not None and set(objective.lengths) <= set(metric.lengths)
         if not has_lengths or objective.average not in measurements.averages:
-            judged = f"{objective.metric} of {objective.average} at {lengths_in_words(objective.lengths)}"
+            judged_value = f"{objective.metric} of {objective.average} at {lengths_in_words(objective.lengths)}"
             number = state.configurations[config_id].number
-            raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged}")
+            raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged_value}")
 
 
 def _select_needed_rows(objective: Objective, curves: pd.DataFrame) -> Mask:
@@ -264,8 +263,8 @@ def _judge_other_distributions(
         # No metric on another distribution has selection lengths.
         groups = make_length_groups(measured, objective, name)
         for group, lengths in (("trained", groups.trained), ("test", groups.test)):
-            if outcome := compute_quartiles_at(band, lengths, objective):
-                quartiles[name, group] = outcome
+            if group_quartiles := compute_quartiles_at(band, lengths, objective):
+                quartiles[name, group] = group_quartiles
     return quartiles
 
 
@@ -284,11 +283,11 @@ def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, obj
     # An unfinished configuration in a later round has outlived this one, so a rank is left free for it.
     pruned_rows = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
     unfinished_rows = [row for row in rows if not row.complete and row.pruned_at is None]
-    ranked_rows, open_rounds = [], [row.rounds for row in unfinished_rows]
+    ranked_rows, unfinished_rounds = [], [row.rounds for row in unfinished_rows]
     for position, config_id in enumerate(best_first, start=1):
         score = scores[config_id]
         (q25, _, q75), failed = score.quartiles, score.is_failed
         row = replace(complete_rows[config_id], score=score.score, score_q25=q25, score_q75=q75, failed=failed)
-        position += sum(rounds > row.rounds for rounds in open_rounds)
-        ranked_rows.append(replace(row, rank=None if failed else position))
+        rank = position + sum(rounds > row.rounds for rounds in unfinished_rounds)
+        ranked_rows.append(replace(row, rank=None if failed else rank))
     return [*ranked_rows, *unfinished_rows, *pruned_rows]

@@ -71,14 +71,16 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     keys_KR = np.stack([*codes, length])[:, order]
     starts = np.flatnonzero(_find_run_starts(keys_KR))
     metric_directions = [directions.get(name, "none") for name in labels[1]]
-    penalty, worst = (
-        np.array(by_metric)[codes[1][order[starts]]]
-        for by_metric in (
+    failed_value, worst_value = (
+        np.array(values_by_metric)[codes[1][order[starts]]]
+        for values_by_metric in (
             [get_failed_seed_value(objective.failed_seeds, direction) for direction in metric_directions],
             [get_worst_value(direction) for direction in metric_directions],
         )
     )
-    quartiles = compute_group_quartiles(values[order], np.diff(np.append(starts, len(order))), penalty, worst)
+    quartiles = compute_group_quartiles(
+        values[order], np.diff(np.append(starts, len(order))), failed_value, worst_value
+    )
 
     # The lengths of a curve are a run of quartiles.
     bands: dict[CurveKey, Band] = {}
@@ -104,9 +106,9 @@ def _find_run_starts(keys_KR: Integers) -> Mask:
 
 def _split_runs(keys_KR: Integers, columns: Sequence[Any]) -> Iterator[tuple[list[int], list[tuple[Any, ...]]]]:
     """Yield the keys of each run of equal keys, with its slice of each column."""
-    plain = [column.tolist() for column in columns]
+    column_lists = [column.tolist() for column in columns]
     for first, last in pairwise([*np.flatnonzero(_find_run_starts(keys_KR)).tolist(), keys_KR.shape[1]]):
-        yield keys_KR[:, first].tolist(), [tuple(column[first:last]) for column in plain]
+        yield keys_KR[:, first].tolist(), [tuple(column[first:last]) for column in column_lists]
 
 
 def compute_quartiles_at(band: Band, lengths: Sequence[int], objective: Objective) -> Quartiles | None:

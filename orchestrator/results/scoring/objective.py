@@ -67,10 +67,10 @@ def compute_judged_values(curves: pd.DataFrame, objective: Objective) -> pd.Data
     step, steps = pd.factorize(rows["step"])
     evaluation, evaluations = pd.factorize(member * max(1, len(steps)) + step)
     lengths, length = np.array(sorted(objective.lengths)), rows["length"].to_numpy()
-    is_reduced = np.isin(length, lengths)
+    is_judged_length = np.isin(length, lengths)
     values_EL = np.full((len(evaluations), len(lengths)), np.nan)
-    cells = evaluation[is_reduced], np.searchsorted(lengths, length[is_reduced])
-    values_EL[cells] = rows["value"].to_numpy()[is_reduced]
+    cells = evaluation[is_judged_length], np.searchsorted(lengths, length[is_judged_length])
+    values_EL[cells] = rows["value"].to_numpy()[is_judged_length]
 
     evaluated_members = [members[index] for index in evaluations // max(1, len(steps))]
     return pd.DataFrame({
