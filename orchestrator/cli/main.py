@@ -28,9 +28,9 @@ from orchestrator.sweep.children import SweepChildren
 from orchestrator.text.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.text.redaction import make_printable, mask_log_records
 from orchestrator.text.wording import join_first_few
-from search_spaces import Reading, SweepFileError, read_sweep
+from search_spaces import Reading, SweepFileError, SweepSpec, read_sweep
 
-MAX_NAMED = 8  # sweeps in an error
+MAX_LISTED_SWEEPS = 8  # in an error
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
 
@@ -64,10 +64,14 @@ class _CommandGroup(TyperGroup):
 def _advise_sweep(verb: str) -> str:
     """Return what to type for a verb without its sweep, and the sweeps of the storage folder."""
     storage = find_default_storage()
-    place = get_address_or_path(storage)
+    location = get_address_or_path(storage)
     names = [folder.name for folder in list_sweep_folders(storage)]
-    found = f"sweeps in {place}/: {join_first_few(names, MAX_NAMED)}" if names else f"there are no sweeps in {place}/"
-    return f"which sweep? lengthwise {verb} DIR, where DIR is the name or the folder of a sweep; {found}"
+    existing = (
+        f"sweeps in {location}/: {join_first_few(names, MAX_LISTED_SWEEPS)}"
+        if names
+        else f"there are no sweeps in {location}/"
+    )
+    return f"which sweep? lengthwise {verb} DIR, where DIR is the name or the folder of a sweep; {existing}"
 
 
 def _advise_file(verb: str) -> str:
@@ -87,8 +91,8 @@ def _hide_flag_types(parameters: list[Any]) -> list[Any]:
 
 
 app = typer.Typer(cls=_CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-console, errors = make_console(), make_console(stderr=True)
-_say, _print_error = partial(say, console), partial(say, errors)
+console, error_console = make_console(), make_console(stderr=True)
+_say, _print_error = partial(say, console), partial(say, error_console)
 
 
 def _print_versions(is_requested: bool) -> None:
@@ -142,6 +146,7 @@ def list_names(
 
     By default it lists the kinds of names.
     """
+    # Sweeps are in a storage folder, names in the code and its imports, so each kind has an option of its own.
     if kind == "sweeps":
         if imports:
             raise UserError("--import: not allowed with `lengthwise list sweeps`")
@@ -211,13 +216,14 @@ def plan(
     from orchestrator.claims.registration import digest_claims
     from orchestrator.preview.forecast import forecast
 
+    # Everything is computed before the first line is printed, so that an error stands alone.
     spec = _load_spec(file, overrides, name, imports, storage)
-    plan = forecast(spec, workers, should_measure=measure)
+    forecast_result = forecast(spec, workers, should_measure=measure)
     digest_claims(spec)  # raises for an invalid claims file
 
     _say(f"{spec.name} would be stored in {get_address_or_path((storage or find_default_storage()) / spec.name)}")
-    _say(align_rows(plan.rows))
-    for warning in plan.warnings:
+    _say(align_rows(forecast_result.rows))
+    for warning in forecast_result.warnings:
         _say(f"warning: {warning}")
 
 
@@ -351,12 +357,12 @@ def _load_spec(
     name: str | None = None,
     imports: list[str] | None = None,
     storage: Path | None = None,
-) -> Any:
+) -> SweepSpec:
     """Return the checked specification of a sweep file with overrides."""
     return _check_reading(read_sweep(file, overrides or (), name, imports or ()), storage)
 
 
-def _check_reading(reading: Reading, storage: Path | None = None) -> Any:
+def _check_reading(reading: Reading, storage: Path | None = None) -> SweepSpec:
     """Return the checked specification and print its notes. Raises SweepFileError with every problem of the file."""
     if reading.spec is None:
         reading.findings.raise_any(reading.unchecked)
