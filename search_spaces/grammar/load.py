@@ -12,7 +12,7 @@ from search_spaces.grammar.parse import MAX_BYTES, apply_override, read_yaml
 from search_spaces.grammar.problems import (
     ABSENT,
     ENGINE_SECTIONS,
-    STEP,
+    KEY_PART,
     Findings,
     Place,
     child,
@@ -83,7 +83,7 @@ def load_sweep(
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
     """Return a specification recorded in a ledger, checked like a file; `source` is its name in problems."""
-    # A ledger may have been edited by hand, so its size is limited like that of a file.
+    # A ledger may have been edited by hand, so its size is limited, too.
     findings = Findings(source)
     if (size := len(json.dumps(spec))) > MAX_RECORDED_BYTES:
         findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_RECORDED_BYTES} bytes")
@@ -114,7 +114,7 @@ def read_sweep(
     reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
         reading.spec._folder = Path(path).resolve().parent
-        _check_whole(reading.spec, findings, recorded=recorded)
+        _check_spec(reading.spec, findings, recorded=recorded)
     return reading
 
 
@@ -125,12 +125,12 @@ def read_sections(
     findings = Findings(source)
     reading = _parse(dump_yaml(dict(sections)), findings, overrides, name, imports)
     if reading.spec is not None:
-        _check_whole(reading.spec, findings, recorded=False)
+        _check_spec(reading.spec, findings, recorded=False)
     return reading
 
 
-def _check_whole(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
-    """Record problems that only the whole specification shows; for a recorded sweep those that it can still correct."""
+def _check_spec(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
+    """Record problems that only a whole specification shows; for a recorded sweep those that can still be corrected."""
     # Recorded sweeps may be older than this check.
     if not recorded:
         check_conditions_on_fixed_keys(
@@ -173,7 +173,7 @@ def _parse(
         findings.add("", message, place=Place(findings.source))
         return Reading(None, findings)
 
-    # Options of the command line come before the checks, because they may mend a problem of the file.
+    # Options of the command line come before the checks, because they may fix a problem of the file.
     overridden = [apply_override(override, data, findings) for override in overrides]
     if name is not None:
         if name != data.get("name"):
@@ -187,35 +187,36 @@ def _parse(
             data["imports"] = written_imports = [*written_imports, module]
 
     # Short forms are expanded here, so that everything below knows a single form.
-    _read_program(data, findings)
+    _expand_program(data, findings)
     for section in ("task", "evaluation", "objective", "search"):
         _expand_lengths(data.get(section), section, findings)
     data |= {section: {} for section in sorted(drawn_sections(data)) if section not in data}
     sections = {section: data.get(section, {}) for section in sections_of(data)}
     check_misplaced_domains(sections, findings)
     for section, value in sections.items():
-        _check_step_names(value, section, findings)
+        _check_key_names(value, section, findings)
     is_direction_assumed = _fill_objective(data)
 
-    # Sections of the other kind are empty, because the specification has fields for both.
+    # A sweep has the sections of a task or of a program; the others are empty, because the specification has fields for
+    # both.
     written_space = data.get("space", ABSENT)
     space = parse_space(written_space, sections, findings)
     unused: dict[str, Any] = {section: {} for section in ENGINE_SECTIONS if section not in sections}
-    spec, corrected = build_spec({**unused, **data, "space": space}, findings)
+    spec, replaced = build_spec({**unused, **data, "space": space}, findings)
     check_between_sections(data, space, [key for key in overridden if key], findings)
     note_random_search(spec.search, findings)
     note_unread_search(spec.search, findings)
 
     # Placeholders are doubtful, so that later checks do not report a value that nobody wrote.
-    invalid = [key for key in written_space if key not in space] if isinstance(written_space, dict) else []
+    invalid_keys = [key for key in written_space if key not in space] if isinstance(written_space, dict) else []
     invalid_space = ["space"] if written_space is not ABSENT and not isinstance(written_space, dict) else []
-    for address in [*corrected, *invalid_space, *invalid, *(child("space", key) for key in invalid)]:
+    for address in [*replaced, *invalid_space, *invalid_keys, *(child("space", key) for key in invalid_keys)]:
         findings.mark_doubtful(address)
     spec._findings, spec._direction_is_assumed = findings, is_direction_assumed
     return Reading(spec, findings)
 
 
-def _read_program(data: dict[str, Any], findings: Findings) -> None:
+def _expand_program(data: dict[str, Any], findings: Findings) -> None:
     """Expand the short form of `program` and add the module of its function to `imports`.
 
     Records a task or model beside a program as a problem.
@@ -229,7 +230,7 @@ def _read_program(data: dict[str, Any], findings: Findings) -> None:
     if program == {}:
         findings.add("program", "is empty", allowed="command: [...] or function: MODULE.NAME")
 
-    # Removed after the first problem, so that their keys are not checked for a task that is never built.
+    # Sections that a program does not use are removed: their keys would be checked for a task that is never built.
     for section in ("task", "model"):
         if section in data:
             findings.add(section, "is not allowed beside program, which trains without it; keep one of the two")
@@ -238,10 +239,10 @@ def _read_program(data: dict[str, Any], findings: Findings) -> None:
     # The module of a function is imported and recorded like any other module of the user.
     function = program.get("function") if isinstance(program, dict) else None
     module = function.rpartition(".")[0] if isinstance(function, str) else ""
-    written = data.get("imports", [])
-    if module and isinstance(written, list) and module not in written:
-        findings.places[child("imports", len(written))] = findings.find_place("program.function")
-        data["imports"] = [*written, module]
+    imports = data.get("imports", [])
+    if module and isinstance(imports, list) and module not in imports:
+        findings.places[child("imports", len(imports))] = findings.find_place("program.function")
+        data["imports"] = [*imports, module]
 
 
 def _expand_lengths(value: Any, address: str, findings: Findings) -> None:
@@ -275,14 +276,14 @@ def _fill_objective(data: dict[str, Any]) -> bool:
         labels = list(averages)
     else:
         labels = [averages] if isinstance(averages, str) else [RAW_AVERAGE]
-    if "average" not in objective and len(labels) == 1 and not _varies_labels(data, key, labels):
+    if "average" not in objective and len(labels) == 1 and not _varies_averages(data, key, labels):
         objective = {**objective, "average": labels[0]}
     is_assumed = "direction" not in objective
     data["objective"] = {**objective, "direction": ASSUMED_DIRECTION} if is_assumed else objective
     return is_assumed
 
 
-def _varies_labels(data: dict[str, Any], averages: str, labels: list[str]) -> bool:
+def _varies_averages(data: dict[str, Any], averages: str, labels: list[str]) -> bool:
     """Return whether configurations may have other weight averages than these; `averages` is their key."""
     listed = read_key(data, "search.listed")
     tables = [data.get("space"), *(listed if isinstance(listed, list) else ())]
@@ -354,16 +355,16 @@ def _find_nearest_file(path: Path) -> str | None:
     return str(files[nearest]) if nearest else None
 
 
-def _check_step_names(value: Any, address: str, findings: Findings) -> None:
+def _check_key_names(value: Any, address: str, findings: Findings) -> None:
     """Record keys of the open sections that cannot be part of a dotted key, for example because they have dots."""
     if address in FREE_MAPPINGS:
         return
     if isinstance(value, list):
         for index, item in enumerate(value):
-            _check_step_names(item, child(address, index), findings)
+            _check_key_names(item, child(address, index), findings)
     if isinstance(value, dict):
         for key, item in value.items():
-            if not STEP.fullmatch(key):
+            if not KEY_PART.fullmatch(key):
                 message = "is not usable as a key: dots separate levels" if "." in key else "is not usable as a key"
                 findings.add(child(address, key), message, given=key, allowed="letters, digits, '_' and '-'")
-            _check_step_names(item, child(address, key), findings)
+            _check_key_names(item, child(address, key), findings)

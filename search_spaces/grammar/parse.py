@@ -23,7 +23,7 @@ _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_WORDS = {
+_CONSTANTS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -51,13 +51,13 @@ class _Reader:
         self.fixed_place = place
         self.references: list[tuple[str, str, Place]] = []  # (&name or *name, address, place)
 
-    def make_place(self, line: int) -> Place:
+    def locate_line(self, line: int) -> Place:
         """Return the place of a line, counted from 0."""
         return self.fixed_place or Place(self.findings.source, line + 1)
 
-    def locate(self, event: Any) -> Place:
-        """Return the line of an event."""
-        return self.make_place(event.start_mark.line)
+    def locate_event(self, event: Any) -> Place:
+        """Return the place of an event: the line at which it begins."""
+        return self.locate_line(event.start_mark.line)
 
     def read_document(self, text: str, address: str) -> Any:
         """Return the value of a document, ABSENT with a problem if it cannot be read."""
@@ -65,7 +65,7 @@ class _Reader:
         if match := _UNPRINTABLE.search(text):
             line = text.count("\n", 0, match.start())
             problem = f"character U+{ord(match[0]):04X} is not allowed in YAML"
-            self.findings.add_unreadable(address, problem, place=self.make_place(line))
+            self.findings.add_unreadable(address, problem, place=self.locate_line(line))
             return ABSENT
 
         # After an error of syntax the rest cannot be read, so there is a single problem.
@@ -85,7 +85,7 @@ class _Reader:
             line_text = text.splitlines()[line] if line < len(text.splitlines()) else ""
             tab = " (indent with spaces, not tabs)" if line_text.lstrip(" ").startswith("\t") else ""
             self.findings.add_unreadable(
-                address, f"is not valid YAML: {message}{tab}".lstrip(), place=self.make_place(line)
+                address, f"is not valid YAML: {message}{tab}".lstrip(), place=self.locate_line(line)
             )
             return ABSENT
 
@@ -95,7 +95,7 @@ class _Reader:
         has_document = False
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                place = self.locate(event)
+                place = self.locate_event(event)
                 if has_document:
                     self.findings.add("", "has more than one YAML document; keep one", place=place)
                     raise _UnreadableError
@@ -129,7 +129,7 @@ class _Reader:
     def _read_value(self, event: Any, events: Iterator[Any], address: str, depth: int) -> Any:
         """Return the value that begins with an event."""
         # A limit on depth guards the recursion; anchors and tags would construct other values than are written.
-        place = self.locate(event)
+        place = self.locate_event(event)
         if depth > MAX_DEPTH:
             self.findings.add_unreadable(address, f"is nested more than {MAX_DEPTH} levels deep", place=place)
             raise _UnreadableError
@@ -161,7 +161,7 @@ class _Reader:
         first_places: dict[str, Place] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             # The value of an invalid or repeated key is consumed, without recording its problems.
-            place = self.locate(event)
+            place = self.locate_event(event)
             key = self._read_key(event, events, address, place, depth)
             if key is None or key in mapping:
                 if key is not None:
@@ -194,7 +194,7 @@ class _Reader:
             return None
         if event.anchor or event.tag:
             self.findings.add(child(address, text), "a key must not have an anchor or a tag", place=place)
-        if is_plain and (text in _WORDS or _INT.fullmatch(text) or _FLOAT.fullmatch(text)):
+        if is_plain and (text in _CONSTANTS or _INT.fullmatch(text) or _FLOAT.fullmatch(text)):
             message = f"has the key {text or 'null'}, which is not text; put it in quotes if it is meant as a name"
             self.findings.add(address, message, allowed="text keys", place=place)
             return None
@@ -210,8 +210,8 @@ class _Reader:
             return text
 
         # Numbers that do not fit are rejected, because Python would turn them into infinity or zero in silence.
-        if text in _WORDS:
-            return _WORDS[text]
+        if text in _CONSTANTS:
+            return _CONSTANTS[text]
         if _INT.fullmatch(text):
             number = int(text, 0) if len(text) <= 30 else MAX_INT + 1
             if abs(number) > MAX_INT:
@@ -247,7 +247,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     After `space.` the rest is a single key of the space, including its dots; null removes this key from the space.
     """
     # Problems name the override instead of a line; the address of a webhook is a secret.
-    key, (_, equals, written) = overridden_key(text), text.partition("=")
+    key, (_, equals, value_text) = overridden_key(text), text.partition("=")
     visible = f"{SECRET_KEY}=***" if key == SECRET_KEY else text
     place = Place(
         f"--set {visible}" if visible.isprintable() and len(visible) <= 120 else f"--set {format_value(visible, 120)}"
@@ -258,20 +258,20 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
 
     # With findings of its own, a value that cannot be read leaves the places of the file as they are.
     value_findings = Findings(findings.source)
-    value = read_yaml(_without_comment(written), value_findings, address=key, place=place)
+    value = read_yaml(_without_comment(value_text), value_findings, address=key, place=place)
     for problem in value_findings.problems:
         findings.report(problem, place=place)
     if value_findings.problems:
         return None
 
     # A key of the space has dots inside; for all other keys a dot leads into a mapping, which may be missing yet.
-    steps = ["space", key.removeprefix("space.")] if key.startswith("space.") else key.split(".")
-    if "" in steps or len(steps) > MAX_DEPTH:
+    parts = ["space", key.removeprefix("space.")] if key.startswith("space.") else key.split(".")
+    if "" in parts or len(parts) > MAX_DEPTH:
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
     target = data
-    for depth, step in enumerate(steps[:-1]):
-        inner, outer_key = target.setdefault(step, {}), ".".join(steps[: depth + 1])
+    for depth, part in enumerate(parts[:-1]):
+        inner, outer_key = target.setdefault(part, {}), ".".join(parts[: depth + 1])
         if not isinstance(inner, dict):
             given = {} if inner is ABSENT else {"given": inner}
             findings.add(key, f"{outer_key} has no keys inside it", place=place, **given)
@@ -280,13 +280,13 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
         target = inner
 
     # A domain cannot be null, so null is free to remove the key from the space.
-    if steps[0] == "space" and len(steps) == 2 and value is None:
-        if target.pop(steps[1], ABSENT) is ABSENT:
+    if parts[0] == "space" and len(parts) == 2 and value is None:
+        if target.pop(parts[1], ABSENT) is ABSENT:
             findings.add(key, "is not in the space, so it cannot be removed", place=place)
             return None
         findings.relocate(key, {})
         return key
-    target[steps[-1]] = value
+    target[parts[-1]] = value
     findings.relocate(key, value_findings.places | {key: place})
     return key
 
@@ -301,7 +301,7 @@ def quote_text(text: str) -> str:
     return "'{}'".format(text.replace("'", "''"))
 
 
-def _without_comment(written: str) -> str:
+def _without_comment(value_text: str) -> str:
     """Return the value of an override, quoted if it has a number sign, because an override has no comments."""
-    is_plain = written.strip()[:1] not in set("'\"[{|>&*!%@`") and "\n" not in written
-    return quote_text(written.strip()) if is_plain and re.search(r"(^|\s)#", written) else written
+    is_plain = value_text.strip()[:1] not in set("'\"[{|>&*!%@`") and "\n" not in value_text
+    return quote_text(value_text.strip()) if is_plain and re.search(r"(^|\s)#", value_text) else value_text

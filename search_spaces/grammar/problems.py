@@ -118,13 +118,13 @@ class Place:
         return self.source if self.line is None else f"{self.source}:{self.line}"
 
 
-def child(address: str, step: str | int) -> str:
-    """Return the address of an item of a list (int) or of a mapping (str)."""
-    if isinstance(step, int):
-        return f"{address}[{step}]"
-    if not step.isprintable() or len(step) > 200:
-        step = repr(step[:200])
-    return f"{address}.{step}" if address else step
+def child(address: str, part: str | int) -> str:
+    """Return the address of an item inside the value at `address`: an index of a list, or a key of a mapping."""
+    if isinstance(part, int):
+        return f"{address}[{part}]"
+    if not part.isprintable() or len(part) > 200:
+        part = repr(part[:200])
+    return f"{address}.{part}" if address else part
 
 
 def parent(address: str) -> str:
@@ -234,7 +234,7 @@ class Findings:
         """Mark an address that has an anchor: the anchor is reported instead of the unknown key above it."""
         self._anchors.update((address, *ancestors(address)))
 
-    def holds_anchor(self, address: str) -> bool:
+    def has_anchor(self, address: str) -> bool:
         """Return whether the value at an address, or a part of it, has an anchor."""
         return address in self._anchors
 
@@ -284,10 +284,10 @@ def _strip_values(problem: Problem) -> str:
 
 def read_key(mapping: Any, dotted: str) -> Any:
     """Return the value at a dotted key of nested mappings, ABSENT if the key is missing."""
-    for step in dotted.split("."):
-        if not isinstance(mapping, dict) or step not in mapping:
+    for part in dotted.split("."):
+        if not isinstance(mapping, dict) or part not in mapping:
             return ABSENT
-        mapping = mapping[step]
+        mapping = mapping[part]
     return mapping
 
 
@@ -311,5 +311,5 @@ def sections_of(data: Mapping[str, Any]) -> tuple[str, ...]:
     return PROGRAM_SECTIONS if "program" in data else ENGINE_SECTIONS
 
 
-STEP = re.compile(r"[\w-]+")
+KEY_PART = re.compile(r"[\w-]+")
 SECTION_KEY = re.compile(rf"({'|'.join(SECTIONS)})(\.[\w-]+)*")

@@ -31,15 +31,15 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
         return {}
     domains = {}
     is_random = any(
-        isinstance(written, dict) and written.keys() & (KINDS.keys() - {"grid"}) for written in raw.values()
+        isinstance(raw_domain, dict) and raw_domain.keys() & (KINDS.keys() - {"grid"}) for raw_domain in raw.values()
     )
 
     # A domain below an invalid key is still read, because it may have problems of its own.
-    for key, written in raw.items():
+    for key, raw_domain in raw.items():
         is_valid = check_key("space", key, raw, sections, findings)
-        if not is_valid and not (isinstance(written, dict) and written.keys() & KINDS.keys()):
+        if not is_valid and not (isinstance(raw_domain, dict) and raw_domain.keys() & KINDS.keys()):
             continue  # a second problem, that the value is no domain, would mislead
-        domain = _parse_domain(child("space", key), written, findings, "choice" if is_random else "grid")
+        domain = _parse_domain(child("space", key), raw_domain, findings, "choice" if is_random else "grid")
         if is_valid and domain is not None:
             domains[key] = domain
 
@@ -61,9 +61,9 @@ def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, An
     address, section = child(parent, key), parent.partition("[")[0]  # the section: space or search.listed
     if not SECTION_KEY.fullmatch(key) or key.partition(".")[0] not in sections:
         names = list(dotted_keys(sections))
-        last_steps = {name.rpartition(".")[2]: name for name in names}
-        nearest = find_nearest_name(key, names) or last_steps.get(
-            find_nearest_name(key.rpartition(".")[2], last_steps) or ""
+        names_by_last_part = {name.rpartition(".")[2]: name for name in names}
+        nearest = find_nearest_name(key, names) or names_by_last_part.get(
+            find_nearest_name(key.rpartition(".")[2], names_by_last_part) or ""
         )
         example = "config.lr" if "program" in sections else "model.width"
         if nearest is None and "program" in sections and SECTION_KEY.fullmatch(f"config.{key}"):
@@ -76,9 +76,9 @@ def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, An
         return False
 
     # Of a key and a key inside it, one would overwrite the other; a fixed number has no keys inside.
-    steps = key.split(".")
-    for depth in range(1, len(steps)):
-        outer = ".".join(steps[:depth])
+    parts = key.split(".")
+    for depth in range(1, len(parts)):
+        outer = ".".join(parts[:depth])
         if outer in raw:
             setter = "the space draws" if section == "space" else f"{section} sets"
             findings.add(address, f"is inside {outer}, which {setter}; keep one of the two")
@@ -148,13 +148,15 @@ def _guess_domain(raw: Any, list_kind: str) -> str | None:
 
 def _parse_when(raw: dict[str, Any], report: Any) -> When | None:
     """Return the conditions of a domain; None, with a problem, if they are invalid."""
-    written = raw.get("when", {})
-    if not isinstance(written, dict) or ("when" in raw and not written):
-        report(".when", "must map other keys to the value, or list of values, that they must have", given=written)
+    raw_conditions = raw.get("when", {})
+    if not isinstance(raw_conditions, dict) or ("when" in raw and not raw_conditions):
+        report(
+            ".when", "must map other keys to the value, or list of values, that they must have", given=raw_conditions
+        )
         return None
 
     when: When = {}
-    for other, values in written.items():
+    for other, values in raw_conditions.items():
         if values == []:
             report(child(".when", other), "must have at least one value", given=values)
             return None

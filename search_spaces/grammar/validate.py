@@ -51,7 +51,7 @@ def report_errors(
     # A misspelt key gives two errors, an unknown and a missing key: only the unknown one is worth reading.
     unknown = [error for error in errors if error["type"] == "extra_forbidden"]
     if model is SweepSpec:
-        unknown = [error for error in unknown if not _find_section_key(error, data)]
+        unknown = [error for error in unknown if not _find_dotted_key(error, data)]
     misspelt = {(*error["loc"][:-1], _find_nearest_key(error, model)) for error in unknown}
     for error in errors:
         if error["type"] != "missing" or error["loc"] not in misspelt:
@@ -64,15 +64,15 @@ def _replace_value(data: dict[str, Any], location: tuple[int | str, ...]) -> str
     # Only the innermost section is replaced, so that the valid keys beside it are kept.
     model: type[BaseModel] = SweepSpec
     placeholders, address = _PLACEHOLDERS, ""
-    for depth, step in enumerate(map(str, location), 1):
-        address = child(address, step)
-        inner = model.model_fields[step].annotation if step in model.model_fields else None
+    for depth, part in enumerate(map(str, location), 1):
+        address = child(address, part)
+        inner = model.model_fields[part].annotation if part in model.model_fields else None
         if depth == len(location) or not isinstance(inner, type) or not issubclass(inner, BaseModel):
-            data.pop(step, None)
-            data |= {step: placeholders[step]} if step in placeholders else {}
+            data.pop(part, None)
+            data |= {part: placeholders[part]} if part in placeholders else {}
             break
-        data[step] = dict(data[step])
-        data, model, placeholders = data[step], inner, placeholders.get(step, {})
+        data[part] = dict(data[part])
+        data, model, placeholders = data[part], inner, placeholders.get(part, {})
     return address
 
 
@@ -96,40 +96,38 @@ def _translate_error(details: ErrorDetails, data: dict[str, Any], findings: Find
     """Record an error of pydantic about `model` as a problem in the terms of the file."""
     # Keys that are missing or unknown.
     address = ""
-    for step in details["loc"]:
-        address = child(address, step)
-    given, context, kind = details["input"], details.get("ctx", {}), details["type"]
-    if kind == "missing":
+    for part in details["loc"]:
+        address = child(address, part)
+    given, context, error_type = details["input"], details.get("ctx", {}), details["type"]
+    if error_type == "missing":
         allowed = "task and model, or program for a script of your own" if address in ("task", "model") else None
         findings.add(address, "is missing", allowed=allowed)
-    elif kind == "extra_forbidden" and findings.holds_anchor(address):
+    elif error_type == "extra_forbidden" and findings.has_anchor(address):
         return  # its anchor is reported already
-    elif kind == "extra_forbidden":
+    elif error_type == "extra_forbidden":
         allowed = ", ".join(_list_fields(details["loc"], model))
-        nearest = (_find_section_key(details, data) if model is SweepSpec else None) or _find_nearest_key(
-            details, model
-        )
+        nearest = (_find_dotted_key(details, data) if model is SweepSpec else None) or _find_nearest_key(details, model)
         findings.add(address, "unknown key", allowed=allowed, nearest=nearest)
 
     # Values that are invalid; pydantic gives the options of a literal only as a sentence.
-    elif kind == "literal_error":
+    elif error_type == "literal_error":
         names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
         findings.add(address, "is not allowed", given=given, names=names)
-    elif kind == "lengthwise":
+    elif error_type == "lengthwise":
         findings.add(address, context["message"], given=given, allowed=context["allowed"], nearest=context["nearest"])
-    elif kind in _BOUNDS:
-        findings.add(address, "is out of bounds", given=given, allowed=_BOUNDS[kind].format(**context))
-    elif kind in _MESSAGES:
-        findings.add(address, _MESSAGES[kind], given=given, nearest=_suggest_value(kind, given))
+    elif error_type in _BOUNDS:
+        findings.add(address, "is out of bounds", given=given, allowed=_BOUNDS[error_type].format(**context))
+    elif error_type in _MESSAGES:
+        findings.add(address, _MESSAGES[error_type], given=given, nearest=_suggest_value(error_type, given))
     else:
         findings.add(address, details["msg"], given=given)
 
 
-def _suggest_value(kind: str, given: Any) -> str | None:
+def _suggest_value(error_type: str, given: Any) -> str | None:
     """Return the YAML text of the flag or number that was probably meant by a value of another type, else None."""
-    if kind == "bool_type" and isinstance(given, str):
+    if error_type == "bool_type" and isinstance(given, str):
         return _BOOLEANS.get(given.casefold())
-    return suggest_number(given, whole=kind == "int_type") if kind in ("int_type", "float_type") else None
+    return suggest_number(given, whole=error_type == "int_type") if error_type in ("int_type", "float_type") else None
 
 
 def _find_nearest_key(unknown: ErrorDetails, model: type[BaseModel]) -> str | None:
@@ -137,7 +135,7 @@ def _find_nearest_key(unknown: ErrorDetails, model: type[BaseModel]) -> str | No
     return find_nearest_name(str(unknown["loc"][-1]), _list_fields(unknown["loc"], model))
 
 
-def _find_section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
+def _find_dotted_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
     """Return the dotted key that ends with an unknown top-level key: steps -> training.steps.
 
     None if it may be a misspelt top-level key, such as seed (seeds).
@@ -147,21 +145,21 @@ def _find_section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None
         return None
 
     # Keys of the file come first: task and model have keys that no class of the grammar declares.
-    written = dotted_keys({section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)})
+    file_keys = dotted_keys({section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)})
     models = {key: field.annotation for key, field in SweepSpec.model_fields.items()}
-    typed = (
+    declared_keys = (
         f"{section}.{key}"
         for section, model in models.items()
         if isinstance(model, type) and issubclass(model, BaseModel)
         for key in model.model_fields
     )
-    return next((key for key in (*written, *typed) if "." in key and key.rpartition(".")[2] == name), None)
+    return next((key for key in (*file_keys, *declared_keys) if "." in key and key.rpartition(".")[2] == name), None)
 
 
 def _list_fields(location: tuple[int | str, ...], model: type[BaseModel] = SweepSpec) -> Sequence[str]:
     """Return the valid keys at a location of a model, which may have models in lists and mappings."""
-    for step in location[:-1]:
-        if step in model.model_fields and (inner := _find_models(model.model_fields[str(step)].annotation)):
+    for part in location[:-1]:
+        if part in model.model_fields and (inner := _find_models(model.model_fields[str(part)].annotation)):
             model = inner[0]
     return tuple(model.model_fields)
 

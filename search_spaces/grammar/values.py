@@ -187,14 +187,14 @@ def _check_lengths(value: Any) -> tuple[int, ...]:
     return _check_integers(expand_ranges(value), 1, None, allowed)
 
 
-def _check_integers(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
-    """Return a list of distinct integers from `least` to `most` as a tuple. Raises a validation error for others."""
+def _check_integers(value: Any, low: int, high: int | None, allowed: str) -> tuple[int, ...]:
+    """Return a list of distinct integers from `low` to `high` as a tuple. Raises a validation error for others."""
     if not isinstance(value, (list, tuple)):
         raise make_value_error("is not allowed", allowed, suggest_number(value, whole=True))
     if not value:
         raise make_value_error("must not be empty", allowed)
     for index, item in enumerate(value):
-        if not is_number(item, whole=True) or item < least or (most is not None and item > most):
+        if not is_number(item, whole=True) or item < low or (high is not None and item > high):
             raise make_value_error(f"item {index} is {item!r}", allowed, suggest_number(item, whole=True))
 
     # A repeated seed or length would count twice in every median.
