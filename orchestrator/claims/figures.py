@@ -15,7 +15,7 @@ from orchestrator.claims.descriptions import label_axis
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import (
-    UNIT,
+    PAIR_LEVELS,
     ArmValues,
     compute_seed_medians,
     divide_values,
@@ -138,7 +138,7 @@ def _read_lengths(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> pd.DataFr
     rows = rows[rows.index.get_level_values("config_id").isin(arm.config_ids)]
     config_ids, seeds = (rows.index.get_level_values(level) for level in ("config_id", "seed"))
     contexts = [arm.contexts[str(config_id)] for config_id in config_ids]
-    return rows.set_axis(pd.MultiIndex.from_arrays([contexts, seeds], names=UNIT))
+    return rows.set_axis(pd.MultiIndex.from_arrays([contexts, seeds], names=PAIR_LEVELS))
 
 
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None:

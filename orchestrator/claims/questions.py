@@ -77,7 +77,7 @@ def answer_question(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, 
     """
     n_trained = max(arm.seeds for arm in arms)
     if learned_only:
-        arms = _keep_learned(arms)
+        arms = _select_learned(arms)
     elif claim.metric[0].startswith("steps_to_"):
         arms = [replace(arm, values=arm.values.fillna(math.inf)) for arm in arms]
     elif claim.question not in ("trend", "share", "fisher"):
@@ -87,7 +87,7 @@ def answer_question(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, 
     return replace(answer, n_trained=n_trained if answer.unit == "seeds" else answer.n_trained)
 
 
-def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
+def _select_learned(arms: list[ArmValues]) -> list[ArmValues]:
     """Return the arms with only the seeds that learned in every configuration of every arm."""
     learned = [arm.is_learned.groupby(level="seed").all() for arm in arms]
     all_learned = pd.concat(learned, axis=1, join="inner").all(axis=1)
@@ -116,17 +116,19 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     difference and a difference that is not negligible, is true. Saturated pairs do not support it
     (`compute_saturated_share`).
     """
-    limit, differences = claim.no_effect_bound, subtract_values(*pair_arms(arms))
+    bound, differences = claim.no_effect_bound, subtract_values(*pair_arms(arms))
     if claim.statistic == "mean":
         return _answer_rows(answer_mean, differences)
-    share = compute_saturated_share(arms) if limit is not None else 0.0
+    saturated_share = compute_saturated_share(arms) if bound is not None else 0.0
 
     # An interval within the bounds shows that there is no effect, so p is then that of the equivalence.
-    def compute_answer(seeds: Values) -> Answer:
-        answer = answer_median(seeds, null=0.0)
-        if limit is not None and -limit <= answer.low and answer.high <= limit:
+    def compute_answer(values: Values) -> Answer:
+        answer = answer_median(values, null=0.0)
+        if bound is not None and -bound <= answer.low and answer.high <= bound:
             return replace(
-                answer, p=_compute_equivalence_p(seeds, -limit, limit, share), detail=_describe_saturation(share)
+                answer,
+                p=_compute_equivalence_p(values, -bound, bound, saturated_share),
+                detail=_describe_saturation(saturated_share),
             )
         return answer
 
@@ -150,21 +152,25 @@ def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues])
     An interval outside of this range has the p-value of the sign test against the nearer end.
     """
     # A single arm is compared with `around`.
-    rows, share = arms[0].values, 0.0
+    rows, saturated_share = arms[0].values, 0.0
     if len(arms) == 2:
-        share = compute_saturated_share(arms)
+        saturated_share = compute_saturated_share(arms)
         first, second = pair_arms(arms)
         rows = subtract_values(first, second)
 
     center, half_width = claim.around or 0.0, claim.within or 0.0
     lower, upper = center - half_width, center + half_width
 
-    def compute_answer(seeds: Values) -> Answer:
-        seeds = _snap_to_bounds(seeds, lower, upper)
-        answer = answer_median(seeds, null=center)
+    def compute_answer(values: Values) -> Answer:
+        values = _snap_to_bounds(values, lower, upper)
+        answer = answer_median(values, null=center)
         if answer.high < lower or answer.low > upper:
-            return replace(answer, p=_compute_sign_p(seeds, lower if answer.high < lower else upper))
-        return replace(answer, p=_compute_equivalence_p(seeds, lower, upper, share), detail=_describe_saturation(share))
+            return replace(answer, p=_compute_sign_p(values, lower if answer.high < lower else upper))
+        return replace(
+            answer,
+            p=_compute_equivalence_p(values, lower, upper, saturated_share),
+            detail=_describe_saturation(saturated_share),
+        )
 
     return _answer_rows(compute_answer, rows)
 
@@ -178,23 +184,23 @@ def _describe_saturation(share: float) -> str:
     )
 
 
-def _compute_equivalence_p(seeds: Values, lower: float, upper: float, share: float) -> float:
+def _compute_equivalence_p(values: Values, lower: float, upper: float, saturated_share: float) -> float:
     """Return the p-value of two one-sided sign tests against the ends of the allowed range.
 
-    The `share` of seeds with saturated pairs counts as outside.
+    The `saturated_share` of seeds with saturated pairs counts as outside.
     """
-    if not len(seeds):
+    if not len(values):
         return math.nan
 
     # Saturated seeds count as outside, rounded up; 1e-9 allows for the rounding of the share.
-    outside = math.ceil(share * len(seeds) - 1e-9)
-    inside_counts = (max(0, int(count) - outside) for count in ((seeds > lower).sum(), (seeds < upper).sum()))
-    return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside_counts)
+    outside = math.ceil(saturated_share * len(values) - 1e-9)
+    inside_counts = (max(0, int(count) - outside) for count in ((values > lower).sum(), (values < upper).sum()))
+    return max(float(stats.binomtest(int(count), len(values), 0.5, "greater").pvalue) for count in inside_counts)
 
 
 def _answer_bound(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the median over seeds against a bound."""
-    return _answer_rows(lambda seeds: answer_median(seeds, null=claim.bound or 0.0), arms[0].values)
+    return _answer_rows(lambda values: answer_median(values, null=claim.bound or 0.0), arms[0].values)
 
 
 def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -207,7 +213,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     first, second = pair_arms(arms)
     null = _choose_null(claim)
     if not claim.metric[0].startswith("steps_to_"):
-        return _answer_rows(lambda seeds: answer_median(seeds, null), divide_values(first, second))
+        return _answer_rows(lambda values: answer_median(values, null), divide_values(first, second))
 
     # The smallest ratio divides the minimum of the first by the maximum of the second, the largest vice versa.
     (low_1, high_1), (low_2, high_2) = (
@@ -254,18 +260,18 @@ def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> A
     successes = [_find_successes(claim, arm).to_numpy() for arm in arms]
 
     def compute_answer(*successful: NDArray[np.bool_]) -> Answer:
-        (a, n), (b, m) = ((int(arm.sum()), len(arm)) for arm in successful)
-        p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
+        counts = [(int(arm.sum()), len(arm)) for arm in successful]  # successful seeds and all seeds of each arm
+        p = stats.fisher_exact([[hits, n - hits] for hits, n in counts]).pvalue
 
         # Newcombe's interval combines the Wilson intervals of both shares.
         (low_1, high_1), (low_2, high_2) = (
-            stats.binomtest(k, total).proportion_ci(0.95, method="wilson") for k, total in ((a, n), (b, m))
+            stats.binomtest(hits, n).proportion_ci(0.95, method="wilson") for hits, n in counts
         )
-        first, second = a / n, b / m
+        first, second = (hits / n for hits, n in counts)
         low = first - second - math.hypot(first - low_1, high_2 - second)
         high = first - second + math.hypot(high_1 - first, second - low_2)
-        detail = f"{a} of {n} against {b} of {m}"
-        return Answer(effect=first - second, low=low, high=high, p=p, n=min(n, m), detail=detail)
+        detail = " against ".join(f"{hits} of {n}" for hits, n in counts)
+        return Answer(effect=first - second, low=low, high=high, p=p, n=min(n for _, n in counts), detail=detail)
 
     return _answer_seeds(compute_answer, *successes) if all(map(len, successes)) else Answer()
 
@@ -285,7 +291,7 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
 
     # Collect the value of each seed by configuration; a configuration whose seeds all failed has none.
     design, by_context = read_design(sweep.state), dict(list(arm.values.groupby(level="context")))
-    seeds: dict[str, dict[int, float]] = {
+    seed_values: dict[str, dict[int, float]] = {
         config_id: {int(str(seed)): float(value) for seed, value in by_context[context].droplevel("context").items()}
         for config_id, context in arm.contexts.items()
         if context in by_context
@@ -295,16 +301,20 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     definition = claim.arms[arm.name]
     metrics = () if definition.minus or definition.over else definition.metric or claim.metric
     medians = {
-        config_id: sweep.compute_median(seeds.get(config_id, {}).values(), metrics) for config_id in arm.contexts
+        config_id: sweep.compute_median(seed_values.get(config_id, {}).values(), metrics) for config_id in arm.contexts
     }
     is_within_units = design.compares_within_units(key)
     if claim.hold_others:
         answer = _estimate_slope(claim, sweep, design, searched, medians)
     else:
-        alone = next(effect for effect in compute_effects(searched, medians, design, seeds) if effect.key == key)
-        p = alone.correlation_p if is_within_units else compute_correlation_p(alone.correlation, alone.low, alone.high)
+        effect = next(effect for effect in compute_effects(searched, medians, design, seed_values) if effect.key == key)
+        p = (
+            effect.correlation_p
+            if is_within_units
+            else compute_correlation_p(effect.correlation, effect.low, effect.high)
+        )
         answer = Answer(
-            effect=alone.correlation, low=alone.low, high=alone.high, p=p, n=alone.n, reason=alone.reason or ""
+            effect=effect.correlation, low=effect.low, high=effect.high, p=p, n=effect.n, reason=effect.reason or ""
         )
     return replace(
         answer,
@@ -365,40 +375,40 @@ def _find_successes(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
     return (reaches_threshold(claim.success, arm.values) & arm.is_learned).groupby(level="seed").all()
 
 
-def answer_median(seeds: Values, null: float) -> Answer:
+def answer_median(values: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null` without ties."""
-    seeds = _snap_to_bounds(seeds, null)
-    estimate, p = estimate_median(seeds, "seeds"), _compute_sign_p(seeds, null)
+    values = _snap_to_bounds(values, null)
+    estimate, p = estimate_median(values, "seeds"), _compute_sign_p(values, null)
     return Answer(effect=estimate.value, low=estimate.low, high=estimate.high, p=p, null=null, n=estimate.n)
 
 
-def answer_mean(seeds: Values) -> Answer:
+def answer_mean(values: Values) -> Answer:
     """Return the mean over seeds, Student's interval and test against 0; the sign test if all values are equal."""
     # Equal values have no standard error, so the sign test decides.
-    estimate, p = estimate_mean(seeds, "seeds"), math.nan
+    estimate, p = estimate_mean(values, "seeds"), math.nan
     if estimate.high > estimate.low:
-        p = float(stats.ttest_1samp(seeds, 0.0).pvalue)
+        p = float(stats.ttest_1samp(values, 0.0).pvalue)
     elif not math.isnan(estimate.low):
-        p = _compute_sign_p(seeds, 0.0)
+        p = _compute_sign_p(values, 0.0)
     return Answer(
         effect=estimate.value, low=estimate.low, high=estimate.high, p=p, n=estimate.n, reason=estimate.reason or ""
     )
 
 
-def _snap_to_bounds(seeds: Values, *bounds: float) -> Values:
+def _snap_to_bounds(values: Values, *bounds: float) -> Values:
     """Return the values with those equal to a bound up to the rounding of float32 replaced by the bound."""
     # A curve is stored as float32, in which a value such as 0.1 is not exactly the bound of the claim.
     for bound in bounds:
-        seeds = np.where(np.abs(seeds - bound) <= ROUNDING * abs(bound), bound, seeds)
-    return seeds
+        values = np.where(np.abs(values - bound) <= ROUNDING * abs(bound), bound, values)
+    return values
 
 
-def _compute_sign_p(seeds: Values, null: float) -> float:
+def _compute_sign_p(values: Values, null: float) -> float:
     """Return the two-sided p-value of the sign test without ties."""
-    if not len(seeds):
+    if not len(values):
         return math.nan
     # Seeds at the null value say nothing about the direction.
-    above, below = int((seeds > null).sum()), int((seeds < null).sum())
+    above, below = int((values > null).sum()), int((values < null).sum())
     return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
 
 
@@ -424,16 +434,16 @@ def _cover_answers(lowest: Answer, highest: Answer) -> Answer:
     return replace(highest, least_effect=lowest.effect, low=lowest.low, p=max(lowest.p, highest.p))
 
 
-def _repeat_values(seeds: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return max(n, len(seeds)) sorted values with the proportions of `seeds`.
+def _repeat_values(values: NDArray[Any], n: int) -> NDArray[Any]:
+    """Return max(n, len(values)) sorted values with the proportions of `values`.
 
     At a border between two values, the one farther from the median is taken.
     """
     # The i-th of n values is that at the middle of the i-th of n equal parts of the sample.
-    count = max(n, len(seeds))
-    positions = (np.arange(count) + 0.5) * len(seeds) / count
-    indices = np.where(positions < len(seeds) / 2, np.ceil(positions) - 1, np.floor(positions))
-    return np.sort(seeds)[indices.astype(int)]
+    count = max(n, len(values))
+    positions = (np.arange(count) + 0.5) * len(values) / count
+    indices = np.where(positions < len(values) / 2, np.ceil(positions) - 1, np.floor(positions))
+    return np.sort(values)[indices.astype(int)]
 
 
 _ANSWER_FUNCTIONS: dict[str, Callable[[Claim, SweepCurves, list[ArmValues]], Answer]] = {

@@ -134,10 +134,12 @@ class SweepCurves:
     def _suggest_key(self, key: str) -> str:
         """Return a hint for an unknown key: the nearest known key, or else the searched keys."""
         configurations = self.state.configurations.values()
-        known_keys = {known for configuration in configurations for known in dotted_keys(configuration.resolved)}
+        known_keys = {
+            known_key for configuration in configurations for known_key in dotted_keys(configuration.resolved)
+        }
         if nearest := find_nearest_name(key, known_keys):
             return f"; did you mean {nearest}?"
-        searched = dict.fromkeys(known for configuration in configurations for known in configuration.values)
+        searched = dict.fromkeys(known_key for configuration in configurations for known_key in configuration.values)
         return f"; searched keys: {', '.join(searched)}" if searched else ""
 
     def choose_configuration(self, config_ids: Sequence[str], average: str) -> str:
@@ -172,8 +174,10 @@ class SweepCurves:
         trained = list[set[int]]()
         for measured in self.measurements.values():
             judged_lengths = measured.metrics[self.objective.metric].trained_lengths
-            if present := [measured.metrics[name] for name in metrics if name in measured.metrics]:
-                trained.append({length for metric in present for length in metric.trained_lengths or judged_lengths})
+            if measured_metrics := [measured.metrics[name] for name in metrics if name in measured.metrics]:
+                trained.append(
+                    {length for metric in measured_metrics for length in metric.trained_lengths or judged_lengths}
+                )
 
         # Between trained by all and trained by none are lengths that only some configurations train on.
         trained_by_all, trained_by_any, selection = (
@@ -198,25 +202,25 @@ class SweepCurves:
         length.
         """
         # Intersect the measured lengths of all configurations and metrics.
-        measured = {length for config_id in config_ids for length in self.measurements[config_id].lengths}
+        measured_lengths = {length for config_id in config_ids for length in self.measurements[config_id].lengths}
         for config_id in config_ids:
-            present = self.measurements[config_id].metrics
+            measured_metrics = self.measurements[config_id].metrics
             for metric in metrics:
-                if metric not in present:
-                    raise self._make_unknown_error("metric", metric, list(present))
-                measured &= set(present[metric].lengths)
+                if metric not in measured_metrics:
+                    raise self._make_unknown_error("metric", metric, list(measured_metrics))
+                measured_lengths &= set(measured_metrics[metric].lengths)
 
         # Resolve the group or list; a group may have lengths that are not measured, a list may not.
         candidates = self._group_lengths(metrics)[lengths] if isinstance(lengths, str) else lengths
-        resolved = [length for length in candidates if length in measured]
+        resolved = [length for length in candidates if length in measured_lengths]
         metric_names = " and ".join(metrics)
         if isinstance(lengths, str):
             if not resolved:
                 raise UserError(f"sweep {self.name}: {metric_names} is measured at no length of the group {lengths}")
-        elif missing := sorted(set(lengths) - measured):
+        elif missing := sorted(set(lengths) - measured_lengths):
             raise UserError(
                 f"sweep {self.name}: {metric_names} is not measured at length {format_ranges(missing)}; "
-                f"allowed: {format_ranges(sorted(measured))}"
+                f"allowed: {format_ranges(sorted(measured_lengths))}"
             )
         return resolved
 
@@ -264,17 +268,17 @@ class SweepCurves:
         return choose_evaluations(self.curves, self.objective.model_copy(update={"evaluation": BEST}))
 
 
-def _matches(recorded: Any, wanted: Any) -> bool:
+def _matches(recorded: Any, required: Any) -> bool:
     """Return whether a recorded value matches the wanted one; named parts match by name or by the given values."""
     # `where` may give a part by its name alone, whatever its settings are.
     if isinstance(recorded, Mapping):
-        if isinstance(wanted, Mapping):
-            return all(key in recorded and _matches(recorded[key], value) for key, value in wanted.items())
-        return bool(recorded.get("name") == wanted)
+        if isinstance(required, Mapping):
+            return all(key in recorded and _matches(recorded[key], value) for key, value in required.items())
+        return bool(recorded.get("name") == required)
 
     # Lists match by their elements; 1 and True do not match.
-    if isinstance(recorded, list | tuple) and isinstance(wanted, list | tuple):
-        return list(recorded) == list(wanted)
-    if isinstance(recorded, bool) != isinstance(wanted, bool):
+    if isinstance(recorded, list | tuple) and isinstance(required, list | tuple):
+        return list(recorded) == list(required)
+    if isinstance(recorded, bool) != isinstance(required, bool):
         return False
-    return bool(recorded == wanted)
+    return bool(recorded == required)

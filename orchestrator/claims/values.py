@@ -18,8 +18,8 @@ from search_spaces.grammar.claims import Claim, Lengths, Names, SeedThreshold
 
 Values = NDArray[np.float64]
 Rows = TypeVar("Rows", pd.Series, pd.DataFrame)
-UNIT = ["context", "seed"]
-"""The index levels of an arm's rows, equal in paired rows: the other searched values as text, and the seed."""
+PAIR_LEVELS = ["context", "seed"]
+"""The index levels of an arm's rows: the other searched values as text, and the seed; equal in paired rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,10 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
     average = averages[0] if len(averages) == 1 else sweep.choose_average(averages, config_ids)
     if arm.configurations == "best":
         config_ids = [sweep.choose_configuration(config_ids, average)]
-    contexts = {c: "" if arm.configurations == "best" else _describe_context(sweep, c, keys) for c in config_ids}
+    contexts = {
+        config_id: "" if arm.configurations == "best" else _describe_context(sweep, config_id, keys)
+        for config_id in config_ids
+    }
     if len(set(contexts.values())) < len(contexts):
         raise UserError(
             f"sweep {sweep.name}: configurations of {name} differ only in the keys that define arms; "
@@ -81,7 +84,7 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
 
     # Masks are taken before another arm is subtracted, because differences have other ends.
     metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
-    table = _index_by_unit(_read_table(sweep, config_ids, metrics, average, lengths, claim.evaluation), contexts)
+    table = _index_by_context(_read_table(sweep, config_ids, metrics, average, lengths, claim.evaluation), contexts)
     is_learned = _mask_learned(claim, sweep, contexts, average, table.index)
     is_at_floor, is_at_ceiling = _mask_saturated(table, claim, sweep.make_table(metrics, average, claim.evaluation))
 
@@ -123,7 +126,7 @@ def _mask_learned(
     if rule is None:
         return pd.Series(True, index=index)
     table = _read_table(sweep, list(contexts), rule.metric, rule.average or average, rule.lengths, claim.evaluation)
-    return reaches_threshold(rule, _reduce_lengths(_index_by_unit(table, contexts), rule.reduce))
+    return reaches_threshold(rule, _reduce_lengths(_index_by_context(table, contexts), rule.reduce))
 
 
 def _mask_saturated(
@@ -215,7 +218,7 @@ def _reduce_lengths(table: pd.DataFrame, statistic: str) -> "pd.Series[float]":
     return reduced.where(~table.isna().any(axis=1), np.nan)
 
 
-def _index_by_unit(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataFrame:
+def _index_by_context(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataFrame:
     """Return the rows of the common seeds of these configurations, indexed by context and seed.
 
     A configuration may have additional seeds after an extension, which are left out.
@@ -223,7 +226,9 @@ def _index_by_unit(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataF
     config_ids, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
 
     rows = table.copy()
-    rows.index = pd.MultiIndex.from_arrays([[contexts[str(config_id)] for config_id in config_ids], seeds], names=UNIT)
+    rows.index = pd.MultiIndex.from_arrays(
+        [[contexts[str(config_id)] for config_id in config_ids], seeds], names=PAIR_LEVELS
+    )
 
     rows_per_seed = rows.groupby(level="seed")[rows.columns[0]].transform("size")
     return rows[rows_per_seed == len(contexts)]

@@ -45,7 +45,7 @@ def make_recut_fields(
         packs_to_repack = [exhausted]
     old_packs = {pack.pack_id: make_planned_pack(pack) for pack in packs_to_repack}
 
-    # The packs that stay decide how much repacking gains: workers are busy with the share that is left of each.
+    # The gain depends on the packs that are kept: workers are busy with the remaining share of their steps.
     kept_packs = [
         (make_planned_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, RunningPack()).step) / pack.steps)
         for pack in unfinished
