@@ -135,10 +135,10 @@ def _measure_curves(
     for test in tests:
         check_lengths(pack.task, test, lengths)
         columns = constant(tuple(columns_by_length[length] for length in test.lengths), pack.device)
-        rows, count = choose_piece_sizes(pack, test.batch)
-        for first in range(0, len(values), count):
-            member_rows = range(first, min(first + count, len(values)))
-            scores = _score_members(pack, weights, test, member_rows, rows, noise, beat, added)
+        rows_at_once, members_at_once = choose_piece_sizes(pack, test.batch)
+        for first in range(0, len(values), members_at_once):
+            member_rows = range(first, min(first + members_at_once, len(values)))
+            scores = _score_members(pack, weights, test, member_rows, rows_at_once, noise, beat, added)
             if first == 0:
                 _check_scores(pack, test, scores, measured_pairs)
             for name, value in scores.items():
@@ -189,30 +189,30 @@ def _score_members(
     averages: Sequence[Tensor],
     test: EvaluationBatch,
     member_rows: range,
-    rows: int,
+    rows_at_once: int,
     noise: Stream,
     beat: Callable[[], None],
     added: AddedMetrics,
 ) -> dict[str, Tensor]:
-    """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows` rows.
+    """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows_at_once` rows.
 
     member_rows: which members, numbered from the first average's M members to the last average's.
     """
     # Averages have the same seeds, so the index of a seed repeats with every average.
     weights = pack.layout.views(_select_weights(averages, member_rows))
-    index = torch.arange(member_rows.start, member_rows.stop, device=pack.device) % len(pack)
-    index = index if pack.seed_index_M is None else pack.seed_index_M[index]
-    batch = test.batch.for_members(index)
+    seed_index = torch.arange(member_rows.start, member_rows.stop, device=pack.device) % len(pack)
+    seed_index = seed_index if pack.seed_index_M is None else pack.seed_index_M[seed_index]
+    batch = test.batch.for_members(seed_index)
 
     # Metrics of the task, of the model and added metrics share a pass, unless the task makes passes of its own.
-    total = batch.tokens.shape[1]
+    total_rows = batch.tokens.shape[1]
     added = added.select_measured(pack, test)
     is_recording = bool(pack.model.metrics or added.metrics)
     task_rows, model_rows, added_rows = (list[Mapping[str, Tensor]]() for _ in range(3))
-    for first in range(0, total, rows):
-        piece = batch if rows >= total else batch.slice_rows(first, min(first + rows, total))
-        drawn = Noise(noise, index, training=False, first=first, total=total)
-        forward = Forward(pack.model, weights, pack.form, drawn, pack.training.compute_dtype, beat, is_recording)
+    for first in range(0, total_rows, rows_at_once):
+        piece = batch if rows_at_once >= total_rows else batch.slice_rows(first, min(first + rows_at_once, total_rows))
+        piece_noise = Noise(noise, seed_index, training=False, first=first, total=total_rows)
+        forward = Forward(pack.model, weights, pack.form, piece_noise, pack.training.compute_dtype, beat, is_recording)
         logits = None
         if added.metrics and type(pack.task).score_batch is Task.score_batch:  # the added metrics use the same logits
             logits = forward(piece)
@@ -265,12 +265,14 @@ def choose_piece_sizes(pack: Pack, batch: Batch) -> tuple[int, int]:
 
     # Rows come first and do not depend on the number of members, because other pieces could give other bits.
     score_limit = SCORES_PER_PASS if on_cpu else SCORES_PER_PASS_ON_GPU
-    fitting = score_limit // score_count if score_count else LOGITS_PER_MEMBER
-    limits = (PAIRS_PER_MEMBER // positions**2, int(OPERATIONS_PER_MEMBER // max(operations, 1.0)), fitting)
-    rows = max(1, min(LOGITS_PER_MEMBER // max(logit_count, cache_size), *limits))
-    count = min(rows, batch.tokens.shape[1])
-    members = (LOGITS_PER_PASS if on_cpu else LOGITS_PER_MEMBER) // (count * logit_count)
-    return rows, max(1, min(members, LOGITS_PER_MEMBER // max(1, count * cache_size), fitting // count))
+    fitting_rows = score_limit // score_count if score_count else LOGITS_PER_MEMBER
+    limits = (PAIRS_PER_MEMBER // positions**2, int(OPERATIONS_PER_MEMBER // max(operations, 1.0)), fitting_rows)
+    rows_at_once = max(1, min(LOGITS_PER_MEMBER // max(logit_count, cache_size), *limits))
+    piece_rows = min(rows_at_once, batch.tokens.shape[1])
+    members = (LOGITS_PER_PASS if on_cpu else LOGITS_PER_MEMBER) // (piece_rows * logit_count)
+    return rows_at_once, max(
+        1, min(members, LOGITS_PER_MEMBER // max(1, piece_rows * cache_size), fitting_rows // piece_rows)
+    )
 
 
 def _derive_metrics(

@@ -136,7 +136,10 @@ class Transformer(Model):
         """Return the parameters of embedding, positions, blocks, final norm and untied head, as far as it has them."""
         # Apply decay_embeddings here, also to tables of positions: positional encodings do not know it.
         declared = self._declare_parameters(task)
-        return tuple(replace(p, decay=p.decay or (self.decay_embeddings and len(p.shape) > 1)) for p in declared)
+        return tuple(
+            replace(parameter, decay=parameter.decay or (self.decay_embeddings and len(parameter.shape) > 1))
+            for parameter in declared
+        )
 
     def _declare_parameters(self, task: Task) -> Iterator[Parameter]:
         """Yield the parameters; `decay_embeddings` is applied to them later."""
@@ -245,12 +248,14 @@ class Transformer(Model):
         """Whether it has a KV cache: no token depends on later tokens."""
         return self.causal and not self.position.looks_ahead
 
-    def _make_full_pass(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
+    def _make_full_pass(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **fields: Any) -> Pass:
         """Return a pass over all tokens of a batch; more: other fields of the pass."""
         m, b, t = batch.tokens.shape
         ids = self.position.assign_ids(batch.ids, (m, b, t), noise)
-        real = None if self._has_cache else batch.real_mask()  # a causal model does not see the padding at the end
-        return self._make_pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, visible=real, **more)
+        real_tokens = (
+            None if self._has_cache else batch.real_mask()
+        )  # a causal model does not see the padding at the end
+        return self._make_pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, visible=real_tokens, **fields)
 
     def _make_pass(
         self,
@@ -259,12 +264,12 @@ class Transformer(Model):
         first: int,
         ids: Tensor | None,
         noise: Noise | None,
-        **more: Any,
+        **fields: Any,
     ) -> Pass:
         """Return a pass whose queries are the tokens from `first` on."""
         count, causal = tokens.shape[-1] - first, self.causal
         return Pass(
-            tokens=tokens, weights=weights, causal=causal, first=first, count=count, ids=ids, noise=noise, **more
+            tokens=tokens, weights=weights, causal=causal, first=first, count=count, ids=ids, noise=noise, **fields
         )
 
     def _compute_logits(self, forward_pass: Pass, caches: tuple[LayerCache, ...] | None = None) -> Tensor:

@@ -82,11 +82,13 @@ class Pack:
         self.members = tuple(members)
         self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=self.device)
         self.seeds_M = torch.tensor([member.seed for member in members], dtype=torch.int64, device=self.device)
-        order = [seeds.index(member.seed) for member in members]
-        self.seed_index_M = None if order == list(range(len(seeds))) else torch.tensor(order, device=self.device)
+        seed_indices = [seeds.index(member.seed) for member in members]
+        self.seed_index_M = (
+            None if seed_indices == list(range(len(seeds))) else torch.tensor(seed_indices, device=self.device)
+        )
         # A compiled program serves all packs, so it needs at least two seeds, and always an index.
         self.compiled_seeds_S = self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S
-        self.compiled_seed_index_M = torch.tensor(order, device=self.device)
+        self.compiled_seed_index_M = torch.tensor(seed_indices, device=self.device)
 
     def select(self, indices: Sequence[int]) -> "Pack":
         """Return a pack of the members with these indices, which may repeat; the same program serves both packs."""
@@ -120,13 +122,13 @@ class Pack:
     def _make_member_columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
         """Return every scalar member hyperparameter as a column (M, 1): float64, or int64 if all are integers."""
         columns = {}
-        for item in settings_fields(type(settings[0])):
-            values = [getattr(member, item.name) for member in settings]
+        for field in settings_fields(type(settings[0])):
+            values = [getattr(member, field.name) for member in settings]
             # Nested parts have columns of their own, and `betas` becomes two columns in `__init__`.
-            is_plain = not is_nested(item) and not isinstance(values[0], tuple)
-            if item.metadata["member"] and is_plain and values[0] is not None:
+            is_plain = not is_nested(field) and not isinstance(values[0], tuple)
+            if field.metadata["member"] and is_plain and values[0] is not None:
                 dtype = torch.int64 if all(isinstance(value, int) for value in values) else torch.float64
-                columns[item.name] = torch.tensor(values, dtype=dtype, device=self.device)[:, None]
+                columns[field.name] = torch.tensor(values, dtype=dtype, device=self.device)[:, None]
         return columns
 
     def _make_average_columns(self, members: Sequence[Average]) -> dict[str, Tensor]:

@@ -12,22 +12,23 @@ from trainers.random import fused, library, reference
 
 
 def draw_words(
-    seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int] | None
+    seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, word_range: tuple[int, int] | None
 ) -> Tensor:
     """Return the `count` 32-bit words of a draw for every seed, int64 (S, count).
 
-    part: (first, last + 1), to return only these words.
+    word_range: (first, last + 1), to return only these words.
     """
     if _uses_library(seeds_S):
-        computed: Tensor = torch.ops.lengthwise.words.default(seeds_S, step, stream, site, count, *(part or (0, count)))
+        first, last = word_range or (0, count)
+        computed: Tensor = torch.ops.lengthwise.words.default(seeds_S, step, stream, site, count, first, last)
         return computed
     source: Any = fused if fused.is_enabled(seeds_S) else reference
-    drawn: Tensor = (
+    words: Tensor = (
         source.draw_words(seeds_S, step, stream, site, count)
-        if part is None
-        else source.draw_some_words(seeds_S, step, stream, site, count, part)
+        if word_range is None
+        else source.draw_some_words(seeds_S, step, stream, site, count, word_range)
     )
-    return drawn
+    return words
 
 
 def draw_prefixes(words_STB: Tensor, n: int) -> Tensor:

@@ -38,14 +38,16 @@ def draw_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int
     return torch.cat([lane.expand(len(seeds_S), blocks) for lane in lanes], dim=1)[:, :count]
 
 
-def draw_some_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int]) -> Tensor:
+def draw_some_words(
+    seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, word_range: tuple[int, int]
+) -> Tensor:
     """Return words first..last-1 of the draw of `draw_words`, int64 (S, last - first); part: (first, last)."""
     blocks = -(-count // 4)
     seeds, step = seeds_S[:, None], step[..., None]
     zero = step ^ step
 
     # `draw_words` concatenates the four lanes, so a word's index gives its lane and block.
-    index = torch.arange(*part, dtype=torch.int64, device=seeds.device) + zero
+    index = torch.arange(*word_range, dtype=torch.int64, device=seeds.device) + zero
     lane = index // blocks
     counter = (index - lane * blocks, zero + site, step, zero + stream)
 

@@ -45,13 +45,13 @@ class RingRegression(Task):
         """Yield problems of a window or neighbourhood that overlaps itself, and of a target that is no Gram matrix."""
         half = (self.ring - 1) // 2
         if self.window > half + 1:
-            yield self._problem("window", f"{self.window} is more than half the ring", f"<= {half + 1}")
+            yield self._make_problem("window", f"{self.window} is more than half the ring", f"<= {half + 1}")
         if len(self.betas) > half:
-            yield self._problem("betas", f"has more than {half} entries", f"<= {half} entries")
+            yield self._make_problem("betas", f"has more than {half} entries", f"<= {half} entries")
         smallest_alpha = 2 * sum(abs(beta) for beta in self.betas)  # makes the matrix diagonally dominant
         if self.alpha < smallest_alpha:
             message = f"{self.alpha} is less than twice the sum of betas: the target need not be a Gram matrix"
-            yield self._problem("alpha", message, f">= {smallest_alpha:g}")
+            yield self._make_problem("alpha", message, f">= {smallest_alpha:g}")
 
     @property
     def inputs(self) -> int:

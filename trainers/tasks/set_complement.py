@@ -41,7 +41,7 @@ class SetComplement(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if a training row can contain every token."""
         if self.train_length >= self.vocabulary:
-            yield self._problem(
+            yield self._make_problem(
                 "train_length", f"{self.train_length} leaves no absent token", f"< vocabulary ({self.vocabulary})"
             )
 

@@ -231,6 +231,6 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
                 metrics[name] = RecordedMetric(base, distribution.name, direction, lengths, trained_lengths)
         return metrics
 
-    def _problem(self, key: str, message: str, allowed: str | None = None) -> Problem:
+    def _make_problem(self, key: str, message: str, allowed: str | None = None) -> Problem:
         """Return the problem of a setting, with its value."""
         return Problem(key=key, given=to_plain_value(getattr(self, key)), message=message, allowed=allowed)

@@ -94,7 +94,7 @@ def train(
 
     # Stops are at evaluations, which may remove members, and at checkpoints.
     steps = pack.training.steps
-    run.prepare()
+    run.prepare_steps()
     run.evaluate_if_due()
     while run.steps_done < steps and len(run.active) and not run.is_stopped:
         run.run_until(run.find_next_stop())
@@ -146,9 +146,9 @@ class _TrainingRun:
         if is_due and self.steps_done > last_step:
             self.evaluate()
             if self.remove_finished():
-                self.prepare()
+                self.prepare_steps()
 
-    def prepare(self) -> None:
+    def prepare_steps(self) -> None:
         """Make batches and the step function for the active members."""
         if not len(self.active):
             return

@@ -234,8 +234,8 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
     mask = None if _all_known_alive(alive_M) else alive_M
 
     # Averages read the new weights, so the weights are written first.
-    buffers = (state.theta, *state.optimizer.values())
-    _write_buffers(mask, buffers, [theta, *(updates[name] for name in state.optimizer)])
+    trained_buffers = (state.theta, *state.optimizer.values())
+    _write_buffers(mask, trained_buffers, [theta, *(updates[name] for name in state.optimizer)])
     for source, buffers, h in zip(pack.sources, state.averages, pack.average_hyperparameters, strict=True):
         _write_buffers(mask, buffers, source.update(buffers, state.theta, step, h))
     state.loss_sum.add_(torch.where(alive_M, loss_M, 0.0))

@@ -74,7 +74,7 @@ class PaddedAddition(PaddedNumbers):
         yield from super().cross_checks()
 
         if self.longest_cascade is not None and self.longest_cascade > self.train_digits:
-            yield self._problem(
+            yield self._make_problem(
                 "longest_cascade",
                 f"no sum of {self.train_digits} digits has a cascade of {self.longest_cascade}",
                 f"<= train_digits ({self.train_digits})",
@@ -86,18 +86,18 @@ class PaddedAddition(PaddedNumbers):
             allowed = f"distinct integers >= 0 and <= {self.max_digits}"
             if impossible := [c for c in measured_lengths if c > self.max_digits]:
                 message = f"{', '.join(map(str, impossible))} cannot occur in numbers of {self.max_digits} digits"
-                yield self._problem(key, message, allowed)
+                yield self._make_problem(key, message, allowed)
             elif len(set(measured_lengths)) != len(measured_lengths):
-                yield self._problem(key, "has a length twice", allowed)
+                yield self._make_problem(key, "has a length twice", allowed)
             if measured_lengths and self.carries != "full":
-                yield self._problem(key, f"sums have no carries with carries: {self.carries}", "an empty list")
+                yield self._make_problem(key, f"sums have no carries with carries: {self.carries}", "an empty list")
 
         # A pair with a given cascade cannot also be uniform, and pairs without carries have no cascade.
         if self.uniform_lengths and self.distribution == "complexity":
             message = "no training pair is uniform with distribution: complexity"
-            yield self._problem("uniform_lengths", message, "false")
+            yield self._make_problem("uniform_lengths", message, "false")
         if self.distribution != "uniform" and self.carries != "full":
-            yield self._problem("distribution", f"sums have no cascades with carries: {self.carries}", "uniform")
+            yield self._make_problem("distribution", f"sums have no cascades with carries: {self.carries}", "uniform")
 
     @property
     def blocks(self) -> tuple[int, int]:

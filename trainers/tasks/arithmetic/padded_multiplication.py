@@ -54,7 +54,7 @@ class PaddedMultiplication(PaddedNumbers):
         """Yield problems of numbers or products that do not fit, and of multipliers with other digits."""
         smallest_width = self.multiplier_digits + self.number_digits
         if self.block < smallest_width:
-            yield self._problem(
+            yield self._make_problem(
                 "right_block_width",
                 f"a product of {self.multiplier_digits} and {self.number_digits} digits does not fit",
                 f">= {smallest_width}",
@@ -63,7 +63,7 @@ class PaddedMultiplication(PaddedNumbers):
 
         # The multiplier has no pads, so all multipliers must have the same number of digits.
         if len(set(self.measured_rounds)) != len(self.measured_rounds):
-            yield self._problem("measured_rounds", "has a number twice", "distinct integers")
+            yield self._make_problem("measured_rounds", "has a number twice", "distinct integers")
         low, high = self.multiplier_bounds
         smallest = 0 if self.multiplier_digits == 1 else 10 ** (self.multiplier_digits - 1)
         if not smallest <= low <= high < 10**self.multiplier_digits:

@@ -99,11 +99,11 @@ class PaddedNumbers(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem of training numbers that do not fit, and of more measured digits than an answer has."""
         if self.train_digits > self.max_digits:
-            yield self._problem(
+            yield self._make_problem(
                 "train_digits", f"{self.train_digits} is more than the block holds", f"<= {self.max_digits_text}"
             )
         if self.measured_digits > self.answer_width:
-            yield self._problem(
+            yield self._make_problem(
                 "measured_digits", f"{self.measured_digits} is more than the answer has", f"<= {self.answer_width}"
             )
 

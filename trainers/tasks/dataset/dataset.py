@@ -74,11 +74,11 @@ class Dataset(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield the first problem of the settings or files."""
         if self.targets is not None and self.answer is not None:
-            yield self._problem("answer", "excludes `targets`", "null")
+            yield self._make_problem("answer", "excludes `targets`", "null")
         elif isinstance(self.vocabulary, str) and self.tokenizer == "none":
-            yield self._problem("vocabulary", "is a text, and the tokenizer is none", "a number of ids, or null")
+            yield self._make_problem("vocabulary", "is a text, and the tokenizer is none", "a number of ids, or null")
         elif self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
-            yield self._problem("sha256", "is not a SHA-256", "64 hexadecimal digits, or null")
+            yield self._make_problem("sha256", "is not a SHA-256", "64 hexadecimal digits, or null")
         else:
             try:  # reading the files is the check
                 _ = self.data
@@ -96,7 +96,7 @@ class Dataset(Task):
         try:
             folders = [*list_search_folders(), _SHIPPED]
         except CorpusError as error:
-            raise ConfigError([self._problem("train", str(error))]) from error
+            raise ConfigError([self._make_problem("train", str(error))]) from error
         complete_folders = [
             folder for folder in folders if all((folder / path).exists() for path in self.files.values())
         ]
@@ -110,7 +110,7 @@ class Dataset(Task):
         if verified is None:
             folder = complete_folders[0]
             message = f"the files in {folder} have the SHA-256 {self._hash_files(folder)}, not the recorded one"
-            raise ConfigError([self._problem("sha256", message, "the recorded files, or null")])
+            raise ConfigError([self._make_problem("sha256", message, "the recorded files, or null")])
         return verified
 
     def _make_missing_problem(self, folders: Sequence[Path]) -> Problem:
@@ -119,7 +119,7 @@ class Dataset(Task):
         key, path = next((key, folder / path) for key, path in self.files.items() if not (folder / path).exists())
         siblings = [sibling.name for sibling in path.parent.iterdir()] if path.parent.is_dir() else []
         message = f"there is no file {path}; paths begin at the sweep file or in {DATA_VARIABLE}"
-        return replace(self._problem(key, message), nearest=find_nearest(path.name, siblings))
+        return replace(self._make_problem(key, message), nearest=find_nearest(path.name, siblings))
 
     def _hash_files(self, folder: Path) -> str:
         """Return the hash of the contents of all files. Raises ConfigError if one cannot be read."""
@@ -130,7 +130,7 @@ class Dataset(Task):
             ]
         except OSError as error:
             raise ConfigError(
-                [self._problem("train", f"{error.filename}: cannot be read: {error.strerror}")]
+                [self._make_problem("train", f"{error.filename}: cannot be read: {error.strerror}")]
             ) from error
         return hashlib.sha256(json.dumps(contents).encode()).hexdigest()
 

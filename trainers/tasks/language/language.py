@@ -48,9 +48,9 @@ class Language(Task):
         """Yield problems of an invalid name or hash."""
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.corpus):
             allowed = "letters, digits, dots, dashes and underscores"
-            yield self._problem("corpus", f"{self.corpus!r} is not a name", allowed)
+            yield self._make_problem("corpus", f"{self.corpus!r} is not a name", allowed)
         if self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
-            yield self._problem("sha256", "is not a SHA-256", "64 hexadecimal digits, or null")
+            yield self._make_problem("sha256", "is not a SHA-256", "64 hexadecimal digits, or null")
 
     @property
     def corpora(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class Language(Task):
         try:
             corpus = open_corpus(self.corpus, self.sha256)
         except CorpusError as error:
-            yield self._problem("corpus", str(error))
+            yield self._make_problem("corpus", str(error))
             return
 
         # A window needs a token more than its length: the target of its last token.

@@ -43,7 +43,7 @@ class Othello(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if a game has fewer moves than `train_moves`."""
         if self.train_moves > self.inputs - 1:
-            yield self._problem(
+            yield self._make_problem(
                 "train_moves", f"{self.train_moves} exceeds the moves of a game", f"<= {self.inputs - 1}"
             )
 

@@ -58,7 +58,9 @@ class FlipFlop(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if distances do not ascend."""
         if any(first >= second for first, second in pairwise(self.measured_distances)):
-            yield self._problem("measured_distances", "must ascend", "ascending numbers of pairs, such as [1, 2, 4, 8]")
+            yield self._make_problem(
+                "measured_distances", "must ascend", "ascending numbers of pairs, such as [1, 2, 4, 8]"
+            )
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:

@@ -48,10 +48,10 @@ class Strings(Task):
         """Yield problems of `shortest`, and of ends of buckets that do not ascend."""
         if self.shortest > self.train_length:
             allowed = f"<= train_length ({self.train_length})"
-            yield self._problem("shortest", f"{self.shortest} is more than train_length", allowed)
+            yield self._make_problem("shortest", f"{self.shortest} is more than train_length", allowed)
         if any(first >= second for first, second in pairwise(self.lengths)):
             allowed = f"ends of buckets beyond {self.train_length}, the smallest first"
-            yield self._problem("test_lengths", "must ascend, beyond train_length", allowed)
+            yield self._make_problem("test_lengths", "must ascend, beyond train_length", allowed)
 
     @abstractmethod
     def draw_answered(

@@ -71,11 +71,11 @@ class Cycles(GraphTask):
         yield from super().cross_checks()
         if self.smallest is not None and self.smallest > self.size:
             message = f"{self.smallest} is more than the largest length"
-            yield self._problem("smallest", message, f"<= size ({self.size})")
+            yield self._make_problem("smallest", message, f"<= size ({self.size})")
             return
         if self.nodes is not None and self.nodes < max(self.lengths) + 2:
             message = f"{self.nodes} leaves the second cycle fewer than two nodes if the first has {max(self.lengths)}"
-            yield self._problem("nodes", message, f">= {max(self.lengths) + 2}, or null")
+            yield self._make_problem("nodes", message, f">= {max(self.lengths) + 2}, or null")
         yield from self.name_problems(self.count_nodes(max(self.lengths)))
 
     @property
@@ -152,7 +152,7 @@ class Cycles(GraphTask):
         """Yield a problem of several slices, because all rows of a batch with stages have the same width."""
         if self.slices > 1:
             message = f"{self.slices} slices have no effect: with a curriculum all rows are as wide as the longest"
-            yield self._problem("slices", message, "1, or no training.curriculum")
+            yield self._make_problem("slices", message, "1, or no training.curriculum")
 
     def _weigh_length(self, stage: int, size: int) -> Fraction:
         """Return the weight of a length at the stage that adds the length `stage`."""

@@ -58,7 +58,7 @@ class GraphTask(ScratchpadTask):
     def name_problems(self, nodes: int) -> Iterator[Problem]:
         """Yield a problem if the largest graph has more nodes than there are names."""
         if self.names < nodes:
-            yield self._problem(
+            yield self._make_problem(
                 "names", f"{self.names} is less than the {nodes} nodes of the largest graph", f">= {nodes}"
             )
 

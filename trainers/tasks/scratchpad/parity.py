@@ -53,7 +53,7 @@ class Parity(ScratchpadTask):
         """Yield a problem if the canvas is too small."""
         yield from super().cross_checks()
         if self.train_bits > self.canvas:
-            yield self._problem(
+            yield self._make_problem(
                 "train_bits", f"{self.train_bits} is more than the {self.canvas} cells", f"<= canvas ({self.canvas})"
             )
 

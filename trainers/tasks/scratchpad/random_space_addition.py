@@ -65,7 +65,7 @@ class RandomSpaceAddition(Sums):
         """Yield a problem of a canvas whose places need more than two digits, and problems of all sums."""
         if self.canvas > MAX_CANVAS:
             message = f"its {2 * self.canvas + 1} cells need numbers of more than two digits"
-            yield self._problem("canvas", message, f"<= {MAX_CANVAS}")
+            yield self._make_problem("canvas", message, f"<= {MAX_CANVAS}")
         yield from super().cross_checks()
 
     @property

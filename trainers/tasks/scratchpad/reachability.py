@@ -68,15 +68,15 @@ class Reachability(GraphTask):
             make_planted_graph(self.nodes, self.edges, self.farthest)
         except ValueError as error:
             sizes, _, allowed = str(error).partition("; allowed: ")
-            yield self._problem("edges", f"no graph has {sizes}", allowed)
+            yield self._make_problem("edges", f"no graph has {sizes}", allowed)
 
         # Every node of a graph of cycles has one edge to the next node.
         if self.probes and self.nodes != self.edges:
             message = f"{self.edges} edges do not make cycles of all {self.nodes} nodes"
-            yield self._problem("edges", message, f"{self.nodes}, or probes: []")
+            yield self._make_problem("edges", message, f"{self.nodes}, or probes: []")
         if len(self.other_cycles) != len(self.probes) or len({*self.probes}) != len(self.probes):
             message = f"does not match the probes {list(self.probes)}"
-            yield self._problem("other_cycles", message, "one number for each probe, and distinct probes")
+            yield self._make_problem("other_cycles", message, "one number for each probe, and distinct probes")
             return
         for distance, count in zip(self.probes, self.other_cycles, strict=True):
             nodes = self.nodes - 2 * distance
@@ -84,7 +84,7 @@ class Reachability(GraphTask):
             if is_impossible:
                 message = f"{count} equal cycles cannot have the {max(nodes, 0)} other nodes at distance {distance}"
                 allowed = "divisors of the number of other nodes, with cycles of 2 nodes or more"
-                yield self._problem("other_cycles", message, allowed)
+                yield self._make_problem("other_cycles", message, allowed)
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:

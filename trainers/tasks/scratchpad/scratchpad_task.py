@@ -109,10 +109,10 @@ class ScratchpadTask(Task):
         """Yield problems of settings that the kind of scratchpad does not allow."""
         if self.random_offsets and self.scratchpad != FULL:
             message = f"the scratchpad is {self.scratchpad}"
-            yield self._problem("random_offsets", message, f"false, or scratchpad: {FULL}")
+            yield self._make_problem("random_offsets", message, f"false, or scratchpad: {FULL}")
         if self.fixed_set is not None and self.form == SPLIT:
             message = "a batch of split rows ends in the middle of an example"
-            yield self._problem("fixed_set", message, "null, or another row_form")
+            yield self._make_problem("fixed_set", message, "null, or another row_form")
 
     @property
     def inputs(self) -> int:

@@ -82,17 +82,17 @@ class Sums(ScratchpadTask):
         yield from super().cross_checks()
         if self.train_digits > self.canvas:
             message, allowed = f"{self.train_digits} digits do not fit on the canvas", f"<= canvas ({self.canvas})"
-            yield self._problem("train_digits", message, allowed)
+            yield self._make_problem("train_digits", message, allowed)
         elif list(self.test_digits) != sorted({*self.test_digits} & {*range(self.train_digits + 1, self.canvas + 1)}):
             lengths = list(self.test_digits)
             message = f"{lengths} must ascend, beyond the trained lengths"
             allowed = f"from {self.train_digits + 1} to canvas ({self.canvas}), the smallest first"
-            yield self._problem("test_digits", message, allowed)
+            yield self._make_problem("test_digits", message, allowed)
 
         # At temperature 0 filler is not sampled either.
         if self.greedy_states and not self.temperature:
             message, allowed = "has no effect with temperature 0", "false, or a temperature above 0"
-            yield self._problem("greedy_states", message, allowed)
+            yield self._make_problem("greedy_states", message, allowed)
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
