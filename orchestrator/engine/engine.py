@@ -250,7 +250,7 @@ class Engine:
         fixed_flops = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps
         looped_flops = fixed_flops if member.model.explain_loop(member.task) else 0.0
         return PackCost(
-            largest=max_members,
+            max_members=max_members,
             bytes_per_member=max(min_bytes, cost.bytes_per_member),
             per_pack=fixed_flops - looped_flops,
             per_member=cost.flops_per_step * count_equivalent_steps(member) + looped_flops,

@@ -58,12 +58,12 @@ class DeclaredObjective:
 
 @dataclass(frozen=True, kw_only=True)
 class PackCost:
-    """The cost of packs of one structure: the largest number of members, bytes of memory per member, and work.
+    """The cost of packs of one structure: the maximum number of members, bytes of memory per member, and work.
 
     A pack of n members costs per_pack + n * per_member, in a unit that is the same for all packs of a sweep.
     """
 
-    largest: int
+    max_members: int
     bytes_per_member: int
     per_pack: float
     per_member: float

@@ -51,14 +51,14 @@ def make_configurations(
     trainer, config_ids = get_trainer(spec.sections), dict(recorded_ids or {})
     configurations: list[Configuration] = []
     problems: dict[tuple[str, str], Problem] = {}
-    fixed: dict[str, Any] = {}  # built sections without a drawn value, shared by all configurations
+    shared_sections: dict[str, Any] = {}  # built sections without a drawn value, shared by all configurations
     for number, values in draws:
-        drawn = {key.split(".")[0] for key in values}
-        shared = {name: section for name, section in fixed.items() if name not in drawn}
+        drawn_sections = {key.split(".")[0] for key in values}
+        undrawn_sections = {name: section for name, section in shared_sections.items() if name not in drawn_sections}
 
         # Many draws have the same problem, which has a single line of the sweep file.
         try:
-            member = trainer.build({**assign_values(spec, values), **shared}, recorded=spec.is_recorded)
+            member = trainer.build({**assign_values(spec, values), **undrawn_sections}, recorded=spec.is_recorded)
         except ConfigError as error:
             for problem in _locate_problems(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
@@ -69,7 +69,7 @@ def make_configurations(
             continue
 
         # Equal values may be drawn twice; a duplicate is recorded, but not trained.
-        fixed |= {name: getattr(member, name) for name in trainer.sections if name not in drawn}
+        shared_sections |= {name: getattr(member, name) for name in trainer.sections if name not in drawn_sections}
         resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
         duplicate_of = config_ids.get(member.config_id)
         configurations.append(
@@ -93,7 +93,7 @@ def _find_member_problems(
     """Return the problems of a built member: too much memory, an unmeasured objective, no initial weights."""
     oversized = trainer.find_oversized_parts(member)
     if oversized:  # nothing else is checked, because counting the lengths of such a task may take minutes
-        return [_make_problem(spec, excess.key, excess.message, allowed=excess.allowed) for excess in oversized]
+        return [_make_problem(spec, problem.key, problem.message, allowed=problem.allowed) for problem in oversized]
     return [*_find_objective_problems(spec, trainer, member), *_find_start_problems(spec, member, values)]
 
 

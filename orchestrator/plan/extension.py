@@ -25,11 +25,11 @@ class Extension:
     @property
     def options(self) -> str:
         """The options of `lengthwise extend` for this extension, quoted for a shell."""
-        words = ["--seeds", format_seeds(self.seeds)] if self.seeds else []
-        words += ["--configurations", str(self.configurations)] if self.configurations else []
+        arguments = ["--seeds", format_seeds(self.seeds)] if self.seeds else []
+        arguments += ["--configurations", str(self.configurations)] if self.configurations else []
         for key, domain in self.grids.items():
-            words += ["--set", f"space.{key}={json.dumps(domain)}"]
-        return shlex.join(words)
+            arguments += ["--set", f"space.{key}={json.dumps(domain)}"]
+        return shlex.join(arguments)
 
 
 def format_seeds(seeds: Sequence[int]) -> str:
@@ -64,10 +64,10 @@ def require_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extens
     if (
         extension.configurations
         and search.sampler == "tpe"
-        and (rest := count_configurations(before) % search.generation)
+        and (remainder := count_configurations(before) % search.generation)
     ):
         raise UserError(
-            f"{sweep}: its last tpe generation is incomplete ({rest} of {search.generation}); allowed: more seeds"
+            f"{sweep}: its last tpe generation is incomplete ({remainder} of {search.generation}); allowed: more seeds"
         )
     return extension
 

@@ -106,14 +106,14 @@ def draw_configurations(
     # Numbers count through the grid points of a draw before the next draw.
     points = list_grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
-    positions = (
-        _assign_positions(points, count_configurations(spec), earlier_draws)
+    draw_points = (
+        _assign_draw_points(points, count_configurations(spec), earlier_draws)
         if earlier_draws
         else {n: divmod(n, len(points)) for n in numbers}
     )
 
     # All grid points of a draw have the same random values, which makes the arms of a grid comparable.
-    indices = [positions[number][0] for number in numbers]
+    indices = [draw_points[number][0] for number in numbers]
     first, last = min(indices, default=0), max(indices, default=-1) + 1
     if spec.search.sampler == "tpe":
         random_values = _draw_tpe(spec, domains, len(numbers), results)
@@ -123,16 +123,16 @@ def draw_configurations(
     # Conditions may depend on grid values, so inactive keys are only removed from the joined values.
     draws = []
     for number in numbers:
-        index, point = positions[number]
+        index, point = draw_points[number]
         values = {**points[point], **random_values[index - first]}
         draws.append(Draw(number=number, values=select_active_values(spec, values), draw=index))
     return draws
 
 
-def _assign_positions(
+def _assign_draw_points(
     points: Sequence[Mapping[str, Any]], count: int, earlier_draws: Mapping[int, Draw]
 ) -> list[tuple[int, int]]:
-    """Return draw and grid point of each configuration number; those in `earlier_draws` keep theirs."""
+    """Return (draw, grid point) of each configuration number; configurations in `earlier_draws` keep theirs."""
     # Several points may have the values of a draw, because inactive keys have none; the usual point comes first.
     number_at: dict[tuple[int, int], int] = {}
     for number, configuration in sorted(earlier_draws.items()):
@@ -145,13 +145,13 @@ def _assign_positions(
             next((point for point in candidates if _matches_point(configuration.values, points[point])), usual_point),
         ] = number
 
-    positions = {number: draw_point for draw_point, number in number_at.items()}
-    free_positions = (
+    draw_points = {number: draw_point for draw_point, number in number_at.items()}
+    free_draw_points = (
         draw_point
         for draw_point in (divmod(number, len(points)) for number in range(count))
         if draw_point not in number_at
     )
-    return [positions[number] if number in positions else next(free_positions) for number in range(count)]
+    return [draw_points[number] if number in draw_points else next(free_draw_points) for number in range(count)]
 
 
 def _matches_point(values: Mapping[str, Any], point: Mapping[str, Any]) -> bool:

@@ -134,7 +134,7 @@ class ProgramTrainer:
 
     def estimate_pack_cost(self, member: ProgramMember, gpus: float) -> PackCost:
         """Return the cost of a pack of one member, which is proportional to its steps."""
-        return PackCost(largest=1, bytes_per_member=1, per_pack=0.0, per_member=float(member.steps))
+        return PackCost(max_members=1, bytes_per_member=1, per_pack=0.0, per_member=float(member.steps))
 
     def estimate_seconds(self, member: ProgramMember) -> float:
         """Return the training time that the sweep file gives, in seconds; 0 if it gives none."""

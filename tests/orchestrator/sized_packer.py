@@ -14,7 +14,7 @@ class SizedPacker(Packer):
         *, is_balanced: bool = True,
     ) -> None:  # fmt: skip
         self._cluster = Cluster(workers=workers, bytes_per_worker=1.0, description="")
-        self._largest, self._work, self._is_balanced = largest, work, is_balanced
+        self._largest, self._work, self._should_balance = largest, work, is_balanced
 
     def find_max_members(self, member: Any) -> int:
         return self._largest

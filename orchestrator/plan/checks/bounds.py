@@ -31,6 +31,7 @@ def find_misfits(domain: Domain, slot: Slot) -> Iterator[Problem]:
 
 
 def _make_misfit(slot: Slot, subkey: str, message: str, given: Any, nearest: str | None) -> Problem:
+    """Return the problem of a value that a field rejects, with the values that it allows."""
     return Problem(key=subkey, message=message, given=given, allowed=slot.allowed, nearest=nearest)
 
 
@@ -90,17 +91,17 @@ def _find_nearest_allowed(slot: Slot, value: Any) -> str | None:
 
     Next to an excluded bound it has six digits; next to an excluded 0 there is none.
     """
-    crossed = _find_exceeded_bound(slot, value) if is_number(value) else None
-    bound = slot.bounds[crossed] if crossed else None
-    if crossed is None or bound is None:
+    exceeded = _find_exceeded_bound(slot, value) if is_number(value) else None
+    bound = slot.bounds[exceeded] if exceeded else None
+    if exceeded is None or bound is None:
         return None
 
     # An excluded bound is left by 1 for integers, else by 1e-5 of the bound, because draws have six digits.
-    inwards = 1 if crossed in ("low", "above") else -1
-    is_excluded = crossed in ("above", "below")
+    inward_sign = 1 if exceeded in ("low", "above") else -1
+    is_excluded = exceeded in ("above", "below")
     number: float
     if not slot.accepts(0.5):
-        number = inwards * (floor(inwards * bound) + 1 if is_excluded else ceil(inwards * bound))
+        number = inward_sign * (floor(inward_sign * bound) + 1 if is_excluded else ceil(inward_sign * bound))
     else:
-        number = float(f"{bound + inwards * abs(bound) * 1e-5:.6g}") if is_excluded else float(bound)
+        number = float(f"{bound + inward_sign * abs(bound) * 1e-5:.6g}") if is_excluded else float(bound)
     return None if slot.problems(number) else repr(number).removesuffix(".0")

@@ -21,7 +21,7 @@ def split_evenly(members: int, count: int) -> list[int]:
 
 def balance_sizes(
     sizes: Sizes,
-    largest: Mapping[str, int],
+    max_members: Mapping[str, int],
     estimate_work: Callable[[str, float], float],
     workers: int,
     running_work: Sequence[float] = (),
@@ -51,7 +51,7 @@ def balance_sizes(
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         packs = _fill_room(
-            members, largest, estimate_work, [middle - load for load in _list_worker_loads(running_work, workers)]
+            members, max_members, estimate_work, [middle - load for load in _list_worker_loads(running_work, workers)]
         )
         if packs is None:
             low = middle
@@ -62,7 +62,7 @@ def balance_sizes(
 
 def _fill_room(
     members: Mapping[str, int],
-    largest: Mapping[str, int],
+    max_members: Mapping[str, int],
     estimate_work: Callable[[str, float], float],
     rooms: Iterable[float],
 ) -> Sizes | None:
@@ -75,7 +75,7 @@ def _fill_room(
         while remaining:
             if room is None:
                 return None
-            sizes_to_try = range(1, min(remaining, largest[key]) + 1)
+            sizes_to_try = range(1, min(remaining, max_members[key]) + 1)
             if pack_size := bisect_right(sizes_to_try, room, key=lambda count: estimate_work(key, count)):
                 sizes[key].append(pack_size)
                 room, remaining = room - estimate_work(key, pack_size), remaining - pack_size
@@ -105,8 +105,10 @@ def _list_worker_loads(running_work: Iterable[float], workers: int) -> list[floa
     return sorted(loads)
 
 
-def cut_members(members: Sequence[tuple[str, int]], sizes: Sequence[int], largest: int) -> list[list[tuple[str, int]]]:
-    """Return members cut into runs of about these sizes, none above `largest`.
+def cut_members(
+    members: Sequence[tuple[str, int]], sizes: Sequence[int], max_members: int
+) -> list[list[tuple[str, int]]]:
+    """Return members cut into runs of about these sizes, none above `max_members`.
 
     A cut moves to the nearest border between two configurations if that shifts at most MAX_SHIFT of the smaller run
     next to it.
@@ -116,7 +118,7 @@ def cut_members(members: Sequence[tuple[str, int]], sizes: Sequence[int], larges
     cuts = [0]
     for index in range(1, len(sizes)):
         border = min(borders, key=lambda position: abs(position - ideal_cuts[index]), default=ideal_cuts[index])
-        fits = 0 < border - cuts[-1] <= largest and 0 < ideal_cuts[index + 1] - border <= largest
+        fits = 0 < border - cuts[-1] <= max_members and 0 < ideal_cuts[index + 1] - border <= max_members
         is_near = abs(border - ideal_cuts[index]) <= MAX_SHIFT * min(sizes[index - 1 : index + 1])
         cuts.append(border if fits and is_near else ideal_cuts[index])
     cuts.append(len(members))

@@ -72,7 +72,7 @@ class Packer:
     def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
         self._resources, self._cluster, self._shortages = spec.resources, cluster, list(shortages)
         self._trainer, self._costs = get_trainer(spec.sections), dict[str, PackCost]()
-        self._is_balanced = spec.resources.pack == "auto"
+        self._should_balance = spec.resources.pack == "auto"
 
     def pack_members(self, seeds_to_pack: Iterable[SeedsToPack]) -> list[PlannedPack]:
         """Return packs of new members by structural key, the longest pack first.
@@ -90,17 +90,18 @@ class Packer:
                 groups.setdefault(example.structural_key, []).extend(members)
 
         # Fewer, larger packs compile less often; they are cut further only if that saves time.
-        largest = {key: self.find_max_members(examples[key]) for key in groups}
+        max_members = {key: self.find_max_members(examples[key]) for key in groups}
         sizes = {
-            key: split_evenly(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()
+            key: split_evenly(len(members), math.ceil(len(members) / max_members[key]))
+            for key, members in groups.items()
         }
-        if self._is_balanced:
-            sizes = self._balance(sizes, largest, examples)
+        if self._should_balance:
+            sizes = self._balance(sizes, max_members, examples)
 
         packs = [
             PlannedPack.from_members(key, chunk, examples[key].steps)
             for key, members in groups.items()
-            for chunk in cut_members(members, sizes[key], largest[key])
+            for chunk in cut_members(members, sizes[key], max_members[key])
         ]
         return self._sort_by_work(packs, examples)
 
@@ -136,19 +137,19 @@ class Packer:
             sizes.setdefault(pack.structural_key, []).append(len(pack.members))
 
         # A structure with a pack of too many members must be repacked, others only if all packs then finish sooner.
-        largest = {key: self.find_max_members(examples[key]) for key in groups}
+        max_members = {key: self.find_max_members(examples[key]) for key in groups}
         new_sizes = {
             key: pack_sizes
-            if max(pack_sizes) <= largest[key]
-            else split_evenly(sum(pack_sizes), math.ceil(sum(pack_sizes) / largest[key]))
+            if max(pack_sizes) <= max_members[key]
+            else split_evenly(sum(pack_sizes), math.ceil(sum(pack_sizes) / max_members[key]))
             for key, pack_sizes in sizes.items()
         }
-        if self._is_balanced:
-            work_left = [
+        if self._should_balance:
+            running_work = [
                 share * self.estimate_work(examples[pack.structural_key], len(pack.members))
                 for pack, share in kept_packs
             ]
-            new_sizes = self._balance(new_sizes, largest, examples, work_left)
+            new_sizes = self._balance(new_sizes, max_members, examples, running_work)
         changed_keys = {key for key in sizes if sorted(new_sizes[key]) != sorted(sizes[key])}
         if not changed_keys:
             return []
@@ -160,7 +161,7 @@ class Packer:
             steps = next(pack.steps for pack in packs if pack.structural_key == key)
             new_packs += [
                 PlannedPack.from_members(key, chunk, steps)
-                for chunk in cut_members(members, new_sizes[key], largest[key])
+                for chunk in cut_members(members, new_sizes[key], max_members[key])
             ]
         return self._sort_by_work(new_packs, examples)
 
@@ -184,10 +185,10 @@ class Packer:
             for shortage in self._shortages
             if shortage.structural_key == member.structural_key
         ]
-        if not self._is_balanced:
+        if not self._should_balance:
             return max(1, min([int(self._resources.pack), *shortage_limits]))
         cost = self._get_cost(member)
-        return max(1, min([cost.largest, int(MEMORY_SHARE * memory / cost.bytes_per_member), *shortage_limits]))
+        return max(1, min([cost.max_members, int(MEMORY_SHARE * memory / cost.bytes_per_member), *shortage_limits]))
 
     def estimate_work(self, member: Member, count: float) -> float:
         """Return the operations of a pack of `count` members with this structure."""
@@ -195,12 +196,16 @@ class Packer:
         return cost.per_pack + cost.per_member * count
 
     def _balance(
-        self, sizes: Sizes, largest: Mapping[str, int], examples: Mapping[str, Member], work_left: Sequence[float] = ()
+        self,
+        sizes: Sizes,
+        max_members: Mapping[str, int],
+        examples: Mapping[str, Member],
+        running_work: Sequence[float] = (),
     ) -> Sizes:
         """Return the sizes of packs by structural key, cut further where that saves time (`balance_sizes`)."""
         workers = max(1, self._cluster.workers)
         return balance_sizes(
-            sizes, largest, lambda key, count: self.estimate_work(examples[key], count), workers, work_left
+            sizes, max_members, lambda key, count: self.estimate_work(examples[key], count), workers, running_work
         )
 
     def _sort_by_work(self, packs: Iterable[PlannedPack], examples: Mapping[str, Member]) -> list[PlannedPack]:

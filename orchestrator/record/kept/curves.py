@@ -128,14 +128,16 @@ def read_curves(
     """
     # The order of packs in the ledger depends on the workers, so they are sorted by their first members.
     numbers = {config_id: configuration.number for config_id, configuration in state.configurations.items()}
-    chosen = [pack for pack in state.packs.values() if packs is None or pack.pack_id in packs]
-    chosen.sort(key=lambda pack: (min((numbers[config_id], seed) for config_id, seed in pack.members), pack.pack_id))
+    selected_packs = [pack for pack in state.packs.values() if packs is None or pack.pack_id in packs]
+    selected_packs.sort(
+        key=lambda pack: (min((numbers[config_id], seed) for config_id, seed in pack.members), pack.pack_id)
+    )
 
     # One table for all inline curves of equal shape is much faster than thousands of small ones. Rows are filtered
     # whenever enough have been read, so that a large sweep need not fit into memory as a whole.
     missing, tables, rows = MissingCurves(state, partial(_read_shape, state)), list[Any](), 0
     pending: dict[Any, Any] = {}  # by file its table; by (shape, digests) the evaluations with such inline curves
-    for pack in chosen:
+    for pack in selected_packs:
         digests = frozenset(state.configurations[config_id].measured for config_id, _ in pack.members)
         parts = [fields for _, fields in sorted(pack.evaluations.items()) if fields["final"] or not final_only]
         for fields in [*parts, *missing.make_fields(pack)]:
@@ -156,9 +158,9 @@ def read_curves(
 
     # Order categories by configuration number, then sort rows by configuration, seed and step.
     frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
-    present = set(frame["config_id"].cat.categories)
+    present_ids = set(frame["config_id"].cat.categories)
     frame["config_id"] = frame["config_id"].cat.set_categories(
-        [config_id for config_id in numbers if config_id in present]
+        [config_id for config_id in numbers if config_id in present_ids]
     )
     sort_keys = (frame["step"].to_numpy(), frame["seed"].to_numpy(), frame["config_id"].cat.codes.to_numpy())
     return add_searched_values(frame.take(np.lexsort(sort_keys)).reset_index(drop=True), state)
@@ -222,8 +224,8 @@ def _encode_parquet(table: Any) -> bytes:
     """Return a table as the bytes of a parquet file; equal tables give equal bytes."""
     table = table.replace_schema_metadata(None)
     sink = io.BytesIO()
-    encoded = [column for column in table.column_names if column != "value"]
-    pq.write_table(table, sink, compression="zstd", use_dictionary=encoded, store_schema=True)
+    dictionary_columns = [column for column in table.column_names if column != "value"]
+    pq.write_table(table, sink, compression="zstd", use_dictionary=dictionary_columns, store_schema=True)
     return sink.getvalue()
 
 

@@ -64,6 +64,7 @@ def read_lineage(folder: Path) -> SweepLineage:
 
 
 def _read_identity(reference: dict[str, Any]) -> SweepIdentity:
+    """Return the identity of a sweep that a provenance refers to."""
     return SweepIdentity(reference["sweep"], reference["spec_hash"])
 
 

@@ -1,4 +1,4 @@
-"""Measures the progress of a running sweep from its driver, and of a recorded one from its ledger."""
+"""Measure the progress of a running sweep from its driver, and of a recorded one from its ledger."""
 
 import math
 import statistics
@@ -29,13 +29,13 @@ from orchestrator.text.wording import (
     join_first_few,
 )
 
-MOST_PACKS = 4  # with one error, that are named
+MAX_NAMED_PACKS = 4  # of the packs with the same error
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
 
 class Meter:
-    """Measures from its creation on: the work of an earlier driver does not count in the speed.
+    """The speed of a sweep since the creation of this meter, without the work of earlier drivers.
 
     A resumed pack may start from a checkpoint that is newer than what is recorded, so a pack counts from the step at
     which it is first seen.
@@ -44,8 +44,8 @@ class Meter:
     def __init__(self, state: SweepState) -> None:
         self._began_at = time.monotonic()
         self._steps_before = count_steps_done(state)
-        self._trained_pack_ids: set[str] = set()  # packs that have trained since
-        self._moving_since: float | None = None  # when the first of them was seen
+        self._trained_pack_ids: set[str] = set()  # packs that have trained since then
+        self._training_since: float | None = None  # the time at which the first of them was seen training
 
     def make_rows(self, state: SweepState, running: Mapping[str, RunningPack]) -> list[tuple[str, str]]:
         """Return the current progress of a sweep with these running packs as rows of label and text."""
@@ -55,11 +55,13 @@ class Meter:
             if steps[pack_id] > self._steps_before.get(pack_id, 0):
                 self._trained_pack_ids.add(pack_id)
                 self._steps_before[pack_id] = steps[pack_id]
-                self._moving_since = self._moving_since or now
+                self._training_since = self._training_since or now
 
         # Over less than a second the speed is too inaccurate to show.
         done = sum(max(count - self._steps_before.get(pack_id, 0), 0) for pack_id, count in steps.items())
-        speed = done / (now - self._moving_since) if self._moving_since and now - self._moving_since > 1.0 else 0.0
+        speed = (
+            done / (now - self._training_since) if self._training_since and now - self._training_since > 1.0 else 0.0
+        )
         phases = Counter(PHASES.get(status.phase, status.phase) for status in running.values())
         phase = ", ".join(sorted(phases)) or "starting workers"
         return make_progress_rows(state, running, elapsed=now - self._began_at, speed=speed, phase=phase)
@@ -119,11 +121,11 @@ def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPa
     seconds = []
     for pack_id, status in running.items():
         pack = state.packs[pack_id]
-        every = state.configurations[pack.members[0][0]].resolved.get("evaluation", {}).get("every") or pack.steps
+        interval = state.configurations[pack.members[0][0]].resolved.get("evaluation", {}).get("every") or pack.steps
         if status.phase == "evaluate":
             seconds.append(0.0)
         elif status.rate:
-            steps = min((status.step // every + 1) * every, pack.steps) - status.step
+            steps = min((status.step // interval + 1) * interval, pack.steps) - status.step
             seconds.append(steps * len(pack.members) / status.rate)
     return min(seconds, default=None)
 
@@ -220,7 +222,10 @@ def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = Map
 
 def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:
     """Return the row of the search that a confirmation confirms, with its configurations there."""
-    labels = [f"{format_label(number)} is {there}" for number, there in read_search_labels(state.provenance).items()]
+    labels = [
+        f"{format_label(number)} is {search_label}"
+        for number, search_label in read_search_labels(state.provenance).items()
+    ]
     return [("confirms", f"{state.provenance[CONFIRMS]['sweep']} ({', '.join(labels)} there)")] if labels else []
 
 
@@ -260,4 +265,5 @@ def make_trace_lines(state: SweepState) -> list[str]:
 
 
 def _describe_packs(pack_ids: Sequence[str]) -> str:
-    return f"{format_count(len(pack_ids), 'pack')} ({join_first_few(pack_ids, MOST_PACKS)})"
+    """Return the number of packs with the first few pack_ids: "2 packs (0c1b66877d7e, 3f00aa6e1b2c)"."""
+    return f"{format_count(len(pack_ids), 'pack')} ({join_first_few(pack_ids, MAX_NAMED_PACKS)})"
