@@ -30,8 +30,8 @@ from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.partial_effects import compute_partial_effects
 from orchestrator.statistics.effects.rank_effects import compute_effects
 from orchestrator.statistics.intervals import (
-    FEWEST_FOR_CORRELATION,
-    FEWEST_FOR_MEDIAN,
+    MIN_FOR_CORRELATION,
+    MIN_FOR_MEDIAN,
     compute_correlation_p,
     estimate_mean,
     estimate_median,
@@ -58,7 +58,7 @@ class Answer:
     null: float = 0.0
     n: int = 0
     n_trained: int = 0
-    n_needed: int = FEWEST_FOR_MEDIAN
+    n_needed: int = MIN_FOR_MEDIAN
     unit: str = "seeds"
     detail: str = ""
     reason: str = ""
@@ -319,7 +319,7 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     return replace(
         answer,
         n_trained=len({design.get_unit(config_id, 0) for config_id in searched}),
-        n_needed=FEWEST_FOR_MEDIAN if is_within_units else FEWEST_FOR_CORRELATION,
+        n_needed=MIN_FOR_MEDIAN if is_within_units else MIN_FOR_CORRELATION,
         unit=design.unit,
     )
 

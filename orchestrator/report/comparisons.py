@@ -33,7 +33,7 @@ from orchestrator.results.comparing.sweep_comparison import SweepComparison, com
 from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.exact_tests import ALPHA
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, LEVEL, count_needed_values
+from orchestrator.statistics.intervals import LEVEL, MIN_FOR_MEDIAN, count_needed_values
 from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import (
     compact_pair,
@@ -147,7 +147,7 @@ def _advise_more_seeds(line: SeedComparison, results: Sequence[Summary], console
     """Yield the commands that train enough seeds for an interval, if sweeps that can be extended have too few."""
     short = [result for result in results if len(result.shared_seeds) < ENOUGH_SEEDS]
     commands = list(filter(None, map(make_extend_command, short)))
-    if commands and line.outcome.paired and line.outcome.n < FEWEST_FOR_MEDIAN:
+    if commands and line.outcome.paired and line.outcome.n < MIN_FOR_MEDIAN:
         yield prose(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, results[0])
 
 

@@ -28,7 +28,7 @@ from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_informed
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, estimate_median
+from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, Estimate, estimate_median
 from orchestrator.text.wording import (
     compact_value,
     format_command,
@@ -45,7 +45,7 @@ from orchestrator.text.wording import (
 MAX_SHOWN = 3  # hyperparameters with a clear effect
 ENOUGH_SEEDS = 10  # an interval takes 6; with 10 one seed may differ, and a band has up to 25 lengths
 MAX_BETTER = 5  # named configurations that are better at the test lengths
-MIN_FOR_CORRELATION = 3  # configurations
+MIN_FOR_AGREEMENT = 3  # configurations
 MIN_FOR_HALVES = 5  # distinct values; fewer are named one by one
 CONFOUNDED = "hyperparameters change together, so none can be judged alone"
 STATES = {"complete": "finished", "failed": "finished without a result", "running": "running", STOPPED: STOPPED}
@@ -292,8 +292,8 @@ def _describe_test_value(result: Summary, row: Row) -> str:
     assert row.test is not None
     infinite, median_text = result.infinity_text, format_number(row.test.median, result.infinity_text)
     band = result.bands[row.config_id, *result.objective_curve]
-    values = band.seed_values(row.groups.test, "mean").values()
-    if len(values) >= FEWEST_FOR_MEDIAN and not any(map(math.isnan, values)):
+    values = band.reduce_seed_curves(row.groups.test, "mean").values()
+    if len(values) >= MIN_FOR_MEDIAN and not any(map(math.isnan, values)):
         estimate = estimate_median(values)
         low, high = (format_number(end, infinite) for end in (estimate.low, estimate.high))
         return f"{median_text} (95 % interval {low} to {high})"
@@ -452,7 +452,7 @@ def describe_order(result: Summary, *, complete: bool = False) -> list[str]:
         clause += f" ({', '.join(gains)}); not used for selection"
 
     # Add the rank correlation of both orders.
-    correlation = [_describe_correlation(orders.correlation)] if orders.others + 1 >= MIN_FOR_CORRELATION else []
+    correlation = [_describe_correlation(orders.correlation)] if orders.others + 1 >= MIN_FOR_AGREEMENT else []
     return [f"Order at the {lengths_in_words(result.test_lengths, 'test ')}: {'; '.join([*correlation, clause])}"]
 
 

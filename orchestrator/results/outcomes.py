@@ -61,7 +61,7 @@ def collect_shared_seed_values(result: Summary, lengths: Sequence[int], reduce: 
     values_by_config = {}
     for row in (row for row in result.rows if row.complete):
         band = result.bands.get((row.config_id, *result.objective_curve))
-        value_by_seed = band.seed_values(lengths, reduce) if band else {}
+        value_by_seed = band.reduce_seed_curves(lengths, reduce) if band else {}
         values_by_config[row.config_id] = {
             seed: value_by_seed.get(seed, math.nan) for seed in sorted(result.shared_seeds)
         }

@@ -18,8 +18,8 @@ from scipy import stats
 from orchestrator.statistics.quartiles import Floats
 
 LEVEL = 0.95
-FEWEST_FOR_MEDIAN = 6  # five values all lie on one side of the true median in more than 5 % of samples
-FEWEST_FOR_CORRELATION = 8
+MIN_FOR_MEDIAN = 6  # five values all lie on one side of the true median in more than 5 % of samples
+MIN_FOR_CORRELATION = 8
 MAX_COMPARISONS = 4_000_000  # pairs that are compared at a time, to limit memory
 MIN_ERROR_RATIO = 0.8  # of the jackknife's standard error to the formula's; few values can make it too small
 
@@ -61,8 +61,8 @@ def estimate_correlation(x: Sequence[float] | Floats, y: Sequence[float] | Float
 
     # No interval for few pairs, whose coverage simulations found too low, or at +-1, where Fisher's scale is infinite.
     value = float(compute_rank_correlations(pairs[None])[0])
-    if n < FEWEST_FOR_CORRELATION:
-        return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_CORRELATION, units))
+    if n < MIN_FOR_CORRELATION:
+        return Estimate(n=n, value=value, reason=explain_too_few(n, MIN_FOR_CORRELATION, units))
     if abs(value) > 1 - 1e-9:
         return Estimate(n=n, value=value, reason="both sides have the same order: no error to estimate")
     (low,), (high,) = compute_correlation_intervals(pairs[None])
@@ -192,7 +192,7 @@ def estimate_median(values: Iterable[float] | Floats, units: str = "values", *, 
         return Estimate(n=n, reason="the median is between opposite infinities")
 
     # Two sorted values are the ends, so the interval needs no assumption about the distribution.
-    order, needed = find_order_statistic(n, level), max(FEWEST_FOR_MEDIAN, count_needed_values(level))
+    order, needed = find_order_statistic(n, level), max(MIN_FOR_MEDIAN, count_needed_values(level))
     if order is None or n < needed:
         return Estimate(n=n, value=value, reason=explain_too_few(n, needed, units))
     return Estimate(n=n, value=value, low=float(sample[order]), high=float(sample[n - 1 - order]))
@@ -212,8 +212,8 @@ def estimate_mean(values: Iterable[float] | Floats, units: str = "values", *, le
 
     # The mean needs as many values as the median, so that reports treat both alike.
     value = float(sample.mean())
-    if n < FEWEST_FOR_MEDIAN:
-        return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_MEDIAN, units))
+    if n < MIN_FOR_MEDIAN:
+        return Estimate(n=n, value=value, reason=explain_too_few(n, MIN_FOR_MEDIAN, units))
     half = float(stats.t.ppf((1 + level) / 2, n - 1) * sample.std(ddof=1) / math.sqrt(n))
     return Estimate(n=n, value=value, low=value - half, high=value + half)
 

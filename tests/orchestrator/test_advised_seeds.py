@@ -9,7 +9,7 @@ import numpy as np
 from orchestrator.cli.continuing import confirm
 from orchestrator.report.sentences import ENOUGH_SEEDS
 from orchestrator.statistics.exact_tests import ALPHA, sign_test
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
+from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from search_spaces import load_sweep
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -17,7 +17,7 @@ START = REPOSITORY / "search_spaces" / "examples" / "start"
 
 
 def test_reasons() -> None:
-    agreeing, one_differs = np.ones(FEWEST_FOR_MEDIAN), np.r_[np.ones(ENOUGH_SEEDS - 1), -1.0]
+    agreeing, one_differs = np.ones(MIN_FOR_MEDIAN), np.r_[np.ones(ENOUGH_SEEDS - 1), -1.0]
     assert sign_test(agreeing).p < ALPHA < sign_test(agreeing[1:]).p
     assert sign_test(one_differs).p < ALPHA
 

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.code.own_code import import_spec_modules
 from orchestrator.plan.configurations import list_warnings, make_configurations
 from orchestrator.plan.search import draw_sample
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, find_order_statistic
+from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, find_order_statistic
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import load_sweep
 from search_spaces.grammar.shipped import shipped_sweeps
@@ -61,9 +61,7 @@ def test_a_small_sweep_asks_what_its_large_one_asks(file: Path) -> None:
 def test_a_small_sweep_does_not_ask_for_seeds_that_decide_nothing_more(file: Path) -> None:
     seeds = len(load_sweep(file).seeds)
     contrary = find_order_statistic(seeds)  # how many seeds may differ from all others for the median to be decided
-    assert seeds <= FEWEST_FOR_MEDIAN or contrary != find_order_statistic(seeds - 1), (
-        f"{seeds - 1} seeds decide as much"
-    )
+    assert seeds <= MIN_FOR_MEDIAN or contrary != find_order_statistic(seeds - 1), f"{seeds - 1} seeds decide as much"
 
 
 SCRATCHPADS = {one.stem: one for one in FILES if one.parent.name == "inductive_scratchpad"}

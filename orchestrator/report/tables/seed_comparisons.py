@@ -19,7 +19,7 @@ from orchestrator.report.tables.columns import (
 from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
+from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from orchestrator.text.wording import format_count, format_number, format_ranges, lengths_in_words
 
 MAX_TERMINAL_LINES = 15  # comparisons on a terminal
@@ -99,7 +99,7 @@ def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     # Describe the intervals of paired seeds; unpaired seeds have none.
     if paired := [line for line in comparisons if line.outcome.paired and line.outcome.n]:
         without_interval = [line for line in paired if math.isnan(line.outcome.low)]
-        too_few = f"; none with fewer than {FEWEST_FOR_MEDIAN} pairs" if without_interval else ""
+        too_few = f"; none with fewer than {MIN_FOR_MEDIAN} pairs" if without_interval else ""
         notes.append(
             "Difference: the median over pairs of seeds, with an interval that has at least the given level for any "
             f"distribution{too_few}."

@@ -14,7 +14,7 @@ from orchestrator.results.comparing.shared_streams import SharedStreams, compare
 from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
 from orchestrator.statistics.exact_tests import correct_by_holm
 from orchestrator.statistics.failed_seeds import get_failed_seed_value, summarise_seeds
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
+from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
 
@@ -189,7 +189,7 @@ def has_enough_pairs(common: int, first: int, second: int) -> bool:
     Pairs leave out seeds that only one side has. They are used if that are seeds of one side alone, or if the common
     ones are enough for an interval, which unpaired seeds do not have.
     """
-    return common > 0 and (common == min(first, second) or common >= FEWEST_FOR_MEDIAN)
+    return common > 0 and (common == min(first, second) or common >= MIN_FOR_MEDIAN)
 
 
 def compare_recorded_streams(first: Side, second: Side) -> SharedStreams:
@@ -234,7 +234,7 @@ def collect_seed_values(side: Side, question: Question) -> dict[int, float]:
         return {}
 
     # A planned seed without a value has failed: its pack died before the last step.
-    value_by_seed = band.seed_values(question.lengths, question.reduce)
+    value_by_seed = band.reduce_seed_curves(question.lengths, question.reduce)
     return {seed: value_by_seed.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.seeds})}
 
 

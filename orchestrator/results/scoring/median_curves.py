@@ -31,7 +31,7 @@ class Band:
     q75: tuple[float, ...]
     seeds: dict[int, tuple[float, ...]]
 
-    def seed_values(self, lengths: Collection[int], reduce: str) -> dict[int, float]:
+    def reduce_seed_curves(self, lengths: Collection[int], reduce: str) -> dict[int, float]:
         """Return each seed's curve reduced over `lengths` by `reduce_rows`; empty if none of them was evaluated."""
         columns = [column for column, length in enumerate(self.lengths) if length in lengths]
         if not columns:
@@ -113,5 +113,5 @@ def _split_runs(keys_KR: Integers, columns: Sequence[Any]) -> Iterator[tuple[lis
 
 def compute_quartiles_at(band: Band, lengths: Sequence[int], objective: Objective) -> Quartiles | None:
     """Return quartiles over seeds of the mean over `lengths`; NaN if all seeds failed, None if none was evaluated."""
-    means = band.seed_values(lengths, "mean")
+    means = band.reduce_seed_curves(lengths, "mean")
     return compute_judged_quartiles(means.values(), objective) if means else None

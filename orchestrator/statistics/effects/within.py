@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from orchestrator.statistics.exact_tests import sign_test
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, compute_rank_correlations, estimate_median
+from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, Estimate, compute_rank_correlations, estimate_median
 from orchestrator.statistics.quartiles import Floats, compute_median, compute_median_or_nan
 
 Cells = Mapping[Hashable, Mapping[str, Sequence[float]]]
@@ -168,7 +168,7 @@ def _test_friedman(blocks: Floats) -> float:
     an effect would have p below 0.05.
     """
     n, k = blocks.shape
-    if n < FEWEST_FOR_MEDIAN or k < 3:
+    if n < MIN_FOR_MEDIAN or k < 3:
         return math.nan
 
     # The F statistic compares the variation of ranks between values with the rest.
