@@ -52,9 +52,9 @@ def start_repository_reader(*folders: Path | None) -> RepositoryReader:
     return RepositoryReader([*filter(None, folders), Path.cwd(), *checkout])
 
 
-def list_recorded_folders(states: Sequence[Mapping[str, Any]]) -> list[Path]:
+def list_recorded_folders(codes: Sequence[Mapping[str, Any]]) -> list[Path]:
     """Return the existing working folders of the latest code record."""
-    roots = [Path(tree["root"]) for tree in states[-1]["folders"]] if states else []
+    roots = [Path(tree["root"]) for tree in codes[-1]["folders"]] if codes else []
     return [root for root in roots if root.is_dir()]
 
 
@@ -66,20 +66,20 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
             copies[f"{name_copy_folder(module.sha256)}/{name}"] = _read_unchanged_file(module, name)
 
     # Files of `imports` are copied already; of other imported files all but credentials and large ones are.
-    recorded = {module.root / name for module in modules for name in module.files}
-    imported = _read_imported_files([tree.root for tree in trees], recorded)
+    copied_paths = {module.root / name for module in modules for name in module.files}
+    imported = _read_imported_files([tree.root for tree in trees], copied_paths)
     folders = []
     for tree in trees:
         files = dict(sorted(imported[tree.root].items()))
         if not (files or tree.commit or tree.problem):
             continue
         digests = {name: _compute_short_digest(content) for name, content in files.items()}
-        room, not_copied = MAX_COPY_BYTES, []
+        bytes_left, not_copied = MAX_COPY_BYTES, []
         for name, content in files.items():
-            if is_credential_name(name) or len(content) > room:
+            if is_credential_name(name) or len(content) > bytes_left:
                 not_copied.append(name)
             else:
-                room -= len(content)
+                bytes_left -= len(content)
                 copies[f"{name_copy_folder(compute_digest(digests))}/{name}"] = content
         diff = None
         if tree.diff_sha256:

@@ -244,16 +244,18 @@ def _read_source(module: str, root: Path, *, installed: bool) -> CodeSource:
 def _list_module_files(module: str, root: Path, *, beside: bool) -> list[Path]:
     """Return the files of a module and, with `beside`, of modules beside it that it imports, directly or indirectly."""
     # A module beside it can change results as well, so its files count for the digest.
-    waiting, tops, files = [module.partition(".")[0]], set[str](), list[Path]()
-    while waiting:
-        top = waiting.pop()
-        if top in tops or top in LENGTHWISE_PACKAGES:
+    tops_to_visit, visited, files = [module.partition(".")[0]], set[str](), list[Path]()
+    while tops_to_visit:
+        top = tops_to_visit.pop()
+        if top in visited or top in LENGTHWISE_PACKAGES:
             continue
-        tops.add(top)
+        visited.add(top)
         module_files = list(_list_package_files(root, top))
         files += module_files
         for path in module_files if beside else ():
-            waiting += [name for name in _read_imports(path) if _has_module(root, name) or _is_namespace(root, name)]
+            tops_to_visit += [
+                name for name in _read_imports(path) if _has_module(root, name) or _is_namespace(root, name)
+            ]
     return sorted(files)
 
 
@@ -296,7 +298,7 @@ def _read_imports(path: Path) -> Iterator[str]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (name.name.partition(".")[0] for name in node.names)
+            yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             yield node.module.partition(".")[0]
 

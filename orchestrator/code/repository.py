@@ -158,11 +158,11 @@ class RepositoryReader:
             opened.callback(timeout.cancel)
             with process:
                 assert process.stdout is not None
-                sha256, size, parts = hashlib.sha256(), 0, list[bytes]()
-                while part := process.stdout.read(2**20):
-                    sha256.update(part)
-                    parts += [part] if size < MAX_DIFF_BYTES else []
-                    size += len(part)
+                sha256, size, chunks = hashlib.sha256(), 0, list[bytes]()
+                while chunk := process.stdout.read(2**20):
+                    sha256.update(chunk)
+                    chunks += [chunk] if size < MAX_DIFF_BYTES else []
+                    size += len(chunk)
             messages.seek(0)
             lines = messages.read(2**16).decode(errors="replace").strip().splitlines()
 
@@ -171,7 +171,7 @@ class RepositoryReader:
             return _Output(problem=f"git {command[0]} took longer than {TIMEOUT_SECONDS:g} s")
         if process.returncode:
             return _Output(problem=next((line for line in lines if line.startswith("fatal: ")), lines[0]))
-        return _Output(b"".join(parts), sha256.hexdigest(), size)
+        return _Output(b"".join(chunks), sha256.hexdigest(), size)
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,8 @@ def _parse_description(root: Path, description: str) -> Repository:
     # The description comes from an environment variable, so every type is checked.
     if commit is None:
         return Repository(root=root, problem="it was submitted from a folder without a commit")
-    valid = isinstance(commit, str) and re.fullmatch("[0-9a-f]{40,64}", commit) and isinstance(size, int)
-    if not (valid and isinstance(dirty, bool | None) and isinstance(sha256, str | None)):
+    is_valid = isinstance(commit, str) and re.fullmatch("[0-9a-f]{40,64}", commit) and isinstance(size, int)
+    if not (is_valid and isinstance(dirty, bool | None) and isinstance(sha256, str | None)):
         return invalid
     return Repository(
         root=root, commit=commit, dirty=dirty, diff=content, diff_sha256=sha256, diff_bytes=size, source="job"

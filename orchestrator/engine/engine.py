@@ -94,14 +94,14 @@ class Engine:
             trained=trained,
             technical=tuple(list_technical_keys(member)),
             axis=member.evaluation.axis,
-            start_shares=_compute_initial_weight_shares(member),
+            start_shares=_compute_start_shares(member),
             task_module=type(task).__module__.partition(".")[0],
         )
 
     def read_declared_objective(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the metrics, averages and lengths of these sections; None if the task cannot be built."""
         try:
-            task = registry.build("task", _make_section(sections["task"]))
+            task = registry.build("task", _expand_class_name(sections["task"]))
         except ConfigError:
             return None
 
@@ -180,7 +180,7 @@ class Engine:
         members = list(members)
         models_and_tasks = dict.fromkeys((member.model, member.task) for member in members)
         reasons = ((model, model.explain_loop(task)) for model, task in models_and_tasks)
-        shares = describe_start_shares((member.steps, _compute_initial_weight_shares(member)) for member in members)
+        shares = describe_start_shares((member.steps, _compute_start_shares(member)) for member in members)
         loop_warnings = [
             (
                 "model",
@@ -225,7 +225,7 @@ class Engine:
         rows = math.ceil(member.training.batch_size / member.training.accumulation)
         sizes = {
             "model": (
-                _count_trained_bytes(member),
+                _count_trained_bytes_or_zero(member),
                 "with this task, the weights, gradient and optimizer state of one seed take",
             ),
             "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
@@ -305,7 +305,7 @@ class Engine:
         )
 
 
-def _compute_initial_weight_shares(member: MemberConfig) -> InitialWeightShares:
+def _compute_start_shares(member: MemberConfig) -> InitialWeightShares:
     """Return (share, remedy) of each average that consists mostly of initial weights even after the last step."""
     steps, averages = member.steps, member.training.averages
     shares = {label: average.start_share(steps) for label, average in averages.items()}
@@ -365,13 +365,13 @@ def _count_parameters(model: Model, task: Task) -> int:
 def _read_model_metrics(section: Any) -> Mapping[str, str]:
     """Return the metrics of a model with their directions; empty if it cannot be built."""
     try:
-        return dict(registry.build("model", _make_section(section)).metrics)
+        return dict(registry.build("model", _expand_class_name(section)).metrics)
     except ConfigError:
         return {}
 
 
-def _make_section(value: Any) -> Any:
-    """Return a section as a mapping; a drawn section may be a plain name."""
+def _expand_class_name(value: Any) -> Any:
+    """Return a section as a mapping; a section that the space draws may be a class name alone."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -387,7 +387,7 @@ def _is_user_code(settings: Settings) -> bool:
     return not type(settings).__module__.startswith("trainers.")
 
 
-def _count_trained_bytes(member: MemberConfig) -> int:
+def _count_trained_bytes_or_zero(member: MemberConfig) -> int:
     """Return the bytes of one member in training; 0 if they are unknown, which the trial of the model reports."""
     try:
         return count_trained_bytes(member)

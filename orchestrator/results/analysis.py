@@ -114,10 +114,10 @@ def _compute_effects(
             for config_id, value_by_seed in seed_values.items()
         }
 
-    # A penalty of NaN means that failed seeds are left out.
-    penalty = get_failed_seed_value(policy, direction)
+    # NaN as the value of a failed seed means that failed seeds are left out.
+    failed_value = get_failed_seed_value(policy, direction)
     members = {
-        config_id: {seed: penalty if math.isnan(value) else value for seed, value in value_by_seed.items()}
+        config_id: {seed: failed_value if math.isnan(value) else value for seed, value in value_by_seed.items()}
         for config_id, value_by_seed in seed_values.items()
     }
 

@@ -45,13 +45,15 @@ def summarise_seeds(
     values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
 ) -> SeedStatistics:
     """Return quartiles and a statistic (None: median) of one value per seed, NaN for a failed seed."""
-    # A penalty of NaN means that failed seeds are left out.
+    # NaN as the value of a failed seed means that failed seeds are left out.
     seed_values = np.array(list(values), dtype=np.float64)
     alive_values = seed_values[~np.isnan(seed_values)]
-    failed, penalty = len(seed_values) - len(alive_values), get_failed_seed_value(policy, direction)
-    counted_values = alive_values if math.isnan(penalty) else np.append(alive_values, np.full(failed, penalty))
+    failed, failed_value = len(seed_values) - len(alive_values), get_failed_seed_value(policy, direction)
+    counted_values = (
+        alive_values if math.isnan(failed_value) else np.append(alive_values, np.full(failed, failed_value))
+    )
 
-    # If every seed failed, a penalty alone says nothing about the configuration: the statistics are NaN.
+    # If every seed failed, their values say nothing about the configuration: the statistics are NaN.
     undefined = Quartiles(math.nan, math.nan, math.nan)
     computed = compute_quartiles(counted_values, get_worst_value(direction)) if len(alive_values) else undefined
     score = statistic(counted_values) if statistic and len(alive_values) else computed.median
@@ -79,24 +81,24 @@ def score_seeds(
 
 
 def compute_group_quartiles(
-    values: Floats, seeds: npt.NDArray[np.int64], penalty: Floats, worst: Floats
+    values: Floats, seeds: npt.NDArray[np.int64], failed_values: Floats, worst_values: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return q25, median and q75 of many groups of seeds, each as in `summarise_seeds`; NaN if all seeds failed.
 
-    `values` has the groups one after the other, `seeds` (G,) their sizes, `penalty` (G,) the `get_failed_seed_value` of
-    each group, `worst` (G,) its worst value. Each result is (G,).
+    `values` has the groups one after the other, `seeds` (G,) their sizes, `failed_values` (G,) the result of
+    `get_failed_seed_value` for each group, `worst_values` (G,) its worst value. Each result is (G,).
     """
     # Groups have different sizes, so each becomes a row that is padded with NaN.
     group, starts = np.repeat(np.arange(len(seeds)), seeds), np.cumsum(seeds) - seeds
     values_GS = np.full((len(seeds), seeds.max()), np.nan)  # NaN beyond the seeds of a group
     values_GS[group, np.arange(len(values)) - starts[group]] = values
 
-    # Padding is NaN again after failed seeds got their penalty, because NaN is sorted last and not counted.
+    # Padding is NaN again after failed seeds got their value, because NaN is sorted last and not counted.
     alive_counts = (~np.isnan(values_GS)).sum(axis=1)
-    values_GS = np.where(np.isnan(values_GS), penalty[:, None], values_GS)
+    values_GS = np.where(np.isnan(values_GS), failed_values[:, None], values_GS)
     values_GS[np.arange(values_GS.shape[1]) >= seeds[:, None]] = np.nan
     values_GS.sort(axis=1)
-    table = compute_row_quartiles(values_GS, np.where(np.isnan(penalty), alive_counts, seeds), worst)
+    table = compute_row_quartiles(values_GS, np.where(np.isnan(failed_values), alive_counts, seeds), worst_values)
     q25, median, q75 = (np.where(alive_counts == 0, np.nan, column) for column in table)
     return q25, median, q75
 

@@ -71,7 +71,7 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     keys_KR = np.stack([*codes, length])[:, order]
     starts = np.flatnonzero(_find_run_starts(keys_KR))
     metric_directions = [directions.get(name, "none") for name in labels[1]]
-    failed_value, worst_value = (
+    failed_values, worst_values = (
         np.array(values_by_metric)[codes[1][order[starts]]]
         for values_by_metric in (
             [get_failed_seed_value(objective.failed_seeds, direction) for direction in metric_directions],
@@ -79,7 +79,7 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
         )
     )
     quartiles = compute_group_quartiles(
-        values[order], np.diff(np.append(starts, len(order))), failed_value, worst_value
+        values[order], np.diff(np.append(starts, len(order))), failed_values, worst_values
     )
 
     # The lengths of a curve are a run of quartiles.
