@@ -105,9 +105,9 @@ def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: in
     `page` are the judgements of the page, `family` is the number of tests in Holm's correction. Claims that were asked
     again are unchanged.
     """
+    # Only an undecided claim that was asked once can still be decided by more seeds.
     if judgement.answer is None or judgement.answer.extrapolate is None or judgement.verdict != UNDECIDED:
         return judgement
-
     extrapolate, larger_counts = judgement.answer.extrapolate, [n for n in SUGGESTED_SEEDS if n > judgement.answer.n]
     if not larger_counts or judgement.claim.asked_again:
         return judgement
@@ -125,6 +125,7 @@ def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: in
             and correct_by_holm([answer.p, *other_p_values])[0] <= SIGNIFICANCE_LEVEL
         )
 
+    # The smallest suggested number that decides it; 0 without any.
     seeds_needed = next(filter(is_decisive, larger_counts), 0)
     note = "" if seeds_needed else f"; {SUGGESTED_SEEDS[-1]} like these would not decide it"
     return replace(judgement, seeds_needed=seeds_needed, reason=f"{judgement.reason}{note}")

@@ -119,6 +119,7 @@ def find_changed_code(recorded: Mapping[str, Any]) -> list[str]:
     The engine is not compared if the version of lengthwise differs. Folders that no longer exist are not compared,
     because the folder of a job is a temporary copy.
     """
+    # Another version always has other code, which `find_version_change` reports.
     changes = []
     if recorded["version"] == read_version("lengthwise"):
         current = compute_engine_digests()
@@ -127,6 +128,8 @@ def find_changed_code(recorded: Mapping[str, Any]) -> list[str]:
             for part, digest in recorded["engine"].items()
             if current.get(part) != digest
         ]
+
+    # Files that the user's modules imported may change results as well.
     for tree in recorded["folders"]:
         root = Path(tree["root"])
         for name, digest in tree["files"].items() if root.is_dir() else ():
@@ -141,9 +144,9 @@ def find_changed_code(recorded: Mapping[str, Any]) -> list[str]:
     return changes
 
 
-def find_version_change(states: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
+def find_version_change(codes: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return the versions of lengthwise in the latest record and now, if both are known and differ."""
-    recorded, current = states[-1]["version"] if states else None, read_version("lengthwise")
+    recorded, current = codes[-1]["version"] if codes else None, read_version("lengthwise")
     return (recorded, current) if recorded and current and recorded != current else None
 
 
@@ -174,10 +177,10 @@ def compute_digest(table: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _read_imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dict[Path, dict[str, bytes]]:
+def _read_imported_files(roots: Sequence[Path], copied_paths: Iterable[Path]) -> dict[Path, dict[str, bytes]]:
     """Return the imported files below each root, except lengthwise, installed packages, tests and the main script."""
     files: dict[Path, dict[str, bytes]] = {root: {} for root in roots}
-    skipped = {*recorded, Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").absolute()}
+    skipped = {*copied_paths, Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").absolute()}
     for module, loaded in list(sys.modules.items()):  # a list, because threads may import meanwhile
         file = getattr(loaded, "__file__", None)
         if module.partition(".")[0] in LENGTHWISE_PACKAGES or not isinstance(file, str) or not file.endswith(".py"):
@@ -186,12 +189,12 @@ def _read_imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dic
         path = _resolve_file(file if file.startswith(os.sep) else str(Path(file).absolute()))
         if path is None or path in skipped:
             continue
-        enclosing = [root for root in roots if str(path).startswith(f"{root}{os.sep}")]
-        if not enclosing:
+        enclosing_roots = [root for root in roots if str(path).startswith(f"{root}{os.sep}")]
+        if not enclosing_roots:
             continue
 
         # A file belongs to the innermost work tree; tests do not influence results.
-        root = max(enclosing, key=lambda root: len(root.parts))
+        root = max(enclosing_roots, key=lambda root: len(root.parts))
         *folders, file_name = path.relative_to(root).parts
         if not ("tests" in folders or file_name == "conftest.py" or file_name.startswith("test_")):
             try:

@@ -79,8 +79,9 @@ class Engine:
     @staticmethod
     def list_measurements(member: MemberConfig) -> Measurements:
         """Return the metrics, lengths and averages of a member, as the current code computes them."""
+        # A distribution without trained lengths, such as a test set of its own, is only evaluated.
         task = member.task
-        trained = {
+        trained_lengths = {
             distribution.name: tuple(sorted(distribution.trained_lengths))
             for distribution in task.distributions
             if distribution.trained_lengths
@@ -89,9 +90,9 @@ class Engine:
             lengths=member.evaluated_lengths,
             averages=tuple(member.training.averages),
             metrics=member.metrics,
-            longest_trained={name: lengths[-1] for name, lengths in trained.items()},
+            longest_trained={name: lengths[-1] for name, lengths in trained_lengths.items()},
             headline=(*task.headline, *member.model.recorded_metrics, *member.evaluation.added),
-            trained=trained,
+            trained=trained_lengths,
             technical=tuple(list_technical_keys(member)),
             axis=member.evaluation.axis,
             start_shares=_compute_start_shares(member),

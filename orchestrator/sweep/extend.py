@@ -241,6 +241,8 @@ def _describe_extension(
     recorded = read_recorded_spec(state)
     trained = sum(member.status in ("complete", "failed") for member in state.members)
     lines = [f"extending sweep {state.name} in {state.folder.resolve()}"]
+
+    # Configurations that a race has eliminated get no more seeds.
     if added.seeds:
         subject = (
             "the remaining configurations of the race"

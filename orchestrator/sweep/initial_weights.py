@@ -110,6 +110,7 @@ class _WeightsResolver:
 
     def _resolve_kept(self, settings: Mapping[str, Any], address: str) -> dict[str, Any]:
         """Return the equivalent settings with `file` in place of `sweep`."""
+        # `InitialWeights` has only files, so the keys of `sweep` are checked here.
         for key in settings:
             if key not in SWEEP_KEYS:
                 self.findings.add(

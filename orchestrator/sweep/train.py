@@ -77,6 +77,7 @@ def _train_packs(
     max_seconds: float | None,
 ) -> None:
     """Train all packs with this scheduler, and record how the sweep ended."""
+    # The scheduler is opened first: packs are cut for the workers of its cluster.
     publisher, start_worker = children.publisher, children.workers.start_worker if children.workers else None
     with open_scheduler(scheduler_name, spec.resources, start_worker) as scheduler:
         session.interrupts.install_handlers()  # again, because ray.init replaces handlers
@@ -93,7 +94,7 @@ def _train_packs(
             if publisher is not None:
                 _say_refusals(session, publisher)
 
-        # The shortages that the ledger has are known to the packer, so that no pack runs out of memory again.
+        # The packer knows the recorded shortages, so that no pack runs out of memory a second time.
         driver = SweepDriver(
             spec,
             session.ledger,
@@ -106,6 +107,7 @@ def _train_packs(
             say=session.say,
             tick=tick,
         )
+        # A sweep at an address is copied there before it trains.
         if warning := copy_at_start(session.ledger):
             session.say(f"warning: {warning}")
         page = RunningPage(session.folder) if scheduler_name != "inline" else nullcontext()

@@ -103,6 +103,8 @@ def _parse_domain(address: str, raw: Any, findings: Findings, list_kind: str) ->
         message = "must be a domain; a fixed value belongs in its own section"
         report("", message, given=raw, allowed=SYNTAX, nearest=_guess_domain(raw, list_kind))
         return None
+
+    # Without a domain, or with several, suggest what was probably meant: a dotted key, a similar name, a list.
     kinds = [name for name in raw if name in KINDS]
     if len(kinds) != 1:
         nested = next((name for name, inner in raw.items() if isinstance(inner, dict)), None)

@@ -47,8 +47,8 @@ def serve_packs(descriptor: int) -> None:
     # An exception ends only its pack; a closed connection, or a signal, ends the worker.
     try:
         while True:
-            text, _, gpus = connection.recv_bytes().decode().partition("\n")
-            os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+            text, _, gpu_slot = connection.recv_bytes().decode().partition("\n")
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpu_slot
             work = decode_work(text)
             try:
                 with (

@@ -17,6 +17,7 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
     Uses the local Ray that is already starting, if any. Raises UserError if Ray cannot be reached or started, and if
     neither this machine nor a node of the cluster can hold a pack (`refuse_small_nodes`).
     """
+    # Connecting sets environment variables that Ray reads when it is imported.
     address = os.environ.get("RAY_ADDRESS") or None
     leave = _connect(address)
     import ray
@@ -41,22 +42,22 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
                 f"this machine has {available['CPU']:g} and {available['GPU']:g}; "
                 "lower resources.cpus or resources.gpus"
             )
-        where = f"Ray at {address}" if address else "a local Ray"
-        refuse_small_nodes(pack_resources, where)
+        ray_name = f"Ray at {address}" if address else "a local Ray"
+        refuse_small_nodes(pack_resources, ray_name)
 
         # Packs are planned for the smallest share, because any pack may run on any node.
-        share = resources.get("memory", 4 * 2**30) / max(1, workers)
+        bytes_per_worker = resources.get("memory", 4 * 2**30) / max(1, workers)
         notes = "" if workers else f"; no node has {describe_amounts(pack_resources)} yet, so the sweep waits for one"
         if gpus:
             memory = NodeMemory(pack_resources).read(QUERY_TIMEOUT_SECONDS) if address else read_gpu_memories()
-            share = compute_smallest_share(memory, gpus)
+            bytes_per_worker = compute_smallest_share(memory, gpus)
             notes += (
                 "" if memory else f"; no GPU says how much memory it has, {ASSUMED_BYTES / 2**30:.0f} GiB are assumed"
             )
         yield Cluster(
             workers=max(1, workers),
-            bytes_per_worker=share,
-            description=f"{where} with {available['CPU']:g} CPUs and {available['GPU']:g} GPUs{notes}",
+            bytes_per_worker=bytes_per_worker,
+            description=f"{ray_name} with {available['CPU']:g} CPUs and {available['GPU']:g} GPUs{notes}",
         )
     finally:
         leave()
