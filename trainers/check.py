@@ -301,10 +301,12 @@ def _declaration_problems(task: Task) -> Iterator[str]:
 
 def _missing_lengths(task: Task, tests: Sequence[EvaluationBatch], lengths: Sequence[int]) -> Iterator[str]:
     """Yield a problem for each distribution with lengths that no evaluation batch measures."""
-    first = task.distributions[0].name
+    first_name = task.distributions[0].name
     for distribution in task.distributions:
-        measured = {n for test in tests if (test.distribution or first) == distribution.name for n in test.lengths}
-        if missing := {*lengths}.intersection(distribution.lengths) - measured:
+        measured_lengths = {
+            n for test in tests if (test.distribution or first_name) == distribution.name for n in test.lengths
+        }
+        if missing := {*lengths}.intersection(distribution.lengths) - measured_lengths:
             source = f" of {distribution.name!r}" if distribution.name else ""
             yield f"evaluation_batches does not measure lengths {sorted(missing)}{source}"
 
@@ -408,14 +410,14 @@ def main(modules: Sequence[str]) -> int:
         except (Exception, SystemExit) as error:
             print(f"{module} cannot be imported: {type(error).__name__}: {error}", file=sys.stderr)
             return 2
-    new = [
+    new_classes = [
         (kind, name) for kind in registry.KINDS for name in sorted(set(registry.get_classes(kind)) - names_before[kind])
     ]
-    if not new:
+    if not new_classes:
         print(f"{', '.join(modules)}: registers no class", file=sys.stderr)
         return 2
 
-    problems_by_class = {(kind, name): check_class(kind, name) for kind, name in new}
+    problems_by_class = {(kind, name): check_class(kind, name) for kind, name in new_classes}
     for (kind, name), problems in problems_by_class.items():
         print(f"{kind} {name}: " + ("\n  ".join(["", *problems]) if problems else "good"))
     return 1 if any(problems_by_class.values()) else 0

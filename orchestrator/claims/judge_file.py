@@ -85,8 +85,8 @@ def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Pat
     file = load_claims(path)
     if page is not None:
         check_page(file, page)
-    unfinished = [name for name in file.sweeps if not _is_complete(storage / name)]
-    for name in unfinished:
+    unfinished_sweeps = [name for name in file.sweeps if not _is_complete(storage / name)]
+    for name in unfinished_sweeps:
         if not (storage / name / LEDGER_FILE).exists() and not path.with_name(f"{name}.yaml").exists():
             raise UserError(f"{path}: sweep {name} was not run, and {path.with_name(f'{name}.yaml')} does not exist")
     for name in file.sweeps:
@@ -96,7 +96,7 @@ def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Pat
                 raise SpecChanged(state.folder, changes)
 
     # The claims cannot be judged without all sweeps, so the first that does not complete ends this.
-    for name in unfinished:
+    for name in unfinished_sweeps:
         if (storage / name / LEDGER_FILE).exists():
             arguments = ["resume", str(storage / name)]
         else:

@@ -67,8 +67,8 @@ def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Ju
 
     # Several claims may have the same judged test, which is drawn once.
     judgements_to_draw = {judged[claim_id].claim.id: judged[claim_id] for claim_id in claim_ids}
-    tested = [judgement for judgement in judgements_to_draw.values() if judgement.verdict != NOT_TESTED]
-    return [judgement for judgement in tested if is_drawable(judgement)][:MAX_FIGURES]
+    tested_judgements = [judgement for judgement in judgements_to_draw.values() if judgement.verdict != NOT_TESTED]
+    return [judgement for judgement in tested_judgements if is_drawable(judgement)][:MAX_FIGURES]
 
 
 def _map_judged_tests(judgements: Sequence[Judgement]) -> dict[str, Judgement]:

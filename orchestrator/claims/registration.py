@@ -95,8 +95,8 @@ def _describe_digests(claim: Claim, state: SweepState, values: Mapping[str, Mapp
     if state.claims[claim.id] != compute_digest(registered):
         return f"changed since it was registered before the sweep ran{extended}"
     keys = [key for key in dict.fromkeys([*deciding, *registered]) if registered.get(key) != deciding.get(key)]
-    changed = [f"`{key}` was {_quote(registered.get(key))}" for key in keys]
-    return f"changed since it was registered before the sweep ran{extended}, when {' and '.join(changed)}"
+    changes = [f"`{key}` was {_quote(registered.get(key))}" for key in keys]
+    return f"changed since it was registered before the sweep ran{extended}, when {' and '.join(changes)}"
 
 
 def _quote(value: object) -> str:

@@ -46,8 +46,8 @@ def name_tests(tests: Sequence[Judgement]) -> list[str]:
     """Return the id of each test of a claim, with the keys that it changed from the test before."""
     names = [tests[0].claim.id]
     for earlier, later in pairwise(tests):
-        changed = list_changed_keys(earlier, later)
-        names.append(f"{later.claim.id} (other {', '.join(changed)})" if changed else later.claim.id)
+        changed_keys = list_changed_keys(earlier, later)
+        names.append(f"{later.claim.id} (other {', '.join(changed_keys)})" if changed_keys else later.claim.id)
     return names
 
 
@@ -60,13 +60,13 @@ def list_changed_keys(earlier: Judgement, later: Judgement) -> list[str]:
     """
     # These four keys of a claim always differ or do not change what is measured.
     first, second = (read_deciding_values(judgement.claim) for judgement in (earlier, later))
-    changed = [key for key in list_differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
+    changed_keys = [key for key in list_differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
 
     # Two sweeps may train an arm of the same name with other settings.
     technical = _list_technical_keys(earlier) | _list_technical_keys(later)
     for arms in zip(_read_arm_settings(earlier), _read_arm_settings(later), strict=False):
-        changed += [".".join(key.split(".")[:2]) for key in list_differing_keys(*arms) if key not in technical]
-    return list(dict.fromkeys(changed))
+        changed_keys += [".".join(key.split(".")[:2]) for key in list_differing_keys(*arms) if key not in technical]
+    return list(dict.fromkeys(changed_keys))
 
 
 def _list_technical_keys(judgement: Judgement) -> set[str]:

@@ -136,7 +136,7 @@ def delete(
             raise UserError(f"{folder}: nothing deleted")
 
     # Delete MLflow runs before the ledger, which has their addresses.
-    deleted = dict[str, int]()
+    deleted_runs = dict[str, int]()
 
     def delete_mlflow_runs() -> None:
         # Copies of the sweep have the same runs, which then stay.
@@ -144,18 +144,18 @@ def delete(
             return
         from orchestrator.tracking.publish import delete_runs
 
-        deleted.update(delete_runs(folder, tracking_uri))
-        for uri, count in deleted.items():
+        deleted_runs.update(delete_runs(folder, tracking_uri))
+        for uri, count in deleted_runs.items():
             say(console, f"{uri}: {format_count(count, 'run')} deleted")
 
     delete_sweep(deletion, delete_mlflow_runs)
 
-    remaining = [uri for uri in deletion.published_at if uri not in deleted]
+    remaining_uris = [uri for uri in deletion.published_at if uri not in deleted_runs]
     files = "the checkpoints of " if checkpoints else ""
     say(
         console,
         f"deleted {files}{deletion.address or folder}"
-        + (f"; its MLflow runs stay at {', '.join(remaining)}" if remaining else ""),
+        + (f"; its MLflow runs stay at {', '.join(remaining_uris)}" if remaining_uris else ""),
     )
 
 

@@ -120,9 +120,9 @@ def import_rows(
     metric, average = next(iter(options.directions)), _choose_average(results, options)
     members = group_members(results, metric, average, missing)
     lengths = _choose_lengths(results, members, metric, options)
-    if unknown := [metric for metric in options.directions if metric not in results.metrics]:
+    if unknown_metrics := [metric for metric in options.directions if metric not in results.metrics]:
         allowed = ", ".join(results.metrics)
-        raise UserError(f"--metric {unknown[0]}: not in {results.source}; allowed: {allowed}")
+        raise UserError(f"--metric {unknown_metrics[0]}: not in {results.source}; allowed: {allowed}")
 
     objective = {
         "metric": metric,

@@ -231,9 +231,9 @@ def _compile_pattern(naming: Naming) -> re.Pattern[str]:
         pattern = re.compile(naming.pattern)
     except re.error as error:
         raise UserError(f"--pattern {naming.pattern}: not a regular expression: {error}") from None
-    if unknown := [name for name in pattern.groupindex if name not in GROUPS]:
-        hint = find_nearest(unknown[0], GROUPS)
-        text = f"--pattern {naming.pattern}: unknown group {unknown[0]}; allowed: {', '.join(GROUPS)}"
+    if unknown_groups := [name for name in pattern.groupindex if name not in GROUPS]:
+        hint = find_nearest(unknown_groups[0], GROUPS)
+        text = f"--pattern {naming.pattern}: unknown group {unknown_groups[0]}; allowed: {', '.join(GROUPS)}"
         raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
     return pattern
 

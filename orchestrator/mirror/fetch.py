@@ -63,9 +63,9 @@ def fetch_sweep(folder: Path) -> None:
 
         # Files go before the records that name them, so that an interrupted update leaves a readable sweep.
         sizes = store.list_sizes()
-        missing = [name for name in sizes if not (folder / name).exists()]
-        names = [name for name in missing if name.startswith(("curves/", "code/"))]
-        names += [name for name in (sizes if newer else missing) if "/" not in name and name.endswith(".yaml")]
+        missing_names = [name for name in sizes if not (folder / name).exists()]
+        names = [name for name in missing_names if name.startswith(("curves/", "code/"))]
+        names += [name for name in (sizes if newer else missing_names) if "/" not in name and name.endswith(".yaml")]
         store.fetch(folder, names)
         if newer:
             write_atomic(folder / LEDGER_FILE, [newer])

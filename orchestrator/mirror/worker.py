@@ -47,10 +47,12 @@ def fetch_files(work: PackWork) -> None:
     store, folder = ObjectStore(work.address), Path(work.folder)
     for fields in work.code:
         files = [Path(fields["root"]) / name for name in fields["files"]]
-        missing = [str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()]
-        store.fetch(folder, missing)
-    earlier = [Path(path) for states in work.earlier for path, *_ in states]
-    for checkpoint_folder in dict.fromkeys([folder / "checkpoints" / work.pack_id, *earlier]):
+        missing_files = [
+            str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()
+        ]
+        store.fetch(folder, missing_files)
+    earlier_folders = [Path(path) for states in work.earlier for path, *_ in states]
+    for checkpoint_folder in dict.fromkeys([folder / "checkpoints" / work.pack_id, *earlier_folders]):
         fetch_missing(checkpoint_folder)
 
 

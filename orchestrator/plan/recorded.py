@@ -115,12 +115,16 @@ def set_recorded_defaults(spec: SweepSpec, recorded: Sequence[RecordedConfigurat
 
     Only values shared by all configurations are set; `list_recorded_values` has the others.
     """
-    changed = {
+    changed_defaults = {
         key: value for configuration in recorded for key, value in find_changed_defaults(spec, configuration).items()
     }
-    members = [rebuild_member(configuration).to_dict() for configuration in recorded] if changed else []
-    shared = {key: value for key, value in changed.items() if all(read_key(member, key) == value for member in members)}
-    return spec.model_copy(update=assign_values(spec, shared)) if shared else spec
+    members = [rebuild_member(configuration).to_dict() for configuration in recorded] if changed_defaults else []
+    shared_defaults = {
+        key: value
+        for key, value in changed_defaults.items()
+        if all(read_key(member, key) == value for member in members)
+    }
+    return spec.model_copy(update=assign_values(spec, shared_defaults)) if shared_defaults else spec
 
 
 def refuse_changed_defaults(spec: SweepSpec, recorded: Iterable[RecordedConfiguration], subject: str) -> None:
@@ -134,7 +138,7 @@ def refuse_changed_defaults(spec: SweepSpec, recorded: Iterable[RecordedConfigur
 
 def list_recorded_values(spec: SweepSpec, recorded: Sequence[RecordedConfiguration]) -> list[dict[str, Any]]:
     """Return the values of recorded configurations, with explicit values for defaults that have changed."""
-    listed = []
+    recorded_values = []
     for configuration in recorded:
         # A default is set as a whole below, so drawn keys inside it are left out.
         defaults = find_changed_defaults(spec, configuration)
@@ -152,8 +156,8 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[RecordedConfigurati
                     **({"name": section_value} if isinstance(section_value, str) else section_value),
                     field: value,
                 }
-        listed.append(values)
-    return listed
+        recorded_values.append(values)
+    return recorded_values
 
 
 def rebuild_member(configuration: RecordedConfiguration) -> Any:

@@ -54,10 +54,10 @@ def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None
     if top < 1:
         raise UserError(f"--top {top} is not a number of configurations; allowed: {allowed}")
     if top > len(rows):
-        ended = [row for row in result.rows if row.complete and row not in rows]
+        ended_rows = [row for row in result.rows if row.complete and row not in rows]
         counts = {
-            "failed": sum(row.failed for row in ended),
-            "have no finite score": sum(not row.failed for row in ended),
+            "failed": sum(row.failed for row in ended_rows),
+            "have no finite score": sum(not row.failed for row in ended_rows),
             "were pruned": (pruned := sum(row.pruned_at is not None for row in result.rows)),
             "have not ended": result.planned - result.complete_configurations - pruned,
         }

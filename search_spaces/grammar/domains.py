@@ -308,11 +308,11 @@ def read_number_pair(raw: dict[str, Any], kind: str, bounds: str, report: Report
         report(f".{kind}", "must be a list of two numbers", given=pair, allowed=bounds, nearest=nearest)
         return None
 
-    invalid = [index for index, bound in enumerate(pair) if not is_number(bound, whole=whole)]
-    for index in invalid:
+    invalid_indices = [index for index, bound in enumerate(pair) if not is_number(bound, whole=whole)]
+    for index in invalid_indices:
         message, nearest = f"must be a {'whole ' if whole else ''}number", suggest_number(pair[index], whole=whole)
         report(f".{kind}[{index}]", message, given=pair[index], allowed=bounds, nearest=nearest)
-    return None if invalid else tuple(pair)
+    return None if invalid_indices else tuple(pair)
 
 
 def make_plain(value: Any) -> Any:

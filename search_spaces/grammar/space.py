@@ -226,25 +226,29 @@ def check_conditions_on_fixed_keys(space: dict[str, Domain], sections: dict[str,
 def _find_circular_keys(domains: dict[str, Domain], findings: Findings) -> list[str]:
     """Record circular conditions, and return the keys of the circles."""
     # Keys are removed in an order in which they could be drawn, until only circles are left.
-    circular: list[str] = []
-    waiting = {key: [other for other in domain.when if other in domains] for key, domain in domains.items()}
-    while waiting:
-        if free := [key for key, needed in waiting.items() if not any(other in waiting for other in needed)]:
-            for key in free:
-                del waiting[key]
+    circular_keys: list[str] = []
+    open_conditions = {key: [other for other in domain.when if other in domains] for key, domain in domains.items()}
+    while open_conditions:
+        if free_keys := [
+            key for key, others in open_conditions.items() if not any(other in open_conditions for other in others)
+        ]:
+            for key in free_keys:
+                del open_conditions[key]
             continue
 
         # Every remaining key waits for another, so following them leads into a circle.
-        trail = [next(iter(waiting))]
-        while (following := next(other for other in waiting[trail[-1]] if other in waiting)) not in trail:
-            trail.append(following)
-        circle = trail[trail.index(following) :]
-        message = f"conditions must not be circular: {' -> '.join([*circle, following])}"
-        findings.add(f"space.{following}.when", message)
-        circular += circle
+        trail = [next(iter(open_conditions))]
+        while (
+            next_key := next(other for other in open_conditions[trail[-1]] if other in open_conditions)
+        ) not in trail:
+            trail.append(next_key)
+        circle = trail[trail.index(next_key) :]
+        message = f"conditions must not be circular: {' -> '.join([*circle, next_key])}"
+        findings.add(f"space.{next_key}.when", message)
+        circular_keys += circle
         for key in circle:
-            del waiting[key]
-    return circular
+            del open_conditions[key]
+    return circular_keys
 
 
 def drawn_sections(data: dict[str, Any]) -> set[str]:

@@ -58,14 +58,14 @@ def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
     if not task.stages:
         # A task has stages if `stages` is defined anywhere below the base class of tasks.
         tasks = sorted(registry.get_classes("task").items())
-        staged = [name for name, cls in tasks if sum("stages" in vars(base) for base in cls.__mro__) > 1]
-        allowed = f"null, or a task with stages{': ' if staged else ''}{', '.join(staged)}"
+        staged_tasks = [name for name, cls in tasks if sum("stages" in vars(base) for base in cls.__mro__) > 1]
+        allowed = f"null, or a task with stages{': ' if staged_tasks else ''}{', '.join(staged_tasks)}"
         message = f"the task {task.name} has no stages"
         yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
-    trained = task.distributions[0].trained_lengths
-    if unknown := [length for length in task.stages if length not in trained]:
-        message = f"the task {task.name} has stages of untrained lengths {unknown}"
-        allowed = f"lengths {list(trained)}"
+    trained_lengths = task.distributions[0].trained_lengths
+    if untrained_lengths := [length for length in task.stages if length not in trained_lengths]:
+        message = f"the task {task.name} has stages of untrained lengths {untrained_lengths}"
+        allowed = f"lengths {list(trained_lengths)}"
         yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
 
 

@@ -84,8 +84,8 @@ class InitialWeights(Settings):
 
     def problems(self, model: Model, task: Task, seeds: Collection[int]) -> Iterator[Problem]:
         """Yield problems of members with these seeds: files that are missing, have changed, or do not fit the model."""
-        if isinstance(self.file, dict) and (missing := [seed for seed in seeds if str(seed) not in self.file]):
-            message = f"{self.source or 'file'} has no weights of {_list_seeds(missing)}"
+        if isinstance(self.file, dict) and (missing_seeds := [seed for seed in seeds if str(seed) not in self.file]):
+            message = f"{self.source or 'file'} has no weights of {_list_seeds(missing_seeds)}"
             instead = f"one seed's weights for all: `seeds: {next(iter(self.file), 0)}` beside `sweep`, or one `file`"
             yield Problem(key="", message=message, allowed=f"{_list_seeds(self.file)}, or {instead}")
             return

@@ -46,13 +46,13 @@ class MemberWeights(NamedTuple):
 
 def write_weights(folder: Path, members: Iterable[MemberWeights]) -> list[WeightsFile]:
     """Write a file for each member and return their descriptions. Raises WeightsError naming the path."""
-    written: list[WeightsFile] = []
+    files: list[WeightsFile] = []
 
     # Encode a member when its file is written, so that a single file is in memory at a time.
     def encode_files() -> Iterator[tuple[str, list[bytes]]]:
         for member in members:
             file, content = _encode(member)
-            written.append(file)
+            files.append(file)
             yield file.name, [content]
 
     try:
@@ -63,7 +63,7 @@ def write_weights(folder: Path, members: Iterable[MemberWeights]) -> list[Weight
         path = Path(error.filename)
         path = path.with_name(get_final_name(path.name))
         raise WeightsError(f"cannot write weights {path}: {error.strerror or error}") from error
-    return written
+    return files
 
 
 def _encode(member: MemberWeights) -> tuple[WeightsFile, bytes]:

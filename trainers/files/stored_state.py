@@ -28,11 +28,11 @@ def fit_state(stored: Snapshot, initial: Arrays, parameters: Shapes) -> dict[str
     if list(stored.parameters) != list(parameters):
         arrays = _reorder_columns(arrays, stored, parameters)
 
-    if missing := [name for name in initial if name not in arrays]:
-        raise _make_layout_error(stored, f"has no {', '.join(missing)}")
+    if missing_names := [name for name in initial if name not in arrays]:
+        raise _make_layout_error(stored, f"has no {', '.join(missing_names)}")
     # Earlier versions stored AdamW's moments also for gradient descent, which has none.
-    if unknown := [name for name in arrays if name not in initial and name not in ("m", "v")]:
-        raise _make_layout_error(stored, f"has unknown arrays: {', '.join(unknown)}")
+    if unknown_names := [name for name in arrays if name not in initial and name not in ("m", "v")]:
+        raise _make_layout_error(stored, f"has unknown arrays: {', '.join(unknown_names)}")
     for name in initial:
         array = arrays[name]
         if (array.shape, array.dtype) != (initial[name].shape, initial[name].dtype):
@@ -49,9 +49,10 @@ def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> di
         raise _make_layout_error(stored, _describe_differences(stored_shapes, current_shapes))
 
     # All arrays in the shape of the weights have these columns: weights, moments and averages.
-    ends = np.cumsum([prod(shape) for shape in stored_shapes.values()])
+    end_columns = np.cumsum([prod(shape) for shape in stored_shapes.values()])
     columns = {
-        name: np.arange(end - prod(stored_shapes[name]), end) for name, end in zip(stored_shapes, ends, strict=True)
+        name: np.arange(end - prod(stored_shapes[name]), end)
+        for name, end in zip(stored_shapes, end_columns, strict=True)
     }
     order = np.concatenate([columns[name] for name in current_shapes])
     weights_shape = arrays["theta"].shape if "theta" in arrays else None
@@ -63,16 +64,16 @@ def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> di
 
 def _describe_differences(stored: Mapping[str, tuple[int, ...]], current: Mapping[str, tuple[int, ...]]) -> str:
     """Return as text how stored parameters differ from those of the model."""
-    missing = [name for name in current if name not in stored]
-    unknown = [name for name in stored if name not in current]
-    changed = [
+    missing_names = [name for name in current if name not in stored]
+    unknown_names = [name for name in stored if name not in current]
+    reshaped_parameters = [
         f"{name} of shape {stored[name]}, not {current[name]}"
         for name in current
         if stored.get(name, current[name]) != current[name]
     ]
-    differences = [f"has no parameter {', '.join(missing)}"] if missing else []
-    differences += [f"has the parameter {', '.join(unknown)}, unknown to the model"] if unknown else []
-    differences += [f"has the parameter {', '.join(changed)}"] if changed else []
+    differences = [f"has no parameter {', '.join(missing_names)}"] if missing_names else []
+    differences += [f"has the parameter {', '.join(unknown_names)}, unknown to the model"] if unknown_names else []
+    differences += [f"has the parameter {', '.join(reshaped_parameters)}"] if reshaped_parameters else []
     return " and ".join(differences)
 
 

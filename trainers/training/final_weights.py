@@ -32,16 +32,16 @@ def write_pack_weights(
     # Failed and pruned members were not trained to the end, so their weights are not kept.
     weights = collect_weights(pack, active.collect_full_state())
     failed_at, stopped_at = active.member_steps("failed_at"), active.member_steps("stopped_at")
-    finished = [i for i in range(len(names)) if failed_at[i] < 0 and not pruned_M[i]]
+    finished_indices = [index for index in range(len(names)) if failed_at[index] < 0 and not pruned_M[index]]
 
     # Write one member after another, so that only the arrays of one are in memory at a time.
     def read_members() -> Iterator[MemberWeights]:
-        for i in finished:
+        for index in finished_indices:
             beat()
-            views = {label: pack.layout.views(theta[i : i + 1].cpu()) for label, theta in weights.items()}
+            views = {label: pack.layout.views(theta[index : index + 1].cpu()) for label, theta in weights.items()}
             arrays = {label: {key: value[0].numpy() for key, value in part.items()} for label, part in views.items()}
-            last_step = int(stopped_at[i]) if stopped_at[i] >= 0 else step
-            yield MemberWeights(names[i], pack.members[i], last_step, arrays)
+            last_step = int(stopped_at[index]) if stopped_at[index] >= 0 else step
+            yield MemberWeights(names[index], pack.members[index], last_step, arrays)
 
-    files = dict(zip(finished, write_weights(folder, read_members()), strict=True))
+    files = dict(zip(finished_indices, write_weights(folder, read_members()), strict=True))
     return tuple(map(files.get, range(len(names))))

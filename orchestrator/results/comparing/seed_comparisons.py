@@ -162,8 +162,10 @@ def compare_sides(
     shared = shared or compare_recorded_streams(first, second)
     first_values, second_values = (collect_seed_values(side, question) for side in (first, second))
     common_seeds = sorted(first_values.keys() & second_values.keys())
-    paired = shared.is_paired and has_enough_pairs(len(common_seeds), len(first_values), len(second_values))
-    x, y = ([values[seed] for seed in (common_seeds if paired else values)] for values in (first_values, second_values))
+    is_paired = shared.is_paired and has_enough_pairs(len(common_seeds), len(first_values), len(second_values))
+    x, y = (
+        [values[seed] for seed in (common_seeds if is_paired else values)] for values in (first_values, second_values)
+    )
 
     # Medians and failures are those of all seeds, as in other tables; the outcome is over the compared ones.
     return SeedComparison(
@@ -176,9 +178,9 @@ def compare_sides(
         second_seeds=len(second_values),
         first_failed=int(np.isnan(list(first_values.values())).sum()),
         second_failed=int(np.isnan(list(second_values.values())).sum()),
-        unmatched=len(first_values) + len(second_values) - 2 * len(common_seeds) if paired else 0,
+        unmatched=len(first_values) + len(second_values) - 2 * len(common_seeds) if is_paired else 0,
         shared=shared,
-        outcome=_compare_values(np.array(x), np.array(y), paired, question),
+        outcome=_compare_values(np.array(x), np.array(y), is_paired, question),
         family=family,
     )
 
@@ -205,7 +207,7 @@ def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:
     return [replace(comparison, holm_p=p, tests=tests) for comparison, p in zip(family, adjusted, strict=True)]
 
 
-def _compare_values(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamples:
+def _compare_values(x: Floats, y: Floats, is_paired: bool, question: Question) -> TwoSamples:
     """Compare values of seeds (seeds,), NaN for failed seeds."""
     # Under `fail` a failed seed leaves no score to compare, and two sides without any value have no order.
     has_failed = np.isnan(x).any() or np.isnan(y).any()
@@ -216,7 +218,7 @@ def _compare_values(x: Floats, y: Floats, paired: bool, question: Question) -> T
 
     # Seeds are NaN now only if the policy leaves them out, a pair also if its other seed is left out.
     x, y = (replace_failed_seeds(values, question) for values in (x, y))
-    if not paired:
+    if not is_paired:
         return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
     is_defined = ~(np.isnan(x) | np.isnan(y))
     return compare_pairs(x[is_defined], y[is_defined])

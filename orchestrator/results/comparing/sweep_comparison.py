@@ -118,14 +118,14 @@ def compare_sweeps(
     groups = make_questions(pairs, metric, average, lengths)
     if not groups:
         raise UserError(f"{first.folder} and {second.folder}: the common configurations have no common lengths")
-    shared = [compare_recorded_streams(*pair) for pair in pairs]
-    configurations, together = _compare_groups(pairs, shared, groups)
+    shared_streams = [compare_recorded_streams(*pair) for pair in pairs]
+    configurations, together = _compare_groups(pairs, shared_streams, groups)
 
     # The band is over all lengths, so each of its intervals has the stricter level of Bonferroni.
     every_length = groups[0][0].lengths if lengths else find_common_lengths(pairs, groups[0][0].metric)
     by_length = [
         _compare_together(
-            pairs, shared, _make_question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every_length)
+            pairs, shared_streams, _make_question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every_length)
         )
         for length in every_length
     ]
@@ -136,7 +136,7 @@ def compare_sweeps(
         first=first,
         second=second,
         specification=dict(find_differing_values(first_settings, second_settings)),
-        code={key: values for streams in shared for key, values in streams.code.items()},
+        code={key: values for streams in shared_streams for key, values in streams.code.items()},
         environment=find_differing_environment(first.state, second.state),
         matching=matching,
         configurations=tuple(configurations),
@@ -146,7 +146,7 @@ def compare_sweeps(
 
 
 def _compare_groups(
-    pairs: Sequence[Pair], shared: Sequence[SharedStreams], groups: Sequence[Sequence[Question]]
+    pairs: Sequence[Pair], shared_streams: Sequence[SharedStreams], groups: Sequence[Sequence[Question]]
 ) -> tuple[list[SeedComparison], list[SeedComparison]]:
     """Return the comparisons of each pair, and of all pairs together, at each group of lengths.
 
@@ -157,14 +157,14 @@ def _compare_groups(
     for questions in groups:
         with_lengths = [number for number, question in enumerate(questions) if question.lengths]
         pair_comparisons = [
-            compare_sides(*pairs[number], questions[number], MATCHED, shared[number]) for number in with_lengths
+            compare_sides(*pairs[number], questions[number], MATCHED, shared_streams[number]) for number in with_lengths
         ]
         configurations += correct_family(pair_comparisons)
         shared_lengths = set.intersection(*(set(questions[number].lengths) for number in with_lengths))
         if shared_lengths:
             question = replace(questions[with_lengths[0]], lengths=tuple(sorted(shared_lengths)))
             common_pairs = [pairs[number] for number in with_lengths]
-            common_shared = [shared[number] for number in with_lengths]
+            common_shared = [shared_streams[number] for number in with_lengths]
             together.append(_compare_together(common_pairs, common_shared, question, TOGETHER))
     return configurations, together
 
@@ -283,7 +283,7 @@ def _make_question_at(pair: Pair, question: Question, length: int) -> Question:
 
 
 def _compare_together(
-    pairs: Sequence[Pair], shared: Sequence[SharedStreams], question: Question, family: str, lengths: int = 1
+    pairs: Sequence[Pair], shared_streams: Sequence[SharedStreams], question: Question, family: str, lengths: int = 1
 ) -> SeedComparison:
     """Compare the means over all pairs of configurations, seed by seed, at the level of a band over `lengths`.
 
@@ -295,19 +295,23 @@ def _compare_together(
     seeds = [sorted(set.intersection(*map(set, values))) for values in (first_values, second_values)]
     all_seeds = {seed for values in (*first_values, *second_values) for seed in values}
     common_seeds = sorted({*seeds[0]} & {*seeds[1]})
-    paired = all(streams.is_paired for streams in shared) and has_enough_pairs(len(common_seeds), *map(len, seeds))
+    is_paired = all(streams.is_paired for streams in shared_streams) and has_enough_pairs(
+        len(common_seeds), *map(len, seeds)
+    )
     x_CS, y_CS = (
         np.array(
-            [[value_by_seed[seed] for seed in (common_seeds if paired else side_seeds)] for value_by_seed in values]
+            [[value_by_seed[seed] for seed in (common_seeds if is_paired else side_seeds)] for value_by_seed in values]
         )
         for values, side_seeds in zip((first_values, second_values), seeds, strict=True)
     )
 
     # If paired, a seed that one side leaves out is left out on the other, so that medians and difference agree.
-    outcome = _compare_tables(x_CS, y_CS, question, paired, compute_band_level(lengths))
-    common_streams = [name for name in shared[0].common if all(name in streams.common for streams in shared)]
+    outcome = _compare_tables(x_CS, y_CS, question, is_paired, compute_band_level(lengths))
+    common_streams = [
+        name for name in shared_streams[0].common if all(name in streams.common for streams in shared_streams)
+    ]
     first_CS, second_CS = (replace_failed_seeds(table, question) for table in (x_CS, y_CS))
-    if paired:
+    if is_paired:
         is_missing = np.isnan(first_CS) | np.isnan(second_CS)
         first_CS, second_CS = (np.where(is_missing, np.nan, table) for table in (first_CS, second_CS))
     first, second = map(_mean_over_configurations, (first_CS, second_CS))
@@ -319,15 +323,15 @@ def _compare_together(
         second_seeds=y_CS.size,
         first_failed=int(np.isnan(x_CS).sum()),
         second_failed=int(np.isnan(y_CS).sum()),
-        unmatched=len(all_seeds) - len(common_seeds) if paired else 0,
-        shared=replace(shared[0], common=tuple(common_streams), causes={}, differing={}),
+        unmatched=len(all_seeds) - len(common_seeds) if is_paired else 0,
+        shared=replace(shared_streams[0], common=tuple(common_streams), causes={}, differing={}),
         outcome=outcome,
         family=family,
         holm_p=outcome.p,
     )
 
 
-def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level: float) -> TwoSamples:
+def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, is_paired: bool, level: float) -> TwoSamples:
     """Compare two tables (configurations, seeds), NaN for failed seeds, by means over configurations."""
     # The same cases as for two configurations (`seed_comparisons`).
     has_failed = np.isnan(x_CS).any() or np.isnan(y_CS).any()
@@ -338,7 +342,7 @@ def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, paired: bool
 
     # Without pairs, leaving out a failed seed would average different configurations on each side.
     x_CS, y_CS = (replace_failed_seeds(values, question) for values in (x_CS, y_CS))
-    if paired:
+    if is_paired:
         differences = _mean_over_configurations(subtract_pairs(x_CS, y_CS))
         return describe_differences(differences[~np.isnan(differences)], level=level)
     first, second = (_mean_over_configurations(values) for values in (x_CS, y_CS))

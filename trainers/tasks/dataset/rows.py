@@ -200,9 +200,9 @@ class _Table:
         if not isinstance(column, Ragged):
             ids = {word: number for number, word in enumerate(words or ())}
             for row, tokens in enumerate(column):
-                if unknown := [token for token in tokens if token not in ids]:
+                if unknown_tokens := [token for token in tokens if token not in ids]:
                     allowed = "tokens of the training file, or of `vocabulary`"
-                    raise self.make_error(f"has the unknown token {unknown[0]!r}", role, row, allowed)
+                    raise self.make_error(f"has the unknown token {unknown_tokens[0]!r}", role, row, allowed)
             return _make_ragged([[ids[token] for token in tokens] for tokens in column])
 
         # The row of a wrong id follows from the number of ids in the rows before it.
