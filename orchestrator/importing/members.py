@@ -64,47 +64,53 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     """
     rows = results.rows
     last_steps = _find_last_steps(results, metric, average)
-    rows, curves, kinds, notes = _select_measured_rows(results, last_steps)
+    rows, curves, curve_indices, notes = _select_measured_rows(results, last_steps)
 
     # A member has the code configuration * seeds + index of its seed; it is complete with all values at its last step.
     seeds, seed_indices = np.unique(rows["seed"].to_numpy(), return_inverse=True)
     codes = rows["configuration"].to_numpy() * len(seeds) + seed_indices
     is_last = rows["step"].to_numpy() == last_steps[rows["configuration"].to_numpy()]
-    complete, value_counts = np.unique(codes[is_last], return_counts=True)
-    expected_counts = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[kinds]
-    if (is_partial := value_counts < expected_counts[complete // len(seeds)]).any():
-        configuration, seed_index = divmod(int(complete[int(np.argmax(is_partial))]), len(seeds))
+    complete_codes, value_counts = np.unique(codes[is_last], return_counts=True)
+    expected_counts = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[
+        curve_indices
+    ]
+    if (is_partial := value_counts < expected_counts[complete_codes // len(seeds)]).any():
+        configuration, seed_index = divmod(int(complete_codes[int(np.argmax(is_partial))]), len(seeds))
         raise UserError(
             _describe_missing_value(
-                results, rows[is_last], configuration, int(seeds[seed_index]), curves[kinds[configuration]]
+                results, rows[is_last], configuration, int(seeds[seed_index]), curves[curve_indices[configuration]]
             )
         )
 
     # Only the user knows whether members without a value at the last step have failed.
-    incomplete = np.setdiff1d(np.arange(len(last_steps) * len(seeds)), complete)
-    if len(incomplete) and missing is None:
-        raise UserError(_describe_incomplete_members(results, incomplete, codes, seeds, last_steps))
-    failed = incomplete[:0] if missing == "absent" else incomplete
-    if missing == "absent" and len(incomplete):
-        notes.append(f"{format_count(len(incomplete), 'member')} without a value at the last step left out")
+    incomplete_codes = np.setdiff1d(np.arange(len(last_steps) * len(seeds)), complete_codes)
+    if len(incomplete_codes) and missing is None:
+        raise UserError(_describe_incomplete_members(results, incomplete_codes, codes, seeds, last_steps))
+    failed_codes = incomplete_codes[:0] if missing == "absent" else incomplete_codes
+    if missing == "absent" and len(incomplete_codes):
+        notes.append(f"{format_count(len(incomplete_codes), 'member')} without a value at the last step left out")
 
     # The members of a pack have the same measurements and last step, and are all complete or all failed.
     packs = []
     rows = rows.assign(code=codes)
-    for is_complete, member_codes in ((True, complete), (False, failed)):
+    for is_complete, member_codes in ((True, complete_codes), (False, failed_codes)):
         codes_by_pack: dict[tuple[int, int], list[int]] = {}
         for code in member_codes.tolist():
             configuration = code // len(seeds)
-            codes_by_pack.setdefault((int(kinds[configuration]), int(last_steps[configuration])), []).append(code)
-        for (kind, steps), pack_codes in codes_by_pack.items():
+            codes_by_pack.setdefault((int(curve_indices[configuration]), int(last_steps[configuration])), []).append(
+                code
+            )
+        for (curve_index, steps), pack_codes in codes_by_pack.items():
             members = tuple((code // len(seeds), int(seeds[code % len(seeds)])) for code in pack_codes)
             pack_rows = _select_members(rows, np.array(pack_codes))
             packs.append(
-                ImportedPack(members=members, curves=curves[kind], steps=steps, is_complete=is_complete, rows=pack_rows)
+                ImportedPack(
+                    members=members, curves=curves[curve_index], steps=steps, is_complete=is_complete, rows=pack_rows
+                )
             )
     return ImportedMembers(
         packs=tuple(packs),
-        curves=tuple(curves[kind] for kind in kinds),
+        curves=tuple(curves[curve_index] for curve_index in curve_indices),
         last_steps=tuple(last_steps.tolist()),
         seeds=tuple(seeds.tolist()),
         notes=tuple(notes),
@@ -121,9 +127,9 @@ def _find_last_steps(results: Results, metric: str, average: str) -> Codes:
             raise UserError(f"{results.source}: no {kind} {name}; allowed: {', '.join(allowed)}")
 
     rows = results.rows
-    judged = (rows["metric"] == results.metrics.index(metric)) & (rows["average"] == results.averages.index(average))
+    is_judged = (rows["metric"] == results.metrics.index(metric)) & (rows["average"] == results.averages.index(average))
     last_steps = np.full(len(results.configurations), -1, dtype=np.int64)
-    np.maximum.at(last_steps, rows.loc[judged, "configuration"].to_numpy(), rows.loc[judged, "step"].to_numpy())
+    np.maximum.at(last_steps, rows.loc[is_judged, "configuration"].to_numpy(), rows.loc[is_judged, "step"].to_numpy())
     if (last_steps < 0).any():
         configuration = results.describe_configuration(int(np.argmax(last_steps < 0)))
         raise UserError(f"{results.source}: {configuration}: no {metric} of the average {average}")
@@ -143,26 +149,26 @@ def _select_measured_rows(results: Results, last_steps: Codes) -> tuple[pd.DataF
     row_cells = np.ravel_multi_index((rows["average"], rows["metric"], length_indices), shape)
     configuration, step = rows["configuration"].to_numpy(), rows["step"].to_numpy()
     codes = configuration * np.prod(shape) + row_cells
-    measured = np.unique(codes[step == last_steps[configuration]])
-    is_measured = (step <= last_steps[configuration]) & np.isin(codes, measured)
+    measured_codes = np.unique(codes[step == last_steps[configuration]])
+    is_measured = (step <= last_steps[configuration]) & np.isin(codes, measured_codes)
 
-    # Configurations with the same cells share their curves; `measured` is sorted, so each has a run of it.
-    curves, indices = list[Curves](), dict[bytes, int]()
-    kinds = np.zeros(len(last_steps), dtype=np.int64)
-    ends = np.searchsorted(measured // np.prod(shape), np.arange(len(last_steps) + 1))
-    for number, (first, end) in enumerate(itertools.pairwise(ends)):
-        cells = measured[first:end] % np.prod(shape)
-        if cells.tobytes() not in indices:
-            indices[cells.tobytes()] = len(curves)
+    # Configurations with the same cells share their curves; `measured_codes` is sorted, so each has a run of it.
+    curves, index_by_cells = list[Curves](), dict[bytes, int]()
+    curve_indices = np.zeros(len(last_steps), dtype=np.int64)
+    code_ends = np.searchsorted(measured_codes // np.prod(shape), np.arange(len(last_steps) + 1))
+    for number, (first, end) in enumerate(itertools.pairwise(code_ends)):
+        cells = measured_codes[first:end] % np.prod(shape)
+        if cells.tobytes() not in index_by_cells:
+            index_by_cells[cells.tobytes()] = len(curves)
             curves.append(_make_curves(results, lengths, np.unravel_index(cells, shape)))
-        kinds[number] = indices[cells.tobytes()]
+        curve_indices[number] = index_by_cells[cells.tobytes()]
 
     notes = []
     if not is_measured.all():
         names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~is_measured]))
         count = f"{int((~is_measured).sum()):,} of {len(rows):,} rows left out"
         notes.append(f"{count} ({names}): nothing with their average, metric and length at the last step")
-    return rows[is_measured], curves, kinds, notes
+    return rows[is_measured], curves, curve_indices, notes
 
 
 def _make_curves(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any], ...]) -> Curves:
@@ -187,26 +193,26 @@ def _make_curves(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any]
 def _describe_missing_value(results: Results, rows: pd.DataFrame, configuration: int, seed: int, curves: Curves) -> str:
     """Return a message on the first value that a member lacks; `rows` are those at the last steps."""
     member_rows = rows[(rows["configuration"] == configuration) & (rows["seed"] == seed)]
-    present = set(member_rows[["average", "metric", "length"]].itertuples(index=False, name=None))
+    present_cells = set(member_rows[["average", "metric", "length"]].itertuples(index=False, name=None))
     cells = ((a, k, length) for a in curves.averages for k, lengths in curves.lengths.items() for length in lengths)
-    a, k, length = next(cell for cell in cells if cell not in present)
+    a, k, length = next(cell for cell in cells if cell not in present_cells)
     member = f"{results.source}: {results.describe_configuration(configuration)}, seed {seed}"
-    missing = f"{results.metrics[k]} of the average {results.averages[a]} at length {length}"
-    return f"{member}: no {missing} at the last step, {member_rows['step'].iloc[0]}, unlike other seeds"
+    missing_value = f"{results.metrics[k]} of the average {results.averages[a]} at length {length}"
+    return f"{member}: no {missing_value} at the last step, {member_rows['step'].iloc[0]}, unlike other seeds"
 
 
 def _describe_incomplete_members(
-    results: Results, incomplete: Codes, codes: Codes, seeds: Codes, last_steps: Codes
+    results: Results, incomplete_codes: Codes, codes: Codes, seeds: Codes, last_steps: Codes
 ) -> str:
     """Return a message on members without a value at the last step, with the options for them."""
     codes_with_rows, lines = set(codes.tolist()), []
-    for code in incomplete[:MAX_SHOWN].tolist():
+    for code in incomplete_codes[:MAX_SHOWN].tolist():
         configuration, seed_index = divmod(code, len(seeds))
         reason = f"no row at its last step, {last_steps[configuration]}" if code in codes_with_rows else "no row"
         lines.append(f"{results.describe_configuration(configuration)}, seed {seeds[seed_index]}: {reason}")
-    omitted = [f"and {len(incomplete) - MAX_SHOWN:,} more"] if len(incomplete) > MAX_SHOWN else []
+    omitted = [f"and {len(incomplete_codes) - MAX_SHOWN:,} more"] if len(incomplete_codes) > MAX_SHOWN else []
 
-    count = f"{len(incomplete):,} of {len(last_steps) * len(seeds):,} members have no value at the last step"
+    count = f"{len(incomplete_codes):,} of {len(last_steps) * len(seeds):,} members have no value at the last step"
     count += f" ({len(last_steps):,} configurations, seeds {format_ranges(seeds.tolist())})"
     choice = "--missing failed counts them as failed seeds, --missing absent leaves them out"
     return f"{results.source}: {count}; {choice}:\n  " + "\n  ".join([*lines, *omitted])

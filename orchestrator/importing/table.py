@@ -154,16 +154,18 @@ def check_rows(
 
     # Settings that all configurations share are fixed values of the sweep, others are searched.
     keys = dict(zip(setting_columns, _make_keys(raw.source, setting_columns), strict=True))
-    first = settings[0]
-    shared = {
+    first_settings = settings[0]
+    shared_names = {
         name
         for name in setting_columns
-        if all(name in values and _is_identical(values[name], first.get(name)) for values in settings)
+        if all(name in values and _is_identical(values[name], first_settings.get(name)) for values in settings)
     }
     results = Results(
         rows=rows,
-        configurations=tuple({keys[k]: v for k, v in values.items() if k not in shared} for values in settings),
-        fixed={keys[name]: first[name] for name in setting_columns if name in shared},
+        configurations=tuple(
+            {keys[name]: value for name, value in values.items() if name not in shared_names} for values in settings
+        ),
+        fixed={keys[name]: first_settings[name] for name in setting_columns if name in shared_names},
         averages=averages,
         metrics=metrics,
         source=raw.source,
@@ -178,20 +180,22 @@ def _choose_settings(
 ) -> list[str]:
     """Return the columns with settings. Raises UserError for columns that are missing."""
     # Suggest a similar name, or the option that replaces the missing column.
-    known = [str(name) for name in frame.columns]
+    column_names = [str(name) for name in frame.columns]
     for name in (*REQUIRED, *(columns or ())):
-        if name not in known:
+        if name not in column_names:
             missing = seed_column if name == "seed" else name
-            hint = find_nearest(name, known)
+            hint = find_nearest(name, column_names)
             text = f"{raw.source}: no column {missing}; its columns: {', '.join(map(str, raw.frame.columns))}"
             text += f"; did you mean {hint}?" if hint else ""
             option = {"seed": "--seed-column NAME", "step": "--step NUMBER for all rows"}.get(name)
             raise UserError(text + (f"; or give {option}" if option else ""))
 
     # A curves.parquet of lengthwise has columns that only identify its configurations.
-    identifiers = CURVES_COLUMNS if set(known) >= CURVES_COLUMNS else set()
+    identifiers = CURVES_COLUMNS if set(column_names) >= CURVES_COLUMNS else set()
     setting_columns = (
-        [name for name in known if name not in VALUES and name not in identifiers] if columns is None else list(columns)
+        [name for name in column_names if name not in VALUES and name not in identifiers]
+        if columns is None
+        else list(columns)
     )
     if values := [name for name in setting_columns if name in VALUES]:
         raise UserError(f"--columns: {values[0]} is not a setting; allowed: columns other than {', '.join(VALUES)}")
@@ -209,10 +213,12 @@ def _make_keys(source: str, names: Sequence[str]) -> list[str]:
     return keys
 
 
-def _refuse_wrong_rows(raw: ImportedRows, wrong: npt.NDArray[np.bool_], column: str, values: Any, allowed: str) -> None:
+def _refuse_wrong_rows(
+    raw: ImportedRows, is_wrong: npt.NDArray[np.bool_], column: str, values: Any, allowed: str
+) -> None:
     """Raise UserError for the first row that is wrong, if any."""
-    if wrong.any():
-        row = int(np.argmax(wrong))
+    if is_wrong.any():
+        row = int(np.argmax(is_wrong))
         value = values.iloc[row]
         problem = "is empty" if _is_blank(value) else f"is {value!r}"
         raise UserError(f"{raw.locate(row)}: {column}: {problem}; allowed: {allowed}")
@@ -233,8 +239,8 @@ def _read_integers(
 ) -> Codes:
     """Return the whole numbers in a column. Raises UserError for the first other value."""
     numbers = _to_numbers(frame[column])
-    wrong = ~((numbers >= minimum) & (numbers <= maximum) & (numbers == np.floor(numbers)))
-    _refuse_wrong_rows(raw, wrong, column, frame[column], f"a whole number from {minimum} to {maximum}")
+    is_wrong = ~((numbers >= minimum) & (numbers <= maximum) & (numbers == np.floor(numbers)))
+    _refuse_wrong_rows(raw, is_wrong, column, frame[column], f"a whole number from {minimum} to {maximum}")
     return numbers.astype(np.int64)
 
 
@@ -256,22 +262,22 @@ def _read_numbers(
     # A field without a number is allowed if it says nan, or if it is empty and blanks are allowed.
     values = frame[column]
     numbers = _to_numbers(values)
-    missing = np.isnan(numbers)
-    if missing.any():
-        blanks = values.isna().to_numpy()
-        texts = values[missing & ~blanks].astype(str).str.strip().str.lower()
+    is_missing = np.isnan(numbers)
+    if is_missing.any():
+        is_blank = values.isna().to_numpy()
+        texts = values[is_missing & ~is_blank].astype(str).str.strip().str.lower()
         is_nan_text = np.zeros(len(values), dtype=bool)
-        is_nan_text[np.flatnonzero(missing & ~blanks)] = texts.isin(("nan", "-nan")).to_numpy()
-        allowed = blanks & (allow_blank or raw.blank_is_nan) | is_nan_text
-        _refuse_wrong_rows(raw, missing & ~allowed, column, values, "a number, or nan for a seed that diverged")
+        is_nan_text[np.flatnonzero(is_missing & ~is_blank)] = texts.isin(("nan", "-nan")).to_numpy()
+        is_allowed = is_blank & (allow_blank or raw.blank_is_nan) | is_nan_text
+        _refuse_wrong_rows(raw, is_missing & ~is_allowed, column, values, "a number, or nan for a seed that diverged")
 
     # Curves are stored as float32, so a finite number must stay finite.
     with np.errstate(over="ignore"):
-        single = numbers.astype(np.float32)
+        float32_numbers = numbers.astype(np.float32)
     _refuse_wrong_rows(
-        raw, np.isinf(single) & np.isfinite(numbers), column, values, "a number within the range of float32"
+        raw, np.isinf(float32_numbers) & np.isfinite(numbers), column, values, "a number within the range of float32"
     )
-    return single
+    return float32_numbers
 
 
 def _read_names(raw: ImportedRows, frame: pd.DataFrame, column: str) -> tuple[Codes, tuple[str, ...]]:
@@ -340,10 +346,10 @@ def _refuse_repeated(raw: ImportedRows, results: Results) -> None:
         code, _ = pd.factorize(code * len(uniques) + column_code)
 
     # Name the first row that repeats an earlier one, and that earlier row.
-    first = np.unique(code, return_index=True)[1]
-    if len(first) < len(code):
+    first_rows = np.unique(code, return_index=True)[1]
+    if len(first_rows) < len(code):
         is_first = np.zeros(len(code), dtype=bool)
-        is_first[first] = True
+        is_first[first_rows] = True
         row = int(np.argmax(~is_first))
         earlier_row = int(np.argmax(code == code[row]))
         index = {name: int(results.rows[name].iloc[row]) for name in columns}

@@ -78,20 +78,24 @@ def evaluate_later(
     refuse_program(state.spec, "evaluate")
 
     # A configuration may be named twice, by number and by config_id.
-    all_named = [find_configuration(state, name) for name in configurations]
-    distinct = list({configuration.config_id: configuration for configuration in all_named}.values())
+    named_configurations = [find_configuration(state, name) for name in configurations]
+    distinct_configurations = list(
+        {configuration.config_id: configuration for configuration in named_configurations}.values()
+    )
     import_recorded(state)
-    refuse_corrected(distinct, "kept weights cannot be evaluated again")
-    requests = [_make_request(state, configuration, lengths, samples, task) for configuration in distinct]
+    refuse_corrected(distinct_configurations, "kept weights cannot be evaluated again")
+    requests = [
+        _make_request(state, configuration, lengths, samples, task) for configuration in distinct_configurations
+    ]
 
     # Evaluate all requests before any record is written, so that a failure leaves the sweep as it was.
     if new_requests := [request for request in requests if not _is_recorded(state, request)]:
         with open_ledger(folder) as ledger:  # also locks out drivers
-            for request, (curves, table) in [(request, _run_request(state, request)) for request in new_requests]:
+            for request, (curves, environment) in [(request, _run_request(state, request)) for request in new_requests]:
                 members = [(request.configuration.config_id, seed) for seed in request.members]
                 name = f"later-{request.configuration.config_id}"
                 file, sha256 = write_part(folder, name, curves.step, make_evaluation_table(name, members, curves))
-                ledger.append("later_evaluation", **request.fields, environment=table, file=file, sha256=sha256)
+                ledger.append("later_evaluation", **request.fields, environment=environment, file=file, sha256=sha256)
         if ledger.problem is not None:
             raise StorageError(ledger.problem)
     return [make_evaluation_key(request.fields) for request in requests]
@@ -110,7 +114,7 @@ def _run_request(state: SweepState, request: EvaluationRequest) -> tuple["Stored
     members = {seed: member for seed, member in request.members.items() if member is not None}
     averages = request.fields["averages"]
     with use_worker_settings(int(resources.get("cpus") or 1)):
-        table = read_environment(state.modules, gpus=gpus)
+        environment = read_environment(state.modules, gpus=gpus)
         try:
             weights = [{average: request.weights[seed].open(average) for average in averages} for seed in members]
             curves = evaluate_stored([*members.values()], weights, device="cuda" if gpus else "cpu")
@@ -122,7 +126,7 @@ def _run_request(state: SweepState, request: EvaluationRequest) -> tuple["Stored
     # A failed seed has a row of NaN, as in the curves of the sweep.
     values = np.full((len(request.members), *curves.values_MAKL.shape[1:]), np.nan, dtype=np.float32)
     values[[seed in members for seed in request.members]] = curves.values_MAKL
-    return replace(curves, values_MAKL=values), table
+    return replace(curves, values_MAKL=values), environment
 
 
 def _make_request(
@@ -135,7 +139,7 @@ def _make_request(
     """Return the request to evaluate a configuration. Raises UserError if that is impossible."""
     # Lengths are given to each member below, after the task is built; "all" passes the checks until then.
     resolved = copy.deepcopy(configuration.resolved)
-    replaced = _replace_task(resolved, task)
+    changed_settings = _replace_task(resolved, task)
     evaluation = dict(resolved.get("evaluation", {}))
     evaluation |= {} if lengths is None else {"lengths": "all"}
     resolved["evaluation"] = evaluation | ({} if samples is None else {"samples": samples})
@@ -153,11 +157,11 @@ def _make_request(
             continue
         open_weights(state, configuration, seed, "raw")  # raises for missing or damaged weights
         members[seed] = _build_member(configuration, resolved, seed, lengths)
-    trained = [member for member in members.values() if member is not None]
-    if not trained:
+    trained_members = [member for member in members.values() if member is not None]
+    if not trained_members:
         raise UserError(f"configuration {format_label(configuration.number)} has no weights: all of its seeds failed")
-    first = trained[0]
-    if problems := [*first.task.data_problems()]:
+    first_member = trained_members[0]
+    if problems := [*first_member.task.data_problems()]:
         raise _make_error(configuration, ConfigError(problem.under("task") for problem in problems))
 
     # These fields identify an evaluation, so that it is not repeated.
@@ -165,11 +169,11 @@ def _make_request(
         "config_id": configuration.config_id,
         "seeds": list(members),
         "weights": [weights[seed].sha256 if member is not None else None for seed, member in members.items()],
-        "task": replaced,
-        "samples": first.evaluation.samples,
-        "step": first.training.steps,
-        "averages": list(list_stored_averages(first)),
-        "measured": _list_measurements(first)
+        "task": changed_settings,
+        "samples": first_member.evaluation.samples,
+        "step": first_member.training.steps,
+        "averages": list(list_stored_averages(first_member)),
+        "measured": _list_measurements(first_member)
         .replace_trained_lengths(Measurements.from_recorded(state.measured[configuration.measured]))
         .to_fields(),
     }

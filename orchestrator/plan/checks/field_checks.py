@@ -43,28 +43,30 @@ def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
 def _check_fixed_values(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     """Check the sections as written, including values that the space replaces; yield the keys of problems."""
     # Sections lack required values that the space draws: check them with an example of each domain.
-    fixed = assign_values(spec, {})
-    drawn = [key for key in spec.space if read_key(fixed, key) in (ABSENT, {}) and not findings.is_doubtful(key)]
-    example = {key: _make_example(spec.space[key]) for key in drawn}
+    fixed_sections = assign_values(spec, {})
+    drawn_keys = [
+        key for key in spec.space if read_key(fixed_sections, key) in (ABSENT, {}) and not findings.is_doubtful(key)
+    ]
+    examples = {key: _make_example(spec.space[key]) for key in drawn_keys}
     class_keys = [key for key in spec.space if key.rpartition(".")[2] in CLASS_KEYS and not findings.is_doubtful(key)]
     unconditional = [key for key, domain in spec.space.items() if not domain.when]
-    problems = check_single_values(fixed, get_trainer(spec.sections).member_class)
-    unused = [problem for problem in problems if problem.key in class_keys and problem.key in unconditional]
+    problems = check_single_values(fixed_sections, get_trainer(spec.sections).member_class)
+    unused_problems = [problem for problem in problems if problem.key in class_keys and problem.key in unconditional]
     problems = [
         *(
             problem
             for section in spec.sections
-            for problem in _find_section_problems(spec, section, class_keys, example)
+            for problem in _find_section_problems(spec, section, class_keys, examples)
         ),
-        *unused,
+        *unused_problems,
     ]
 
     # A missing value may be drawn, and an earlier problem may be the cause of this one.
     is_incomplete = findings.is_doubtful("space") or findings.is_doubtful("search")
     for problem in problems:
-        given: Any = read_key(fixed, problem.key)
+        given: Any = read_key(fixed_sections, problem.key)
         if given is ABSENT and (
-            is_incomplete or any(is_within(key, problem.key) or is_within(problem.key, key) for key in drawn)
+            is_incomplete or any(is_within(key, problem.key) or is_within(problem.key, key) for key in drawn_keys)
         ):
             continue
         if _is_doubtful_with_class(problem.key, findings):
@@ -92,7 +94,7 @@ def _suggest_space_entry(problem: Problem, given: Any) -> str | None:
 
 
 def _find_section_problems(
-    spec: SweepSpec, section: str, class_keys: Sequence[str], example: Mapping[str, Any]
+    spec: SweepSpec, section: str, class_keys: Sequence[str], examples: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """Yield the problems of a section for every combination of its drawn class names."""
     cases = list_cases(spec, [key for key in class_keys if is_within(key, section)])
@@ -102,7 +104,7 @@ def _find_section_problems(
             (problem.key, problem.message, problem.allowed): problem
             for problem in check_single_values(sections, member_class)
         }
-        for sections in (assign_values(spec, {**example, **case}) for case in cases)
+        for sections in (assign_values(spec, {**examples, **case}) for case in cases)
     ]
     for problem, suffix in _join_cases(problems, cases):
         if is_within(problem.key, section):
@@ -191,28 +193,28 @@ def list_cases(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
 
     The keys are choices and grids. With `active`, only combinations in which that key is drawn are returned.
     """
-    relevant = _add_conditions(spec, [*keys, *([active] if active else [])])
-    drawn = [key for key in relevant if isinstance(spec.space[key], (Choice, Grid)) and key != active]
-    values = [_list_values(spec, key, relevant, all_values=key in keys) for key in drawn]
-    distinct: dict[Any, dict[str, Any]] = {}
+    relevant_keys = _add_conditions(spec, [*keys, *([active] if active else [])])
+    drawn_keys = [key for key in relevant_keys if isinstance(spec.space[key], (Choice, Grid)) and key != active]
+    values = [_list_values(spec, key, relevant_keys, all_values=key in keys) for key in drawn_keys]
+    distinct_cases: dict[Any, dict[str, Any]] = {}
     for combination in itertools.islice(itertools.product(*values), MAX_COMBINATIONS):
-        candidate = dict(zip(drawn, combination, strict=True)) | ({active: None} if active else {})
+        candidate = dict(zip(drawn_keys, combination, strict=True)) | ({active: None} if active else {})
         active_candidate = select_active_values(spec, candidate)
         if active is None or active in active_candidate:
             relevant_values = {key: active_candidate[key] for key in keys if key in active_candidate}
-            distinct.setdefault(value_key(relevant_values), relevant_values)
-    return list(distinct.values())
+            distinct_cases.setdefault(value_key(relevant_values), relevant_values)
+    return list(distinct_cases.values())
 
 
 def _add_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
     """Return the keys of the space among `keys`, and all keys that their conditions depend on."""
-    relevant = [key for key in dict.fromkeys(keys) if key in spec.space]
-    for key in relevant:  # grows while it is read: conditions of conditions
-        relevant += [other for other in spec.space[key].when if other in spec.space and other not in relevant]
-    return relevant
+    relevant_keys = [key for key in dict.fromkeys(keys) if key in spec.space]
+    for key in relevant_keys:  # grows while it is read: conditions of conditions
+        relevant_keys += [other for other in spec.space[key].when if other in spec.space and other not in relevant_keys]
+    return relevant_keys
 
 
-def _list_values(spec: SweepSpec, key: str, relevant: Iterable[str], *, all_values: bool) -> list[Any]:
+def _list_values(spec: SweepSpec, key: str, relevant_keys: Iterable[str], *, all_values: bool) -> list[Any]:
     """Return the values of a choice or grid; without `all_values` one of each group that all conditions treat alike."""
     domain = spec.space[key]
     assert isinstance(domain, (Choice, Grid))
@@ -220,11 +222,11 @@ def _list_values(spec: SweepSpec, key: str, relevant: Iterable[str], *, all_valu
         return list(domain.values)
 
     # A choice of a thousand values with a condition on one of them has two groups.
-    tested = [spec.space[other].when[key] for other in relevant if key in spec.space[other].when]
-    sets = [{value_key(value) for value in values} for values in tested]
+    condition_values = [spec.space[other].when[key] for other in relevant_keys if key in spec.space[other].when]
+    condition_keys = [{value_key(value) for value in values} for values in condition_values]
     representatives: dict[tuple[bool, ...], Any] = {}
     for value in domain.values:
-        representatives.setdefault(tuple(value_key(value) in values for values in sets), value)
+        representatives.setdefault(tuple(value_key(value) in values for values in condition_keys), value)
     return list(representatives.values())
 
 
@@ -245,10 +247,12 @@ def _is_doubtful_with_class(key: str, findings: Findings) -> bool:
 
 def _join_cases(by_case: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:
     """Yield each distinct problem with a description of its first case; without one if all cases have the problem."""
-    first: dict[Any, T] = {}
+    first_problems: dict[Any, T] = {}
     for problems in by_case:
-        first |= {identity: problem for identity, problem in problems.items() if identity not in first}
-    for identity, problem in first.items():
+        first_problems |= {
+            identity: problem for identity, problem in problems.items() if identity not in first_problems
+        }
+    for identity, problem in first_problems.items():
         indices = [index for index, problems in enumerate(by_case) if identity in problems]
         yield problem, "" if len(indices) == len(cases) else _describe_case(cases[indices[0]])
 

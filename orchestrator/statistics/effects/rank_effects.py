@@ -104,36 +104,36 @@ def compute_effects(
     if design.kind == "fixed" and members is None:
         raise ValueError("a fixed design needs the score of each member")
     effects_by_key = []
-    for name in list_hyperparameters(values_by_config):
+    for key in list_hyperparameters(values_by_config):
         # A conditional key is judged over the configurations that have it.
-        configs_with_key = [
-            config for config in values_by_config if name in values_by_config[config] and config in scores
+        config_ids_with_key = [
+            config_id for config_id in values_by_config if key in values_by_config[config_id] and config_id in scores
         ]
         used_values = {
-            config: values_by_config[config]
-            for config in configs_with_key
-            if not is_failed(scores[config]) and _has_members(config, design, members)
+            config_id: values_by_config[config_id]
+            for config_id in config_ids_with_key
+            if not is_failed(scores[config_id]) and _has_members(config_id, design, members)
         }
-        values = [config_values[name] for config_values in used_values.values()]
-        groups = group_scores(values, np.array([scores[config] for config in used_values], dtype=np.float64))
+        values = [configuration_values[key] for configuration_values in used_values.values()]
+        groups = group_scores(values, np.array([scores[config_id] for config_id in used_values], dtype=np.float64))
         numeric, shown_groups = is_numeric(values), groups if len(groups) <= MAX_MEDIANS else {}
 
         # Comparisons within units cancel what configurations of a unit share; drawn keys vary only between units.
-        if design.compares_within_units(name):
-            units = _group_by_unit(name, used_values, scores, design, members)
+        if design.compares_within_units(key):
+            units = _group_by_unit(key, used_values, scores, design, members)
             fields = _measure_within_units(units, list(groups), numeric, design.unit)
         else:
-            fields = _measure_over_units(name, used_values, scores, design, numeric)
+            fields = _measure_over_units(key, used_values, scores, design, numeric)
         if not design.units_are_independent:
             fields = _remove_intervals(fields) | {"reason": design.dependence}
         effects_by_key.append(
             KeyEffect(
-                key=name,
+                key=key,
                 kind="numeric" if numeric else "categorical",
                 unit=design.unit,
                 configurations=len(used_values),
                 distinct=len(groups),
-                dropped=len(configs_with_key) - len(used_values),
+                dropped=len(config_ids_with_key) - len(used_values),
                 medians={value: compute_median(group.tolist()) for value, group in shown_groups.items()},
                 counts={value: len(group) for value, group in shown_groups.items()},
                 **fields,
@@ -142,18 +142,19 @@ def compute_effects(
     return tuple(effects_by_key)
 
 
-def _has_members(config: str, design: Design, members: Members | None) -> bool:
+def _has_members(config_id: str, design: Design, members: Members | None) -> bool:
     """Return whether a configuration has the score of any seed; True for designs that do not compare seeds."""
-    return design.kind != "fixed" or not all(map(math.isnan, ((members or {}).get(config) or {}).values()))
+    return design.kind != "fixed" or not all(map(math.isnan, ((members or {}).get(config_id) or {}).values()))
 
 
-def _measure_over_units(
-    name: str, used_values: Values, scores: Scores, design: Design, numeric: bool
-) -> dict[str, Any]:
+def _measure_over_units(key: str, used_values: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:
     """Return the effect of a drawn key over units as fields of KeyEffect."""
-    sample = score_units(used_values, scores, design)
-    values, score = [used_values[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
-    fields: dict[str, Any] = {"n": len(sample)}
+    scored_units = score_units(used_values, scores, design)
+    values, score = (
+        [used_values[config_id][key] for config_id, _ in scored_units],
+        np.array([mean for _, mean in scored_units]),
+    )
+    fields: dict[str, Any] = {"n": len(scored_units)}
 
     # Categories have no order, so they have a test instead of a correlation.
     if numeric:
@@ -188,7 +189,7 @@ def _measure_within_units(units: Sequence[Cells], labels: Sequence[str], numeric
 
 
 def _group_by_unit(
-    name: str, used_values: Values, scores: Scores, design: Design, members: Members | None
+    key: str, used_values: Values, scores: Scores, design: Design, members: Members | None
 ) -> list[Cells]:
     """Return the scores of each unit by context (the values of all other compared keys) and by value of the key.
 
@@ -196,23 +197,25 @@ def _group_by_unit(
     """
     # Scores are compared only where all other compared keys are equal; conditional keys would split contexts.
     context_keys = [
-        key
-        for key in list_hyperparameters(used_values)
-        if key != name and design.compares_within_units(key) and all(key in values for values in used_values.values())
+        other_key
+        for other_key in list_hyperparameters(used_values)
+        if other_key != key
+        and design.compares_within_units(other_key)
+        and all(other_key in values for values in used_values.values())
     ]
 
     # In a fixed design every seed of a configuration is an observation, else its draw is one.
     units: dict[Hashable, dict[Hashable, dict[str, list[float]]]] = {}
-    for config, values in used_values.items():
-        context = tuple(label_value(values[key]) for key in context_keys)
+    for config_id, values in used_values.items():
+        context = tuple(label_value(values[other_key]) for other_key in context_keys)
         if design.kind == "fixed":
-            scored_units = [(seed, score) for seed, score in ((members or {}).get(config) or {}).items()]
+            scored_units = [(seed, score) for seed, score in ((members or {}).get(config_id) or {}).items()]
         else:
-            scored_units = [(design.draw[config], float(scores[config] or 0.0))]
+            scored_units = [(design.draw[config_id], float(scores[config_id] or 0.0))]
         for unit, score in scored_units:
             if not math.isnan(score):
                 cell = units.setdefault(unit, {}).setdefault(context, {})
-                cell.setdefault(label_value(values[name]), []).append(score)
+                cell.setdefault(label_value(values[key]), []).append(score)
     return list(units.values())
 
 
@@ -222,22 +225,24 @@ def score_units(used_values: Values, scores: Scores, design: Design) -> list[tup
     The score of a draw at several grid points is its mean rank among all draws at each grid point, scaled to between 0
     and 1, so that all grid points have the same weight. Failed configurations are left out.
     """
-    score_by_config = {config: math.nan if (score := scores[config]) is None else score for config in used_values}
+    score_by_config = {
+        config_id: math.nan if (score := scores[config_id]) is None else score for config_id in used_values
+    }
     if design.kind != "grid_by_random":
         return list(score_by_config.items())
 
     # Scores of different grid points have different scales, so only ranks within a grid point are averaged.
     points: dict[Hashable, list[str]] = {}
-    for config, values in used_values.items():
-        points.setdefault(design.get_grid_point(values), []).append(config)
+    for config_id, values in used_values.items():
+        points.setdefault(design.get_grid_point(values), []).append(config_id)
     ranks: dict[int, list[float]] = {}
-    first_configs: dict[int, str] = {}
-    for configs in points.values():
-        scaled = (stats.rankdata([score_by_config[config] for config in configs]) - 0.5) / len(configs)
-        for config, rank in zip(configs, scaled, strict=True):
-            ranks.setdefault(design.draw[config], []).append(float(rank))
-            first_configs.setdefault(design.draw[config], config)
-    return [(first_configs[draw], float(np.mean(ranks[draw]))) for draw in ranks]
+    first_ids: dict[int, str] = {}
+    for config_ids in points.values():
+        scaled = (stats.rankdata([score_by_config[config_id] for config_id in config_ids]) - 0.5) / len(config_ids)
+        for config_id, rank in zip(config_ids, scaled, strict=True):
+            ranks.setdefault(design.draw[config_id], []).append(float(rank))
+            first_ids.setdefault(design.draw[config_id], config_id)
+    return [(first_ids[draw], float(np.mean(ranks[draw]))) for draw in ranks]
 
 
 def _test_groups(groups: Sequence[Floats], unit: str) -> tuple[float, str | None]:
@@ -271,7 +276,7 @@ def group_scores(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
 
 def list_hyperparameters(values_by_config: Values) -> list[str]:
     """Return the keys that any configuration has, in order of first appearance."""
-    return list(dict.fromkeys(name for values in values_by_config.values() for name in values))
+    return list(dict.fromkeys(key for values in values_by_config.values() for key in values))
 
 
 def is_numeric(values: Sequence[Any]) -> bool:
