@@ -102,7 +102,7 @@ def plan_more_steps(
         f"{format_count(len(rows), 'configuration')} of {state.name} with seeds {format_ranges(spec.seeds)} "
         "will be trained up to "
         f"step {steps}, from step {format_ranges(checkpoint_steps)}",
-        f"{state.name} is not changed",
+        f"sweep {state.name} stays as it is; the new one is {spec.name}",
     )
     return DerivedSweep(
         spec=spec, origin={CONTINUES: origin}, lines=(*lines, *_describe_untrained(old_configurations, spec.seeds))

@@ -232,6 +232,13 @@ def test_seeds_that_not_all_configurations_have_are_named(done: Path) -> None:
     )
 
 
+def test_the_sweep_that_stays_and_the_new_one_are_named(done: Path) -> None:
+    for name in (None, "changed"):
+        derived = plan_more_steps(SweepState.load(done), 11, name=name)
+        line = next(line for line in derived.lines if "stays as it is" in line).split()
+        assert line[:2] == ["sweep", "few"] and line[-1] == derived.spec.name == (name or "few-steps-11")
+
+
 def test_a_sweep_in_which_nothing_succeeded_is_refused(done: Path) -> None:
     state = SweepState.load(done)
     for one in state.configurations.values():
