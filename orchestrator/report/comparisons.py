@@ -17,7 +17,7 @@ from orchestrator.report.csv_tables import write_csv
 from orchestrator.report.sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.tables.columns import Column, Columns, Records, make_cells
 from orchestrator.report.tables.seed_comparisons import (
-    MAX_TERMINAL_LINES,
+    MAX_DIFFERING_LINES,
     MAX_VALUES,
     count_pairs_needed,
     describe_sign,
@@ -123,10 +123,11 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     values = [f"{key} {' / '.join(compact_pair(*pair))}" for key, pair in differing.items()]
     yield prose(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, result)
     yield ""
+    yield Text(describe_sign(comparisons, *_distinguish(names)), style="bold")
     yield from _lay_out_comparisons(comparisons, [], result, console)
 
     # How to read the table.
-    notes = [f"Here {describe_sign(comparisons)}", *list_difference_notes(comparisons)]
+    notes = list_difference_notes(comparisons)
     if len(comparisons) > 1:
         notes.append("Each group of lengths has its own p, not corrected for the number of groups.")
     if is_one_sweep and 1 in (compared.first.row.rank, compared.second.row.rank):
@@ -139,8 +140,13 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
 
 def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, result: Summary) -> RenderableType:
     """Return the verdict as the first line of a comparison; equal names become "First" and "Second"."""
-    first, second = names if names[0] != names[1] else ("First", "Second")
-    return prose(write_verdict(line, first, second, result.infinity_text), console, result, "bold")
+    return prose(write_verdict(line, *_distinguish(names), result.infinity_text), console, result, "bold")
+
+
+def _distinguish(names: Sequence[str]) -> tuple[str, str]:
+    """Return two names; equal ones become "First" and "Second"."""
+    first, second = names
+    return (first, second) if first != second else ("First", "Second")
 
 
 def _advise_more_seeds(line: SeedComparison, results: Sequence[Summary], console: Console) -> Iterator[RenderableType]:
@@ -228,35 +234,49 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     yield prose(_describe_matching(compared), console, first)
     yield ""
 
-    # All matched configurations together, then each of them at the first group of lengths.
+    # All matched configurations together, then those that differ at the first group of lengths.
+    names = _distinguish([first.name, compared.second.name])
     if compared.together:
-        yield Text("All matched configurations together", style="bold")
+        yield Text(describe_sign(compared.together, *names), style="bold")
         yield from _lay_out_comparisons(compared.together, [], first, console)
     yield from (prose(sentence, console, first) for sentence in describe_noise(compared))
-    has_intervals = not all(math.isnan(comparison.outcome.low) for comparison in compared.configurations)
-    if len(matching.pairs) > 1 and has_intervals:
-        group = compared.configurations[0].question.group
-        shown = [comparison for comparison in compared.configurations if comparison.question.group == group][
-            :MAX_TERMINAL_LINES
-        ]
+    differing = _list_differing(compared) if len(matching.pairs) > 1 else []
+    shown = differing[:MAX_DIFFERING_LINES]
+    if shown:
+        count = (
+            f"largest {len(shown)} of {len(differing)} differences" if len(shown) < len(differing) else "differences"
+        )
         yield ""
-        yield Text("Each matched configuration", style="bold")
+        yield Text(f"Matched configurations that differ: {count}, {names[0]} minus {names[1]}", style="bold")
         yield from _lay_out_comparisons(shown, _make_name_columns(compared), first, console)
-        if more := len(compared.configurations) - len(shown):
-            yield Text(f"... and {format_count(more, 'more line')} with --csv", style="dim")
 
     # How to read the tables.
-    notes = [f"Here {describe_sign(compared.configurations)}"] if compared.configurations else []
-    notes.append(
-        "All together: one value per seed, the mean over the matched configurations; only seeds that all of them have."
-    )
-    if len(matching.pairs) > 1 and not has_intervals:
-        notes.append(f"Each of the {len(matching.pairs)} matched configurations, without intervals: --csv FILE.")
-    notes += list_difference_notes(compared.configurations if has_intervals else compared.together)
+    notes = [
+        "All together: one value per seed, the mean over the matched configurations; only seeds that all of them have.",
+        *list_difference_notes(compared.configurations if shown else compared.together),
+    ]
     together, alone = ([line.unmatched for line in lines] for lines in (compared.together, compared.configurations))
     if (left_out := max(together, default=0)) > min(alone, default=0):  # else in the notes above
         notes.append(f"All together: {format_count(left_out, 'seed')} left out, missing in some matched configuration.")
+    if len(matching.pairs) > 1:
+        notes.append(f"To see all {len(matching.pairs)} matched configurations at all lengths, add --csv FILE.csv")
     yield from (prose(note, console, first, "dim") for note in notes)
+
+
+def _list_differing(compared: SweepComparison) -> list[SeedComparison]:
+    """Return the matched configurations that differ after Holm's correction at the first group of lengths.
+
+    The largest difference comes first.
+    """
+    tested = _list_tested(compared)
+    differing = [comparison for comparison in tested if comparison.holm_p < ALPHA]
+    return sorted(differing, key=lambda comparison: -abs(comparison.outcome.difference))
+
+
+def _list_tested(compared: SweepComparison) -> list[SeedComparison]:
+    """Return the comparisons of matched configurations that have a p, at the first group of lengths."""
+    tested = [comparison for comparison in compared.configurations if not math.isnan(comparison.holm_p)]
+    return [comparison for comparison in tested if comparison.question.group == tested[0].question.group]
 
 
 def _lay_out_comparisons(
@@ -335,15 +355,15 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
         yield f"No band against length: {too_few if few else missing.reason}."
         return
 
-    # List the lengths at which the band excludes 0, by sign.
+    # List the lengths at which the band excludes 0, by the sweep that is better there.
+    names = {"first": _name_first(compared), "second": _name_second(compared)}
     clear_points = {
-        "higher": [comparison for comparison in points if comparison.outcome.low > 0],
-        "lower": [comparison for comparison in points if comparison.outcome.high < 0],
+        name: [comparison for comparison in points if comparison.verdict == side] for side, name in names.items()
     }
     band = f"simultaneous {100 * LEVEL:g} % band over {lengths}, {format_count(outcome.n, 'paired seed')}"
-    texts = [_describe_lengths(side, clear, points) for side, clear in clear_points.items() if clear]
+    texts = [_describe_lengths(name, clear, points) for name, clear in clear_points.items() if clear]
     if texts:
-        yield f"More than seed noise ({band}): {_name_first(compared)} is {'; '.join(texts)}."
+        yield f"More than seed noise ({band}): {'; '.join(texts)}."
     else:
         yield f"At no length is the difference more than seed noise ({band})."
 
@@ -358,25 +378,23 @@ def _name_second(compared: SweepComparison) -> str:
     return "the second sweep" if compared.first.name == compared.second.name else compared.second.name
 
 
-def _describe_lengths(side: str, clear: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
-    """Return the lengths of `clear` with the largest difference: "lower (better) at lengths 8-11, by up to ..."."""
+def _describe_lengths(better: str, clear: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
+    """Return the lengths of `clear`, at which a sweep is better: "NAME is better at lengths 8-11, by up to ..."."""
     # The largest difference decides the numbers of the sentence.
     largest = max(clear, key=lambda comparison: abs(comparison.outcome.difference))
     difference, length = format_number(abs(largest.outcome.difference)), largest.question.lengths[0]
 
-    # Say whether it is good, and at which lengths.
-    worse = {"minimize": "higher", "maximize": "lower"}.get(largest.question.direction)
-    judged = "" if worse is None else " (worse)" if side == worse else " (better)"
+    # Without a better direction the lower one is named.
+    relation = "lower" if largest.question.direction == "none" else "better"
     lengths = format_ranges([comparison.question.lengths[0] for comparison in clear])
     scope = "all lengths" if len(clear) == len(points) else f"lengths {lengths}"
-    return f"{side}{judged} at {scope}, by up to {difference} at length {length}"
+    return f"{better} is {relation} at {scope}, by up to {difference} at length {length}"
 
 
 def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     """Yield a sentence on the matched configurations that differ after Holm's correction, at the first group."""
     # Only comparisons with a p at the first group of lengths count.
-    tested = [comparison for comparison in compared.configurations if not math.isnan(comparison.holm_p)]
-    tested = [comparison for comparison in tested if comparison.question.group == tested[0].question.group]
+    tested = _list_tested(compared)
     if not tested:
         return
 

@@ -22,7 +22,7 @@ from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from orchestrator.text.wording import format_count, format_number, format_ranges, lengths_in_words
 
-MAX_TERMINAL_LINES = 15  # comparisons on a terminal
+MAX_DIFFERING_LINES = 5  # matched configurations on a terminal
 MAX_VALUES = 2  # searched values beside a label; with more keys none are shown
 POLICIES = {
     "worst": "A failed seed counts as the worst value: its differences are infinite. Seeds that failed in both tie.",
@@ -124,12 +124,12 @@ def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     return notes + [f"Not compared: {reason}." for reason in sorted(filter(None, missing))]
 
 
-def describe_sign(comparisons: Sequence[SeedComparison]) -> str:
-    """Return the order of subtraction and the meaning of the sign, as the end of a sentence."""
+def describe_sign(comparisons: Sequence[SeedComparison], first: str, second: str) -> str:
+    """Return the order of subtraction, and the sign with which the first is better, as the title of a table."""
     question = comparisons[0].question
-    worse = "worse" if question.direction == "minimize" else "better"
-    sign = "" if question.direction == "none" else f"; + means that the first is {worse}"
-    return f"differences are first minus second of {question.metric} ({question.average}){sign}."
+    better_side = {"minimize": "below", "maximize": "above"}.get(question.direction)
+    sign = f"; {better_side} 0, {first} is better" if better_side else ""
+    return f"Differences in {question.metric} ({question.average}): {first} minus {second}{sign}"
 
 
 def write_verdict(

@@ -74,7 +74,7 @@ def test_too_few_seeds_have_no_table_of_configurations_and_the_command_for_more(
     synthetic_sweep(sweeps / "apart", RATES, range(20, 24), shifted(0.04), spec=GRID)  # no pairs, whatever is added
     assert "For an interval" not in run(sweeps / "apart", sweeps / "plain").output
     assert (
-        "Each matched configuration\n" not in said
+        "Matched configurations that differ" not in said
         and "lengthwise extend" not in run(sweeps / "plain", sweeps / "lower").output
     )
 
@@ -91,8 +91,8 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         "Specification: seeds 0-9 / 0-5\n",
         f"Second: few in {sweeps / 'few'} (2 of 2 configurations done; 12 seeds ran, 1 failed)",
         "2 configurations with equal searched values (lr); only in the first: 0, only in the second: 0",
-        "More than seed noise (simultaneous 95 % band over 11 lengths, 10 paired seeds): plain is higher "
-        "(worse) at lengths 8-11, by up to 0.0",
+        "More than seed noise (simultaneous 95 % band over 11 lengths, 10 paired seeds): lower is "
+        "better at lengths 8-11, by up to 0.0",
         "Of 2 matched configurations 2 differ at the test lengths 8-11 with p < 0.05 after Holm's correction: #0, #1; "
         "lower is better in all of them.",
         "No band against length: 6 seeds are too few for 11 lengths at once (at least 9).",
@@ -118,6 +118,29 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         assert float(line["difference"]) == row.difference and (line["low"] == "") == math.isnan(row.low)
     of_sweep = open_sweep(sweeps / "plain").compare_with(open_sweep(sweeps / "few"), lengths="9,10", average="raw")
     assert set(of_sweep.average) == {"raw"} and set(of_sweep.lengths) == {"9-10", "9", "10"}
+
+
+def test_only_configurations_that_differ_have_a_line(tmp_path, synthetic_sweep):
+    """Six of eight differ, by 0.02 to 0.12: the five largest are shown, and the way to all of them comes last."""
+    rates = [{"training.learning_rate": round(0.001 * (1 + number), 3)} for number in range(8)]
+    spec = {"space": {"training.learning_rate": {"grid": [rate["training.learning_rate"] for rate in rates]}}}
+
+    def improved(gain):
+        def curve(number, seed, average, metric, lengths, step):
+            sign = 1 if seed % 2 else -1
+            return 0.3 + 0.01 * seed + (gain * 0.02 * (number - 1) if number > 1 else gain * 0.02 * sign) + 0 * lengths
+
+        return curve
+
+    for name, gain in (("worse", 1.0), ("better", 0.0)):
+        synthetic_sweep(tmp_path / name, rates, 12, improved(gain), spec=spec)
+    for names in (("worse", "better"), ("better", "worse")):
+        lines = run(*(tmp_path / name for name in names)).output.splitlines()
+        shown = [line.split()[0] for line in lines if line.startswith("#")]
+        assert shown == ["#7", "#6", "#5", "#4", "#3"]
+        assert "--csv" in lines[-1] and " 8 " in lines[-1] and not any(line.startswith("...") for line in lines)
+        assert f"{names[0]} minus {names[1]}; below 0, {names[0]} is better" in "\n".join(lines)
+        assert all("better is better" in line for line in lines if "More than seed noise" in line)
 
 
 @pytest.mark.parametrize(
