@@ -15,7 +15,7 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.report.sentences import make_extend_command
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import make_identity_columns, make_result_columns, make_value_columns
-from orchestrator.report.tables.effects import list_outcomes
+from orchestrator.report.tables.effects import describe_chance, list_outcomes
 from orchestrator.results.analysis import explain_missing_effects, shows_effects
 from orchestrator.results.comparing.shared_streams import are_paired
 from orchestrator.results.confirmations import read_confirmations
@@ -68,6 +68,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             _describe_hyperparameter(result, key, name) for key, name in shorten_keys([*result.searched]).items()
         ],
         "effects": [*_list_effects(result)] if shows_effects(result) and result.status != "running" else [],
+        "chance": describe_chance(result) if shows_effects(result) and result.status != "running" else "",
         "no_effects": explain_missing_effects(result) or "",
         "pairing": _classify_pairs(result),
         **_encode_curves(result, curves),

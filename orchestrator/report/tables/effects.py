@@ -12,7 +12,7 @@ from orchestrator.results.analysis import (
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.partial_effects import Slope
 from orchestrator.statistics.effects.within import Difference
-from orchestrator.text.wording import format_ranges
+from orchestrator.text.wording import format_count, format_ranges
 
 UNIT_NOTES = {
     "random": "n counts configurations, each drawn independently.",
@@ -108,11 +108,7 @@ def list_effect_notes(result: Summary) -> list[str]:
     ]
 
     # Say how many intervals are expected to exclude 0 by chance.
-    if number := sum(1 for _ in list_shown_intervals(effects)):
-        shown = f"{number} intervals of effects are" if number > 1 else "1 interval of effects is"
-        notes.append(
-            f"{shown} shown: without any effect, expect about {0.05 * number:.2g} of {number} to exclude 0 by chance."
-        )
+    notes += filter(None, [describe_chance(result)])
     if not compute_test_effects(result):
         notes.append("Configurations have no common test lengths.")
 
@@ -142,6 +138,14 @@ def list_effect_notes(result: Summary) -> list[str]:
             "add up to 1 even without any effect: trust a share only if an interval excludes 0."
         )
     return [*notes, *_explain_missing("Importance (fANOVA)", [(e.key, e.importance.reason) for e in effects])]
+
+
+def describe_chance(result: Summary) -> str:
+    """Return a sentence on how many of the shown intervals exclude 0 by chance; empty without intervals."""
+    effects = [effect for outcome in list_outcomes(result) for effect in outcome.effects]
+    number = sum(1 for _ in list_shown_intervals(effects))
+    counted = format_count(number, "interval")
+    return f"{counted} in all; without any effect, about 1 of 20 excludes 0 by chance." if number else ""
 
 
 def list_shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:

@@ -451,7 +451,24 @@ def test_a_single_hyperparameter_has_points_alone(page, tab, tmp_path, synthetic
 
 def test_one_interval_is_not_called_uncorrected_for_its_number(page):
     text = page.read("document.querySelector('#effects').textContent")
-    assert "interval" in text and "their number" not in text
+    assert "interval" in text and "of 20" not in text
+
+
+def test_intervals_that_exclude_0_by_chance_are_counted_alike_in_the_page_and_its_notes(tab, tmp_path, synthetic_sweep):
+    rng = np.random.default_rng(0)
+    draws = [{"training.learning_rate": 10.0 ** rng.uniform(-4, -2), "model.dropout": rng.random()} for _ in range(12)]
+    tab.open(write_report(synthetic_sweep(tmp_path / "drawn", draws, 6, curve).folder)[0].as_uri())
+    count = "[...document.body.textContent.matchAll(/(\\d+) intervals in all[^.]*about 1 of 20/g)].map(m => +m[1])"
+    counts = tab.read(f"document.querySelectorAll('script').forEach(e => e.remove()), {count}")
+    assert len(counts) == 2 and len(set(counts)) == 1 and counts[0] > 2, counts
+
+
+def test_lines_of_parallel_coordinates_stay_off_the_ends_of_the_axes(page):
+    box = "(e => { const b = e.getBoundingClientRect(); return [b.top, b.bottom] })"
+    axes = page.read(f"[...document.querySelectorAll('#parallel .axis > .domain')].map({box})")
+    rays = page.read(f"[...document.querySelectorAll('#parallel .ray')].map({box})")
+    assert min(top for top, _ in rays) > max(top for top, _ in axes) + 5
+    assert max(bottom for _, bottom in rays) < min(bottom for _, bottom in axes) - 5
 
 
 def test_the_axis_of_equal_outcomes_begins_at_zero(tab, tmp_path, synthetic_sweep):

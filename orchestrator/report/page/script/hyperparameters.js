@@ -78,12 +78,13 @@ function drawParallel() {
   box.replaceChildren();
   $("together").hidden = page.hyperparameters.length < 2; // the points show a single one
   if ($("together").hidden) return;
-  const width = Math.max(box.parentElement.clientWidth, axes.length * 84), height = 270;
-  const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 44, axisHeight = height - top - bottom;
+  const width = Math.max(box.parentElement.clientWidth, axes.length * 84), height = 290;
+  const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 44, pad = 10;
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]);
-  const scales = axes.map(axis => axis.scale.copy().range([height - bottom, top]));
+  const lowest = height - bottom - pad, highest = top + pad; // values end here, so that no line runs along an edge
+  const scales = axes.map(axis => axis.scale.copy().range([lowest, highest]));
   const drawAxis = index =>
-    d3.axisLeft(scales[index]).ticks(5).tickValues(axes[index].ticks).tickFormat(tickFormat(axes[index], scales[index]));
+    d3.axisLeft(scales[index]).ticks(5).tickValues(axes[index].ticks).tickSizeOuter(0).tickFormat(tickFormat(axes[index], scales[index]));
 
   // The labels of the first axis are drawn once to measure how much room they need at the left.
   const trial = svg.append("g").call(drawAxis(0));
@@ -101,7 +102,8 @@ function drawParallel() {
   pointable(svg.append("g").selectAll("path").data(d3.range(C).reverse()).join("path")).attr("stroke", colour).attr("d", line)
     .attr("class", c => `ray${markOf(c) ? " chosen" : ""}${configurations[c].state === "failed" ? " failed" : ""}${isIn(c) ? "" : " out"}`);
 
-  const part = pixel => (height - bottom - pixel) / axisHeight, pixelOf = part => height - bottom - part * axisHeight;
+  const limit = value => Math.max(0, Math.min(1, value));
+  const part = pixel => limit((lowest - pixel) / (lowest - highest)), pixelOf = part => lowest - part * (lowest - highest);
   const setFilter = (name, range) => {
     if (range) state.filters[name] = range; else delete state.filters[name];
     update();
@@ -113,6 +115,7 @@ function drawParallel() {
     }
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`);
     group.call(drawAxis(index)).call(dropOverlapping, ON_HEIGHT);
+    group.select(".domain").attr("d", `M0,${height - bottom}V${top}`);
 
     // The filter by dragging.
     const filter = state.filters[axis.name];
@@ -190,7 +193,7 @@ function drawEffects() {
     `Right of the dashed line: the outcome rises with the hyperparameter, which is ${direction}.`,
     "A filled square marks an interval without 0; an interval that contains 0 is inconclusive.",
   ];
-  if (intervals.length > 1) note.push(`The ${intervals.length} intervals are not corrected for their number: if nothing has an effect, about ${formatGeneral(0.05 * intervals.length)} would exclude 0 by chance.`);
+  if (intervals.length > 1) note.push(page.chance);
   if (!effects.every(effect => effect.alone)) note.push("* Other hyperparameters vary together with this one and may cause the difference.");
   box.replaceChildren(make("h3", "Effects, with 95 % intervals"), make("p", note.join(" "), {class: "note"}), makeTable(head, body));
 }
