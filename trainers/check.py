@@ -51,7 +51,7 @@ def check_task(task: Task, lengths: Sequence[int] = ()) -> list[str]:
 
     lengths: the evaluated lengths, by default all. An exception of the task's code is a problem, too.
     """
-    return _collect(_task_problems(task, tuple(sorted({*(lengths or task.lengths)}))))
+    return _collect(_find_task_problems(task, tuple(sorted({*(lengths or task.lengths)}))))
 
 
 def check_model(sections: Mapping[str, Any]) -> list[str]:
@@ -59,12 +59,12 @@ def check_model(sections: Mapping[str, Any]) -> list[str]:
 
     A member that cannot be built from the sections is a problem, and so is an exception of the model's code.
     """
-    return _collect(_model_problems(sections))
+    return _collect(_find_model_problems(sections))
 
 
 def check_optimizer(optimizer: Optimizer) -> list[str]:
     """Return the problems of an optimizer in two steps of a small model; an exception of its code is a problem, too."""
-    return _collect(_optimizer_problems(optimizer))
+    return _collect(_find_optimizer_problems(optimizer))
 
 
 def check_metrics(member: MemberConfig) -> list[tuple[str, str]]:
@@ -73,7 +73,9 @@ def check_metrics(member: MemberConfig) -> list[tuple[str, str]]:
     An exception of a metric's code is a problem, too.
     """
     return [
-        (label, problem) for label in member.evaluation.added for problem in _collect(_metric_problems(member, label))
+        (label, problem)
+        for label in member.evaluation.added
+        for problem in _collect(_find_metric_problems(member, label))
     ]
 
 
@@ -83,7 +85,7 @@ def check_class(kind: str, name: str) -> list[str]:
         cls = registry.get_class(kind, name)
     except ConfigError as error:
         return [problem.message for problem in error.problems]
-    problems = _failed_examples(cls)
+    problems = _find_failed_examples(cls)
 
     # A class that needs settings is tried only if it says which.
     if kind == "task":
@@ -122,7 +124,7 @@ def _has_defaults(kind: str, name: str) -> bool:
     return True
 
 
-def _failed_examples(cls: type[Any]) -> list[str]:
+def _find_failed_examples(cls: type[Any]) -> list[str]:
     """Return a problem with the output of doctest if examples of the docstring fail, else an empty list."""
     # Examples may use everything in the module of the class.
     variables = {**vars(sys.modules[cls.__module__]), "torch": torch}
@@ -150,19 +152,19 @@ def _collect(problems: Iterable[str]) -> list[str]:
 # Checks of each kind --------------------------------------------------------------------------------------------------
 
 
-def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
+def _find_task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
     """Yield problems of a task: its declarations, its batches, and a step and an evaluation of a small model."""
     # If the declarations contradict each other, further problems would only follow from that.
-    if problems := list(_declaration_problems(task)):
+    if problems := list(_find_declaration_problems(task)):
         yield from problems
         return
 
     # Problems of batches are easier to read than the errors of a model that trains on them.
     tests = list(task.evaluation_batches(Stream(torch.tensor([3]), "eval", torch.tensor(0)), ROWS, lengths))
-    problems = [*_missing_lengths(task, tests, lengths), *_draw_problems(task, None)]
-    problems += _draw_problems(task, [0, len(task.stages) - 1]) if task.stages else []
-    problems += [] if problems else _row_problems(task, "training", _train_batches(task, [3]))
-    problems += _row_problems(task, "test", [test.batch for test in tests])
+    problems = [*_find_missing_lengths(task, tests, lengths), *_find_draw_problems(task, None)]
+    problems += _find_draw_problems(task, [0, len(task.stages) - 1]) if task.stages else []
+    problems += [] if problems else _find_row_problems(task, "training", _train_batches(task, [3]))
+    problems += _find_row_problems(task, "test", [test.batch for test in tests])
     yield from problems
     for test in tests:
         check_lengths(task, test, lengths)
@@ -174,24 +176,28 @@ def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
         member = MemberConfig.from_dict(SMALL)
         evaluation = replace(member.evaluation, lengths=lengths)
         try:
-            yield from _step_problems(_shrink_member(replace(member, task=task, model=model, evaluation=evaluation)))
+            yield from _find_step_problems(
+                _shrink_member(replace(member, task=task, model=model, evaluation=evaluation))
+            )
         except Exception:  # the error of a tensor operation does not name the targets that caused it
-            if not (problems := list(_target_problems(task, [*_train_batches(task, [3]), *(t.batch for t in tests)]))):
+            if not (
+                problems := list(_find_target_problems(task, [*_train_batches(task, [3]), *(t.batch for t in tests)]))
+            ):
                 raise
             yield problems[0]
 
 
-def _model_problems(sections: Mapping[str, Any]) -> Iterator[str]:
+def _find_model_problems(sections: Mapping[str, Any]) -> Iterator[str]:
     """Yield problems of the member of these sections, in a step and an evaluation."""
     try:
         member = MemberConfig.from_dict(sections)
     except ConfigError as error:
         yield from (f"cannot be used with the task {sections['task']['name']}: {problem}" for problem in error.problems)
         return
-    yield from _step_problems(_shrink_member(member))
+    yield from _find_step_problems(_shrink_member(member))
 
 
-def _optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
+def _find_optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
     """Yield problems of the state and the updates of an optimizer."""
     # The second member is trained in a pack and alone, which must give the same weights.
     member = _shrink_member(MemberConfig.from_dict(SMALL))
@@ -214,7 +220,7 @@ def _optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
         yield "its update depends on the other members of its pack"
 
 
-def _metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
+def _find_metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
     """Yield a problem if a member's value depends on its pack."""
     # At few lengths, because this runs for each metric before every sweep.
     only_metric = {label: member.evaluation.added[label]}
@@ -241,7 +247,7 @@ def _shrink_member(member: MemberConfig) -> MemberConfig:
     return replace(member, training=training, evaluation=evaluation)
 
 
-def _step_problems(member: MemberConfig) -> Iterator[str]:
+def _find_step_problems(member: MemberConfig) -> Iterator[str]:
     """Yield problems of a step of two members; then evaluate them, which raises other problems."""
     pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
     state = TrainingState.initial(pack)
@@ -276,7 +282,7 @@ def _mixes_members(pack: Pack, state: TrainingState) -> bool:
     )
 
 
-def _declaration_problems(task: Task) -> Iterator[str]:
+def _find_declaration_problems(task: Task) -> Iterator[str]:
     """Yield contradictions between the declarations of a task."""
     # Metrics and answers.
     if unknown := set(task.headline) - set(task.metrics):
@@ -299,7 +305,7 @@ def _declaration_problems(task: Task) -> Iterator[str]:
         yield f"distributions: names repeat: {', '.join(map(repr, names))}"
 
 
-def _missing_lengths(task: Task, tests: Sequence[EvaluationBatch], lengths: Sequence[int]) -> Iterator[str]:
+def _find_missing_lengths(task: Task, tests: Sequence[EvaluationBatch], lengths: Sequence[int]) -> Iterator[str]:
     """Yield a problem for each distribution with lengths that no evaluation batch measures."""
     first_name = task.distributions[0].name
     for distribution in task.distributions:
@@ -322,7 +328,7 @@ class _RecordingStream(Stream):
         return super().bits(site, shape, rows)
 
 
-def _draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[str]:
+def _find_draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[str]:
     """Yield problems of training batches that depend on more than the stream (and the stage) of a seed."""
     # Two draws at the same site are equal, which is easily overlooked.
     recording = _RecordingStream(torch.tensor([3]), "data", torch.tensor(1))
@@ -353,7 +359,7 @@ def _train_batches(task: Task, seeds: Sequence[int], stages: Sequence[int] | Non
     return task.training_batches(stream, ROWS, None if stages is None else torch.tensor(stages))
 
 
-def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[str]:
+def _find_row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[str]:
     """Yield problems of rows whose tokens, widths, lengths or groups contradict the task's declarations."""
     # Tokens and widths.
     if any(int(batch.tokens.max()) >= task.inputs or int(batch.tokens.min()) < 0 for batch in batches):
@@ -372,7 +378,7 @@ def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[s
         yield f"{kind} rows have groups, but `has_groups` is false"
 
 
-def _target_problems(task: Task, batches: Iterable[Batch]) -> Iterator[str]:
+def _find_target_problems(task: Task, batches: Iterable[Batch]) -> Iterator[str]:
     """Yield a problem for each batch whose targets do not have the shape that the default loss and metrics read."""
     for batch in batches:
         tokens, targets = tuple(batch.tokens.shape), tuple(batch.targets.shape)

@@ -26,7 +26,7 @@ def criterion_problems(
         key = f"training.{name}"
         if interval is None:
             yield Problem(key="evaluation.every", message=_describe_late_evaluation(name), allowed="a number of steps")
-        yield from (problem.under(key) for problem in _name_problems(criterion, task, model, averages))
+        yield from (problem.under(key) for problem in _find_name_problems(criterion, task, model, averages))
         if not task.distributions[0].trained_lengths:
             message = f"the task {task.name} has no trained lengths to validate at"
             yield Problem(key=key, message=message, allowed="null")
@@ -80,7 +80,7 @@ def ineffective_stage_problems(curriculum: Curriculum, task: Task) -> Iterator[P
     yield from (problem.under("task") for problem in task.staged_problems())
 
 
-def _name_problems(criterion: Criterion, task: Task, model: Model, averages: Collection[str]) -> Iterator[Problem]:
+def _find_name_problems(criterion: Criterion, task: Task, model: Model, averages: Collection[str]) -> Iterator[Problem]:
     """Yield the problems of the metric and the average that a criterion names."""
     # A metric without a better direction cannot be judged, and a derived metric needs other evaluations, too.
     metrics = {**task.metrics, **model.metrics}

@@ -170,7 +170,7 @@ class MemberConfig(Settings):
         problem for each fault, its key dotted from the top (`training.learning_rate`).
         """
         member = cls.from_mapping(data)
-        problems = list(member._combination_problems())
+        problems = list(member._find_combination_problems())
         if not problems and not recorded:
             problems = list(member._find_new_member_problems())
         if problems:
@@ -197,13 +197,13 @@ class MemberConfig(Settings):
         except Exception:
             return ()
 
-    def _combination_problems(self) -> Iterator[Problem]:
+    def _find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of sections that are valid alone but not together."""
-        yield from self._training_problems()
-        yield from self._metric_problems()
-        yield from self._length_problems()
+        yield from self._find_training_problems()
+        yield from self._find_metric_problems()
+        yield from self._find_length_problems()
 
-    def _training_problems(self) -> Iterator[Problem]:
+    def _find_training_problems(self) -> Iterator[Problem]:
         """Yield problems of the training, with its steps, the task and the model."""
         for problem in self.training.schedule.step_problems(self.training.steps):
             yield problem.under("training.schedule")
@@ -226,7 +226,7 @@ class MemberConfig(Settings):
             given, message = self.training.compute_dtype, f"{self.model.name} supports only float32"
             yield Problem(key="training.compute_dtype", given=given, message=message, allowed="float32")
 
-    def _metric_problems(self) -> Iterator[Problem]:
+    def _find_metric_problems(self) -> Iterator[Problem]:
         """Yield problems of the metrics of task, model and evaluation: unknown directions and equal names."""
         # Curves are recorded by the name of the metric alone, so a name may occur once.
         for name, direction in {**self.task.metrics, **self.model.metrics}.items():
@@ -238,15 +238,15 @@ class MemberConfig(Settings):
             message = f"both {self.model.name} and the task {self.task.name} have metrics named {', '.join(shared)}"
             yield Problem(key="model.name", given=self.model.name, message=message, allowed="other names")
         for label, metric in self.evaluation.added.items():
-            for problem in self._added_metric_problems(label, metric):
+            for problem in self._find_added_metric_problems(label, metric):
                 yield problem.under(label).under("evaluation.metrics")
 
-    def _length_problems(self) -> Iterator[Problem]:
+    def _find_length_problems(self) -> Iterator[Problem]:
         """Yield problems of the lengths of batches, criteria, stages and evaluations."""
         # Criteria are judged at the trained lengths, so they and the stages depend on the lengths of the task.
         averages, curriculum = self.training.averages, self.training.curriculum
         if self.training.one_length_per_batch:
-            yield from self._one_length_problems()
+            yield from self._find_one_length_problems()
         yield from criterion_problems(self.criteria, self.task, self.model, averages, self.evaluation.every)
         if curriculum is not None:
             yield from stage_problems(curriculum, self.task)
@@ -260,7 +260,7 @@ class MemberConfig(Settings):
                     allowed=allowed,
                 )
 
-    def _one_length_problems(self) -> Iterator[Problem]:
+    def _find_one_length_problems(self) -> Iterator[Problem]:
         """Yield problems of batches of one length: with the task, and with other settings."""
         key, task = "training.one_length_per_batch", self.task
         if not task.draws_rows:
@@ -272,7 +272,7 @@ class MemberConfig(Settings):
             message = "a step whose batches differ in length cannot be compiled"
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
 
-    def _added_metric_problems(self, label: str, metric: Metric) -> Iterator[Problem]:
+    def _find_added_metric_problems(self, label: str, metric: Metric) -> Iterator[Problem]:
         """Yield problems of a metric apart from the task: of its label, of its direction, and with the task."""
         if label in {**self.task.metrics, **self.model.metrics}:
             message = f"the task {self.task.name} or the model {self.model.name} has a metric named {label}"
@@ -344,7 +344,7 @@ class MemberConfig(Settings):
         except ConfigError as error:
             raise ConfigError(problem.under("evaluation") for problem in error.problems) from error
         member = replace(self, task=self.task.with_lengths(lengths), evaluation=evaluation)
-        if problems := list(member._combination_problems()):
+        if problems := list(member._find_combination_problems()):
             raise ConfigError(problems)
         return member
 

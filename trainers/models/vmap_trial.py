@@ -188,7 +188,7 @@ def try_module(
 
 def _try_calls(module: nn.Module, second_module: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
     """Return the result of `try_module`, without whether the module has dropout."""
-    if problems := tuple(_declaration_problems(module, second_module)):
+    if problems := tuple(_find_declaration_problems(module, second_module)):
         return Trial(problems)
 
     # Call it under vmap; if this fails, one member after another.
@@ -215,16 +215,16 @@ def _try_calls(module: nn.Module, second_module: nn.Module, sizes: tuple[int, in
 
     # The output in evaluation can differ only if `forward` has the parameter `training`.
     stacked = loop_reason is None
-    problems = tuple(_state_problems(module, tokens, logits, stacked=stacked))
-    problems = problems or tuple(_output_problems(module, tokens, logits, sizes, causal, stacked=stacked))
+    problems = tuple(_find_state_problems(module, tokens, logits, stacked=stacked))
+    problems = problems or tuple(_find_output_problems(module, tokens, logits, sizes, causal, stacked=stacked))
     if not problems and TRAINING in find_parameters(module):
         logits = _compute_logits(module, tokens, training=False, stacked=stacked)
-        output_problems = _output_problems(module, tokens, logits, sizes, causal, training=False, stacked=stacked)
+        output_problems = _find_output_problems(module, tokens, logits, sizes, causal, training=False, stacked=stacked)
         problems = tuple(f"{problem} (in evaluation)" for problem in output_problems)
     return Trial(problems, loop_reason, recorded=recorded)
 
 
-def _declaration_problems(module: nn.Module, second_module: nn.Module) -> Iterator[str]:
+def _find_declaration_problems(module: nn.Module, second_module: nn.Module) -> Iterator[str]:
     """Yield problems of the parameters of `forward`, of frozen parameters, and of random buffers."""
     # Nothing would be passed for a required parameter of another name.
     unknown_names = [
@@ -286,7 +286,7 @@ def _compute_logits(
     return logits.detach()
 
 
-def _state_problems(module: nn.Module, tokens: Tensor, logits: Tensor, *, stacked: bool) -> Iterator[str]:
+def _find_state_problems(module: nn.Module, tokens: Tensor, logits: Tensor, *, stacked: bool) -> Iterator[str]:
     """Yield problems of state that a call changes, because later calls and other members would see it."""
     # NaN would differ from itself in the comparison, and is another problem.
     buffers_before = {name: buffer.clone() for name, buffer in module.named_buffers()}
@@ -298,7 +298,7 @@ def _state_problems(module: nn.Module, tokens: Tensor, logits: Tensor, *, stacke
         yield "returns other logits in a second call with the same inputs; a call must not change the module"
 
 
-def _output_problems(
+def _find_output_problems(
     module: nn.Module,
     tokens: Tensor,
     logits: Tensor,

@@ -74,9 +74,9 @@ class Vmapped(Model):
         if rate > 0.0 and not trial.has_dropout:
             message, allowed = f"is {rate:g}, but the module drops nothing", "0, or a module with nn.Dropout"
             yield Problem(key="dropout", given=rate, message=message, allowed=allowed)
-        yield from self._metric_problems(key, task, trial.recorded)
+        yield from self._find_metric_problems(key, task, trial.recorded)
 
-    def _metric_problems(self, key: str, task: Task, recorded: Mapping[str, str | None]) -> Iterator[Problem]:
+    def _find_metric_problems(self, key: str, task: Task, recorded: Mapping[str, str | None]) -> Iterator[Problem]:
         """Yield problems of `metrics`; recorded: as in `Trial.recorded`."""
         if self.recorded_metrics and type(task).score_batch is not Task.score_batch:
             message = f"has metrics of a pass over a batch, but the task {task.name} scores generated texts"
