@@ -6,7 +6,7 @@
 (0, 1)
 """
 
-from search_spaces.grammar.claims import ClaimsFile, claims_schema, load_claims
+from search_spaces.grammar.claims import ClaimsFile, load_claims, make_claims_schema
 from search_spaces.grammar.domains import (
     Choice,
     Domain,
@@ -21,7 +21,7 @@ from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.load import Reading, load_sweep, parse_recorded, parse_sweep, read_sweep
 from search_spaces.grammar.objective import Objective
 from search_spaces.grammar.problems import ABSENT, Problem, SweepFileError, find_nearest_name
-from search_spaces.grammar.schema import json_schema, schema_text
+from search_spaces.grammar.schema import format_schema, make_json_schema
 from search_spaces.grammar.search import Racing, Rung, Rungs, Search
 from search_spaces.grammar.spec import (
     Budget,
@@ -56,17 +56,17 @@ __all__ = [
     "SweepSpec",
     "Tracking",
     "Uniform",
-    "claims_schema",
     "dump_yaml",
     "find_nearest_name",
-    "json_schema",
+    "format_schema",
     "list_differences",
     "list_grid_points",
     "load_claims",
     "load_sweep",
+    "make_claims_schema",
+    "make_json_schema",
     "parse_recorded",
     "parse_sweep",
     "read_sweep",
-    "schema_text",
     "select_active_values",
 ]

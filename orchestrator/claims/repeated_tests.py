@@ -16,7 +16,7 @@ from orchestrator.claims.registration import read_deciding_values
 from orchestrator.claims.values import ArmValues
 from orchestrator.plan.recorded import rebuild_member
 from orchestrator.text.wording import list_differing_keys
-from search_spaces.grammar.problems import dotted_keys, read_key
+from search_spaces.grammar.problems import list_dotted_keys, read_key
 
 
 def group_tests(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
@@ -85,7 +85,7 @@ def _read_arm_settings(judgement: Judgement) -> list[dict[str, Any]]:
         first = judgement.sweep.state.configurations[arm.config_ids[0]]
         searched = set(first.values) if len(arm.config_ids) > 1 else set()
         settings = rebuild_member(first).to_dict()  # with the newer fields that an older record lacks
-        values = {key: read_key(settings, key) for key in dotted_keys(settings) if key not in searched}
+        values = {key: read_key(settings, key) for key in list_dotted_keys(settings) if key not in searched}
         arm_settings.append({key: value for key, value in values.items() if not isinstance(value, dict)})
     return arm_settings
 

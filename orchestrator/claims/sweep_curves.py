@@ -24,7 +24,7 @@ from orchestrator.results.scoring.objective import (
 from orchestrator.statistics.failed_seeds import score_seeds
 from orchestrator.text.wording import format_ranges
 from search_spaces import ABSENT, find_nearest_name
-from search_spaces.grammar.problems import dotted_keys, read_key
+from search_spaces.grammar.problems import list_dotted_keys, read_key
 
 
 class SweepCurves:
@@ -135,7 +135,7 @@ class SweepCurves:
         """Return a hint for an unknown key: the nearest known key, or else the searched keys."""
         configurations = self.state.configurations.values()
         known_keys = {
-            known_key for configuration in configurations for known_key in dotted_keys(configuration.resolved)
+            known_key for configuration in configurations for known_key in list_dotted_keys(configuration.resolved)
         }
         if nearest := find_nearest_name(key, known_keys):
             return f"; did you mean {nearest}?"

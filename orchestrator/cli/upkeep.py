@@ -164,9 +164,9 @@ def schema(
     kind: Annotated[Literal["sweep", "claims"], typer.Argument(help="The kind of files: sweep or claims.")] = "sweep",
 ) -> None:
     """Print the JSON Schema of sweep files or claims files, for editors."""
-    from search_spaces import claims_schema, schema_text
+    from search_spaces import format_schema, make_claims_schema
 
-    typer.echo(schema_text(claims_schema() if kind == "claims" else None), nl=False)
+    typer.echo(format_schema(make_claims_schema() if kind == "claims" else None), nl=False)
 
 
 @app.command("job-env", rich_help_panel=options.MAINTENANCE)

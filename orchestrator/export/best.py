@@ -8,7 +8,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_label, format_number
 from search_spaces import dump_yaml, parse_sweep
-from search_spaces.grammar.problems import sections_of
+from search_spaces.grammar.problems import list_sections
 from search_spaces.grammar.values import MAX_BYTES, MAX_CHARACTERS
 
 COPIED_SECTIONS = ("objective", "resources", "tracking")
@@ -41,7 +41,7 @@ def make_best_file(state: SweepState, result: Summary) -> str:
             f"Configuration {format_label(row.number)} ({row.config_id}) of {state.name}, {ranked}: {score}."
         ),
         **{key: state.spec[key] for key in ("imports",) if key in state.spec},
-        **{section: _remove_revisions(member[section]) for section in sections_of(state.spec)},
+        **{section: _remove_revisions(member[section]) for section in list_sections(state.spec)},
         "seeds": list(row.seeds),
         **{key: state.spec[key] for key in COPIED_SECTIONS},
     }

@@ -18,7 +18,7 @@ from search_spaces.grammar.domains import (
     Normal,
     OneMinusLogUniform,
     Uniform,
-    value_key,
+    make_value_key,
 )
 
 TAIL_QUANTILE = 1e-6  # lowest drawn quantile of normal domains, 4.75 standard deviations below the mean
@@ -75,7 +75,7 @@ def convert_to_optuna(domain: Any, value: Any) -> Any:
     """Return the value in Optuna's distribution for a hyperparameter value that was drawn earlier."""
     match domain:
         case Choice():
-            return [value_key(choice) for choice in domain.values].index(value_key(value))
+            return [make_value_key(choice) for choice in domain.values].index(make_value_key(value))
         case OneMinusLogUniform():
             return _clamp(_subtract_from_one(value), _subtract_from_one(domain.high), _subtract_from_one(domain.low))
         case Normal():

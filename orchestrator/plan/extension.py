@@ -10,7 +10,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.search import count_configurations
 from orchestrator.text.wording import format_ranges
 from search_spaces import Grid, SweepSpec, list_differences
-from search_spaces.grammar.domains import value_key
+from search_spaces.grammar.domains import make_value_key
 from trainers.settings.descriptions import format_yaml
 
 
@@ -95,7 +95,7 @@ def _is_addition(key: str, old: Any, new: Any) -> bool:
     if key == "search.configurations":
         return old is not None and new is not None and bool(new > old)
     if key == "seeds" or (key.startswith("space.") and key.endswith(".grid")):
-        return old is not None and new is not None and set(map(value_key, old)) <= set(map(value_key, new))
+        return old is not None and new is not None and set(map(make_value_key, old)) <= set(map(make_value_key, new))
     return False
 
 

@@ -29,7 +29,7 @@ from orchestrator.plan.domains import (
 )
 from orchestrator.text.wording import format_count
 from search_spaces import SweepSpec, list_grid_points, select_active_values
-from search_spaces.grammar.domains import Grid, make_plain, value_key
+from search_spaces.grammar.domains import Grid, make_plain, make_value_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ def _assign_draw_points(
 
 def _matches_point(values: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
     """Return whether a configuration has the values of a grid point; keys whose condition fails have none."""
-    return all(value_key(values[key]) == value_key(value) for key, value in point.items() if key in values)
+    return all(make_value_key(values[key]) == make_value_key(value) for key, value in point.items() if key in values)
 
 
 def _count_draws(spec: SweepSpec) -> int:

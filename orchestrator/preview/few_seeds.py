@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from search_spaces import ABSENT, Grid, SweepSpec
-from search_spaces.grammar.domains import Choice, value_key
+from search_spaces.grammar.domains import Choice, make_value_key
 from search_spaces.grammar.problems import read_key
 
 
@@ -42,5 +42,5 @@ def _find_categories(spec: SweepSpec) -> dict[str, tuple[Any, ...]]:
     fixed = {section: getattr(spec, section) for section in spec.sections}
     for key in dict.fromkeys(key for configuration in listed_configurations for key in configuration):
         key_values = (configuration.get(key, read_key(fixed, key)) for configuration in listed_configurations)
-        categories[key] = tuple({value_key(value): value for value in key_values if value is not ABSENT}.values())
+        categories[key] = tuple({make_value_key(value): value for value in key_values if value is not ABSENT}.values())
     return {key: values for key, values in categories.items() if len(values) > 1 and not is_numeric(values)}

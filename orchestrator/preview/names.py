@@ -13,7 +13,7 @@ from orchestrator.text.consoles import align_rows
 from orchestrator.text.wording import join_first_few
 from search_spaces import Budget, Objective, Racing, Resources, Rungs, Search, SweepSpec, Tracking
 from search_spaces.grammar.domains import KINDS as DOMAINS
-from search_spaces.grammar.shipped import shipped_sweeps
+from search_spaces.grammar.shipped import find_shipped_sweeps
 from trainers.config.initial_weights import InitialWeights
 from trainers.config.member import EvaluationConfig, TrainingConfig
 from trainers.errors import find_nearest
@@ -45,7 +45,9 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     OwnCodeError for a module that cannot be imported.
     """
     if kind == EXAMPLES:
-        return [line for name, path in shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))]
+        return [
+            line for name, path in find_shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))
+        ]
     if kind is not None and kind not in (allowed := (*KINDS, ALL, "sweeps", EXAMPLES)):
         nearest = find_nearest(kind, allowed)
         text = f"unknown kind {kind!r}; allowed: {', '.join(allowed)}"

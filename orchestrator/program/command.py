@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search_spaces.grammar.problems import dotted_keys, read_key
+from search_spaces.grammar.problems import list_dotted_keys, read_key
 from trainers.errors import Problem, find_nearest
 
 ARGUMENT_LISTS = ("args", "args_no_hyphens", "args_no_boolean_flags")
@@ -57,7 +57,7 @@ def find_unknown_placeholders(words: Iterable[str], config_keys: Iterable[str]) 
 def fill_words(words: Sequence[str], values: PlaceholderValues) -> list[str]:
     """Return the words with every placeholder replaced; an option whose value is null is left out."""
     # Inner mappings are not arguments themselves, because their values are.
-    config = {f"config.{key}": read_key(values.config, key) for key in dotted_keys(values.config)}
+    config = {f"config.{key}": read_key(values.config, key) for key in list_dotted_keys(values.config)}
     by_name = {name: getattr(values, name) for name in SINGLE_VALUES} | config
     placed = _find_placeholders(words)
     arguments = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.interface.measurements import Measurements
 from orchestrator.program.command import find_unknown_placeholders
-from search_spaces.grammar.problems import dotted_keys, read_key
+from search_spaces.grammar.problems import list_dotted_keys, read_key
 from trainers.errors import Problem, find_nearest
 from trainers.settings.fields import Settings, setting
 from trainers.settings.identity import digest, identity, structure
@@ -157,10 +157,10 @@ class ProgramMember(Settings):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of placeholders without a value, and of a trained length that the config does not have."""
-        yield from find_unknown_placeholders(self.program.words, dotted_keys(self.config))
+        yield from find_unknown_placeholders(self.program.words, list_dotted_keys(self.config))
         trained = self.evaluation.trained_lengths
         if isinstance(trained, Mapping) and self._longest_trained() is None:
-            key, config_keys = trained["up_to"], [f"config.{key}" for key in dotted_keys(self.config)]
+            key, config_keys = trained["up_to"], [f"config.{key}" for key in list_dotted_keys(self.config)]
             message = f"{key} is no whole number from 1 in config"
             yield Problem(
                 key="evaluation.trained_lengths",

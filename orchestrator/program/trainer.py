@@ -22,7 +22,7 @@ from orchestrator.program.command import receives_key
 from orchestrator.program.files import find_files
 from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings
 from orchestrator.program.run import make_search_path, run_member
-from search_spaces.grammar.problems import PROGRAM_SECTIONS, dotted_keys, read_key
+from search_spaces.grammar.problems import PROGRAM_SECTIONS, list_dotted_keys, read_key
 from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.settings.fields import Settings
 from trainers.tasks.metrics import RecordedMetric
@@ -205,7 +205,7 @@ def _find_function_problems(function: str) -> list[tuple[str, str]]:
 
 def _find_varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:
     """Return the dotted keys whose values differ between configurations; inner mappings are not values."""
-    keys = dict.fromkeys(key for config in configs for key in dotted_keys(config))
+    keys = dict.fromkeys(key for config in configs for key in list_dotted_keys(config))
     values = {key: [read_key(config, key) for config in configs] for key in keys}
     return [
         key

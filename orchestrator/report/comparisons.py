@@ -40,10 +40,10 @@ from orchestrator.text.wording import (
     compact_value,
     format_count,
     format_label,
+    format_lengths,
     format_number,
     format_ranges,
     join_first_few,
-    lengths_in_words,
     shorten_keys,
 )
 
@@ -405,7 +405,7 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     lengths = sorted({length for comparison in tested for length in comparison.question.lengths})
     matched = format_count(len(tested), "matched configuration")
     sentence = f"Of {matched} {len(differ) or 'none'} {'differs' if len(differ) < 2 else 'differ'}"
-    sentence += f" at the {lengths_in_words(lengths, f'{group} ')} with p < {ALPHA:g} after Holm's correction"
+    sentence += f" at the {format_lengths(lengths, f'{group} ')} with p < {ALPHA:g} after Holm's correction"
     sign = -1 if tested[0].question.direction == "maximize" else 1
     better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
     verdict = "lower" if tested[0].question.direction == "none" else "better"

@@ -34,11 +34,11 @@ from orchestrator.text.wording import (
     format_command,
     format_count,
     format_label,
+    format_lengths,
     format_number,
     format_ranges,
     format_values,
     join_first_few,
-    lengths_in_words,
     shorten_keys,
 )
 
@@ -144,7 +144,7 @@ def describe_best(result: Summary, *, with_values: bool = True) -> str:
     )
     if row.test is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
-    test_lengths = lengths_in_words(row.groups.test, "test ")
+    test_lengths = format_lengths(row.groups.test, "test ")
     if math.isnan(row.test.median):
         return f"{chosen}. On the {test_lengths} it has no value."
     sentence = f"{chosen}. On the {test_lengths} it reaches {_describe_test_value(result, row)}."
@@ -163,7 +163,7 @@ def describe_best(result: Summary, *, with_values: bool = True) -> str:
 def _describe_tie(result: Summary, score: float, count: int) -> str:
     """Return a sentence that all configurations have the same score."""
     tied = f"all {count}" + ("" if result.has_ended else " so far")
-    lengths = lengths_in_words(result.objective.lengths, "selection ")
+    lengths = format_lengths(result.objective.lengths, "selection ")
     return f"No configuration is ahead: {tied} have {_describe_score(result, score)} at the {lengths}."
 
 
@@ -378,7 +378,7 @@ def describe_selection(result: Summary) -> str:
     unused = "the test lengths, which differ between configurations, were not used for selection"
     if common:
         were = "was" if len(common.test) == 1 else "were"
-        unused = f"{lengths_in_words(common.test)} {were} not used for selection"
+        unused = f"{format_lengths(common.test)} {were} not used for selection"
     if common and not common.test:
         unused = "no test lengths were evaluated"
 
@@ -387,7 +387,7 @@ def describe_selection(result: Summary) -> str:
     average_text = "" if averages == {"raw"} else f" of the {average} average"
     over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
     return (
-        f"Selected by {metric}{average_text}, {over}{lengths_in_words(objective.lengths)}, "
+        f"Selected by {metric}{average_text}, {over}{format_lengths(objective.lengths)}, "
         + ("each seed at its chosen evaluation, " if objective.evaluation == BEST else "")
         + f"{objective.statistic} over seeds ({objective.direction}); {unused}"
         + (f"; {_describe_trained(result, common)}" if common else "")
@@ -453,7 +453,7 @@ def describe_order(result: Summary, *, complete: bool = False) -> list[str]:
 
     # Add the rank correlation of both orders.
     correlation = [_describe_correlation(orders.correlation)] if orders.others + 1 >= MIN_FOR_AGREEMENT else []
-    return [f"Order at the {lengths_in_words(result.test_lengths, 'test ')}: {'; '.join([*correlation, clause])}"]
+    return [f"Order at the {format_lengths(result.test_lengths, 'test ')}: {'; '.join([*correlation, clause])}"]
 
 
 def _describe_correlation(estimate: Estimate) -> str:

@@ -51,7 +51,7 @@ class LaterEvaluation:
         longest = self.measured.longest_trained.get(distribution)
         return "none" if longest is None else f"up to {longest}"
 
-    def metrics_like(self, base: str) -> list[str]:
+    def list_metrics_like(self, base: str) -> list[str]:
         """Return the names of the metrics with this base name, one for each distribution, or else the first metric."""
         names = [name for name, metric in self.measured.metrics.items() if metric.base == base]
         return names or list(self.measured.metrics)[:1]

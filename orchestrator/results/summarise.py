@@ -38,7 +38,7 @@ from orchestrator.results.scoring.undefined_values import describe_undefined_val
 from orchestrator.results.scoring.validation_scores import list_early_stops
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.text.wording import format_count, format_ranges, lengths_in_words
+from orchestrator.text.wording import format_count, format_lengths, format_ranges
 from search_spaces import Objective
 
 
@@ -185,7 +185,7 @@ def _check_objective_measured(state: SweepState, objective: Objective, measured:
         metric = measurements.metrics.get(objective.metric)
         has_lengths = metric is not None and set(objective.lengths) <= set(metric.lengths)
         if not has_lengths or objective.average not in measurements.averages:
-            judged_value = f"{objective.metric} of {objective.average} at {lengths_in_words(objective.lengths)}"
+            judged_value = f"{objective.metric} of {objective.average} at {format_lengths(objective.lengths)}"
             number = state.configurations[config_id].number
             raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged_value}")
 

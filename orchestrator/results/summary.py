@@ -19,7 +19,7 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import may_stop
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.text.wording import NOT_REACHED, format_count, lengths_in_words
+from orchestrator.text.wording import NOT_REACHED, format_count, format_lengths
 from search_spaces import Objective
 from trainers.tasks.metrics import RecordedMetric
 
@@ -226,7 +226,7 @@ class Summary:
     def score_label(self) -> str:
         """The score as text: "score: mean loss (raw) at lengths 6-7"."""
         reduction = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
-        return f"score: {reduction} {self.judged_name} at {lengths_in_words(self.objective.lengths)}"
+        return f"score: {reduction} {self.judged_name} at {format_lengths(self.objective.lengths)}"
 
     @cached_property
     def test_lengths(self) -> tuple[int, ...]:

@@ -48,7 +48,7 @@ from orchestrator.sweep.sweep import import_code_to_resume, resume_sweep
 from orchestrator.sweep.train import train_missing
 from orchestrator.text.wording import format_command, format_count, format_label, format_ranges, read_numbers
 from search_spaces import SweepSpec, load_sweep, parse_recorded
-from search_spaces.grammar.parse import overridden_key
+from search_spaces.grammar.parse import read_override_key
 from search_spaces.grammar.values import LARGEST_SEED
 from trainers.settings.descriptions import format_yaml
 
@@ -155,7 +155,7 @@ def plan_extension(
     # An option and --set of the same key would contradict each other.
     values = {"seeds": seeds, "configurations": configurations}
     for option, keys in (("seeds", {"seeds"}), ("configurations", {"search", "search.configurations"})):
-        if values[option] is not None and (conflicts := keys & set(map(overridden_key, overrides))):
+        if values[option] is not None and (conflicts := keys & set(map(read_override_key, overrides))):
             raise UserError(f"--{option} and --set {conflicts.pop()} both set the {option}; give only one of them")
     selected_ids = _find_selected_ids(state, top, only, seeds)
     if configurations is not None:

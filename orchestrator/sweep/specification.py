@@ -17,7 +17,7 @@ from orchestrator.text.redaction import redact_spec
 from orchestrator.text.wording import format_command, join_first_few, list_differing_keys
 from orchestrator.tracking.address import read_uri_variable
 from search_spaces import SweepFileError, SweepSpec, dump_yaml, list_differences, load_sweep, parse_recorded
-from search_spaces.grammar.parse import overridden_key
+from search_spaces.grammar.parse import read_override_key
 from search_spaces.grammar.spec import PASSIVE
 from search_spaces.grammar.values import make_store_absolute
 from trainers.files.atomic_file import write_atomic
@@ -112,7 +112,7 @@ def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) 
 
 def get_section(override: str) -> str:
     """Return the first part of the key of an override: get_section("resources.workers=3") -> "resources"."""
-    return overridden_key(override).split(".")[0]
+    return read_override_key(override).split(".")[0]
 
 
 def refuse_fixed(overrides: Sequence[str], allowed: str) -> None:

@@ -195,8 +195,8 @@ def format_ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "none"
 
 
-def lengths_in_words(numbers: Sequence[int], kind: str = "") -> str:
-    """Return lengths with their noun: lengths_in_words((6, 7)) -> "lengths 6-7"; ((5,), "test ") -> "test length 5"."""
+def format_lengths(numbers: Sequence[int], kind: str = "") -> str:
+    """Return lengths with their noun: format_lengths((6, 7)) -> "lengths 6-7"; ((5,), "test ") -> "test length 5"."""
     return f"{kind}length{'' if len(numbers) == 1 else 's'} {format_ranges(numbers)}"
 
 

@@ -24,7 +24,7 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import summarise_seeds
 from orchestrator.tracking.names import compute_sweep_id, flatten, make_key_part, make_run_name, make_unique_names
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, write_note
-from search_spaces.grammar.problems import sections_of
+from search_spaces.grammar.problems import list_sections
 
 MAX_PARAM, MAX_TAG, MAX_KEY = 6000, 8000, 250
 STATUSES = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", STOPPED: "KILLED"}
@@ -107,7 +107,7 @@ class SweepRuns:
         folders = state.codes[0]["folders"] if state.codes else []
         if commit := next((folder["commit"] for folder in folders if folder["commit"]), None):
             tags["mlflow.source.git.commit"] = commit
-        sections = (*sections_of(state.spec), "space", "search", "objective")
+        sections = (*list_sections(state.spec), "space", "search", "objective")
 
         # Counts and the best score can still change until the sweep has finished.
         ends = [_to_milliseconds(record.time) for record in self.records if record.kind == "end"]

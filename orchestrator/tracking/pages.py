@@ -10,7 +10,7 @@ from orchestrator.report.sentences import describe_order, write_answers
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.summary import Summary
-from orchestrator.text.wording import lengths_in_words
+from orchestrator.text.wording import format_lengths
 
 NOTE_TAG, COLOR_TAG = "mlflow.note.content", "mlflow.runColor"
 COLORS = (  # for the configurations ranked first; MLflow derives its colours from run ids, and they may repeat
@@ -50,7 +50,7 @@ def write_note(summary: Summary) -> str:
         *describe_order(summary),
         *race,
         *(f"{confirmation.sentence}." for confirmation in confirmed),
-        f"Ranked by the median over seeds of {summary.judged_name} at {lengths_in_words(summary.objective.lengths)}; "
+        f"Ranked by the median over seeds of {summary.judged_name} at {format_lengths(summary.objective.lengths)}; "
         "lengths beyond these were not used for selection.",
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
         "Runs are named by the label of the configuration, `#` and its number in drawn order; `rank` is a metric.",

@@ -244,7 +244,7 @@ class ClaimsFile(Strict):
         return len(self.claims) + sum(len(group.claims) for group in self.removed)
 
 
-def claims_schema() -> dict[str, Any]:
+def make_claims_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a claims file; `load_claims` checks more."""
     about = "Claims of a paper, as questions that sweeps of lengthwise answer."
     return {**DRAFT, **ClaimsFile.model_json_schema(), "title": "lengthwise claims", "description": about}

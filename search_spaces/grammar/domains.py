@@ -80,7 +80,7 @@ class _Listed(Domain):
             return None
         seen: dict[Any, int] = {}
         for index, value in enumerate(values):
-            if (first := seen.setdefault(value_key(value), index)) != index:
+            if (first := seen.setdefault(make_value_key(value), index)) != index:
                 report(f".{cls.kind}[{index}]", f"repeats item {first} of the list", given=value)
         return cls(tuple(values), when=when) if len(seen) == len(values) else None
 
@@ -324,12 +324,12 @@ def make_plain(value: Any) -> Any:
     return value
 
 
-def value_key(value: Any) -> Any:
+def make_value_key(value: Any) -> Any:
     """Return a hashable key that is equal for equal values: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(value, dict):
-        return ("mapping", frozenset((key, value_key(item)) for key, item in value.items()))
+        return ("mapping", frozenset((key, make_value_key(item)) for key, item in value.items()))
     if isinstance(value, (list, tuple)):
-        return ("list", tuple(value_key(item) for item in value))
+        return ("list", tuple(make_value_key(item) for item in value))
     return (isinstance(value, bool), None if value is ABSENT else value)
 
 
@@ -341,13 +341,13 @@ _WHEN_SCHEMA = {
 }
 
 
-def space_schema() -> dict[str, Any]:
+def make_space_schema() -> dict[str, Any]:
     """Return the JSON Schema of `space`: dotted keys of the open sections, each with a domain."""
     domain = {"anyOf": [_make_domain_schema(kind) for kind in KINDS.values()]}
     return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": domain}, "additionalProperties": False}
 
 
-def listed_schema() -> dict[str, Any]:
+def make_listed_schema() -> dict[str, Any]:
     """Return the JSON Schema of a configuration of `search.listed`: dotted keys of the open sections with any value."""
     return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": {}}, "additionalProperties": False}
 

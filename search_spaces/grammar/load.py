@@ -18,15 +18,15 @@ from search_spaces.grammar.problems import (
     child,
     find_nearest_name,
     is_within,
+    list_sections,
     read_key,
-    sections_of,
 )
 from search_spaces.grammar.section_checks import check_between_sections, note_random_search, note_unread_search
-from search_spaces.grammar.shipped import shipped_sweeps
+from search_spaces.grammar.shipped import find_shipped_sweeps
 from search_spaces.grammar.space import (
     check_conditions_on_fixed_keys,
     check_misplaced_domains,
-    drawn_sections,
+    find_drawn_sections,
     parse_space,
 )
 from search_spaces.grammar.spec import SweepSpec
@@ -190,8 +190,8 @@ def _parse(
     _expand_program(data, findings)
     for section in ("task", "evaluation", "objective", "search"):
         _expand_lengths(data.get(section), section, findings)
-    data |= {section: {} for section in sorted(drawn_sections(data)) if section not in data}
-    sections = {section: data.get(section, {}) for section in sections_of(data)}
+    data |= {section: {} for section in sorted(find_drawn_sections(data)) if section not in data}
+    sections = {section: data.get(section, {}) for section in list_sections(data)}
     check_misplaced_domains(sections, findings)
     for section, value in sections.items():
         _check_key_names(value, section, findings)
@@ -340,7 +340,7 @@ def _find_nearest_file(path: Path) -> str | None:
     A shipped sweep is returned by its name if `path` has no ending, else by its path.
     """
     # A bare name means a shipped sweep.
-    shipped = shipped_sweeps()
+    shipped = find_shipped_sweeps()
     if path.stem in shipped:
         return str(shipped[path.stem])
     if not path.suffix and (name := find_nearest_name(path.name, shipped, cutoff=0.8)):

@@ -247,7 +247,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     After `space.` the rest is a single key of the space, including its dots; null removes this key from the space.
     """
     # Problems name the override instead of a line; the address of a webhook is a secret.
-    key, (_, equals, value_text) = overridden_key(text), text.partition("=")
+    key, (_, equals, value_text) = read_override_key(text), text.partition("=")
     visible = f"{SECRET_KEY}=***" if key == SECRET_KEY else text
     place = Place(
         f"--set {visible}" if visible.isprintable() and len(visible) <= 120 else f"--set {format_value(visible, 120)}"
@@ -291,8 +291,8 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     return key
 
 
-def overridden_key(text: str) -> str:
-    """Return the dotted key of an override: overridden_key(" training.steps = 3000") -> "training.steps"."""
+def read_override_key(text: str) -> str:
+    """Return the dotted key of an override: read_override_key(" training.steps = 3000") -> "training.steps"."""
     return text.partition("=")[0].strip()
 
 

@@ -291,13 +291,13 @@ def read_key(mapping: Any, dotted: str) -> Any:
     return mapping
 
 
-def dotted_keys(mapping: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
+def list_dotted_keys(mapping: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
     """Yield every dotted key of nested mappings, also of the inner mappings themselves."""
     for key, value in mapping.items():
         dotted = f"{prefix}.{key}" if prefix else key
         yield dotted
         if isinstance(value, dict):
-            yield from dotted_keys(value, dotted)
+            yield from list_dotted_keys(value, dotted)
 
 
 ENGINE_SECTIONS = ("task", "model", "training", "evaluation")
@@ -306,7 +306,7 @@ SECTIONS = tuple(dict.fromkeys((*ENGINE_SECTIONS, *PROGRAM_SECTIONS)))
 """The open sections, whose keys the trainer checks; a key of the space is a section, or a dotted key inside it."""
 
 
-def sections_of(data: Mapping[str, Any]) -> tuple[str, ...]:
+def list_sections(data: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the open sections of a sweep file, which depend on whether it has a `program`."""
     return PROGRAM_SECTIONS if "program" in data else ENGINE_SECTIONS
 

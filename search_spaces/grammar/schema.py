@@ -10,7 +10,7 @@ from search_spaces.grammar.spec import SweepSpec
 DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 
-def json_schema() -> dict[str, Any]:
+def make_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a sweep file; `load_sweep` checks more."""
     description = "One sweep of lengthwise: fixed and searched values, objective and resources."
     schema = SweepSpec.model_json_schema()
@@ -18,6 +18,6 @@ def json_schema() -> dict[str, Any]:
     return {**DRAFT, **schema, "required": required, "title": "lengthwise sweep", "description": description}
 
 
-def schema_text(schema: Mapping[str, Any] | None = None) -> str:
+def format_schema(schema: Mapping[str, Any] | None = None) -> str:
     """Return a schema as text, by default that of schema.json."""
-    return json.dumps(json_schema() if schema is None else schema, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(make_json_schema() if schema is None else schema, indent=2, ensure_ascii=False) + "\n"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from search_spaces.grammar.domains import Domain, Grid, is_number
-from search_spaces.grammar.problems import ABSENT, Findings, child, is_within, read_key, sections_of
+from search_spaces.grammar.problems import ABSENT, Findings, child, is_within, list_sections, read_key
 from search_spaces.grammar.search import Search
 from search_spaces.grammar.space import check_key
 
@@ -97,7 +97,7 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
 def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, Any]]:
     """Return the configurations of search.listed that are mappings, and record problems of their keys."""
     listed = read_key(data, "search.listed")
-    sections = {section: data.get(section, {}) for section in sections_of(data)}
+    sections = {section: data.get(section, {}) for section in list_sections(data)}
     mappings = []
     for index, values in enumerate(listed if isinstance(listed, list) else ()):
         if not isinstance(values, dict):

@@ -5,7 +5,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parents[1]
 
 
-def shipped_sweeps() -> dict[str, Path]:
+def find_shipped_sweeps() -> dict[str, Path]:
     """Return the paths of the shipped sweep files by the names of the sweeps, in the order of their folders."""
     files = sorted(FOLDER.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
     return {file.stem: file for file in files if file.name != "claims.yaml" and file.parent.parent.name != "start"}
@@ -16,5 +16,5 @@ def find_sweep_file(file: str | Path) -> Path:
 
     find_sweep_file("quickstart") -> .../search_spaces/quickstart.yaml
     """
-    shipped = shipped_sweeps().get(str(file))
+    shipped = find_shipped_sweeps().get(str(file))
     return shipped if shipped is not None and not Path(file).exists() else Path(file)

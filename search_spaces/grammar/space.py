@@ -4,17 +4,17 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from search_spaces.grammar.domains import KINDS, SYNTAX, Choice, Domain, Grid, When, is_number, value_key
+from search_spaces.grammar.domains import KINDS, SYNTAX, Choice, Domain, Grid, When, is_number, make_value_key
 from search_spaces.grammar.problems import (
     ABSENT,
     SECTION_KEY,
     SECTIONS,
     Findings,
     child,
-    dotted_keys,
     find_nearest_name,
     format_value,
     is_within,
+    list_dotted_keys,
     read_key,
 )
 
@@ -60,7 +60,7 @@ def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, An
     # The last part alone is often right: width is meant as model.width.
     address, section = child(parent, key), parent.partition("[")[0]  # the section: space or search.listed
     if not SECTION_KEY.fullmatch(key) or key.partition(".")[0] not in sections:
-        names = list(dotted_keys(sections))
+        names = list(list_dotted_keys(sections))
         names_by_last_part = {name.rpartition(".")[2]: name for name in names}
         nearest = find_nearest_name(key, names) or names_by_last_part.get(
             find_nearest_name(key.rpartition(".")[2], names_by_last_part) or ""
@@ -180,7 +180,7 @@ def _check_condition(
     fixed = read_key(sections, other)
     if other not in space_keys:
         if fixed is ABSENT:
-            candidates = [*space_keys, *(name for name in dotted_keys(sections) if "." in name)]
+            candidates = [*space_keys, *(name for name in list_dotted_keys(sections) if "." in name)]
             nearest = find_nearest_name(other, candidates)
             findings.add(address, "is neither in the space nor a key with a fixed value", nearest=nearest)
         return
@@ -194,9 +194,9 @@ def _check_condition(
         findings.add(address, message)
         return
     possible = [*domain.values, *([fixed] if domain.when and fixed is not ABSENT else [])]
-    possible_keys = {value_key(value) for value in possible}
+    possible_keys = {make_value_key(value) for value in possible}
     for value in values:
-        if value_key(value) not in possible_keys:
+        if make_value_key(value) not in possible_keys:
             nearest = find_nearest_name(value, [name for name in possible if isinstance(name, str)])
             allowed = ", ".join(format_value(option, 40) for option in possible)
             findings.add(address, f"{other} never has this value", given=value, allowed=allowed, nearest=nearest)
@@ -215,7 +215,7 @@ def check_conditions_on_fixed_keys(space: dict[str, Domain], sections: dict[str,
                 findings.add(
                     address, f"overlaps with {outer}, which the space draws", allowed="a searched or fixed key"
                 )
-            elif value_key(fixed) not in {value_key(value) for value in values}:
+            elif make_value_key(fixed) not in {make_value_key(value) for value in values}:
                 lists = f"; for a list write [{format_value(fixed, 40)}]" if isinstance(fixed, list) else ""
                 findings.note(
                     findings.find_place(address),
@@ -251,7 +251,7 @@ def _find_circular_keys(domains: dict[str, Domain], findings: Findings) -> list[
     return circular_keys
 
 
-def drawn_sections(data: dict[str, Any]) -> set[str]:
+def find_drawn_sections(data: dict[str, Any]) -> set[str]:
     """Return the sections that the space, or every listed configuration, sets as a section or by their `name`."""
     search, space = data.get("search"), data.get("space")
     listed = search.get("listed") if isinstance(search, dict) else None

@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, InstanceOf, PrivateAttr, WithJsonSchema
 
-from search_spaces.grammar.domains import Domain, Grid, make_plain, space_schema, value_key
+from search_spaces.grammar.domains import Domain, Grid, make_plain, make_space_schema, make_value_key
 from search_spaces.grammar.objective import Objective
-from search_spaces.grammar.problems import SECTIONS, Findings, Place, is_within, read_key, sections_of
+from search_spaces.grammar.problems import SECTIONS, Findings, Place, is_within, list_sections, read_key
 from search_spaces.grammar.search import Search
 from search_spaces.grammar.values import Address, Gpus, KeepWeights, Modules, Name, PackSize, Seeds, Strict, Text
 
@@ -130,7 +130,7 @@ class SweepSpec(Strict):
         default_factory=dict, description="The fixed values for your program: any keys, nested or not."
     )
     training: Section = Field(description="Steps, batch size, learning rate, schedule, weight averages ...")
-    space: Annotated[dict[str, InstanceOf[Domain]], WithJsonSchema(space_schema())] = Field(
+    space: Annotated[dict[str, InstanceOf[Domain]], WithJsonSchema(make_space_schema())] = Field(
         default_factory=dict, description="The searched keys: dotted keys with their domains."
     )
     search: Search = Field(default_factory=Search, description="The sampler, its seed, the number of configurations.")
@@ -159,7 +159,7 @@ class SweepSpec(Strict):
     @property
     def sections(self) -> tuple[str, ...]:
         """The names of the open sections, which depend on whether the sweep has a program."""
-        return sections_of({"program": self.program} if self.program else {})
+        return list_sections({"program": self.program} if self.program else {})
 
     @property
     def folder(self) -> Path | None:
@@ -306,8 +306,8 @@ def select_active_values(spec: SweepSpec, drawn: Mapping[str, Any]) -> dict[str,
         # A cache, because chains of conditions would be walked once for every key.
         if key not in active:
             active[key] = key in drawn and all(
-                value_key(drawn[other] if other in spec.space and is_active(other) else read_key(sections, other))
-                in {value_key(value) for value in values}
+                make_value_key(drawn[other] if other in spec.space and is_active(other) else read_key(sections, other))
+                in {make_value_key(value) for value in values}
                 for other, values in spec.space[key].when.items()
             )
         return active[key]

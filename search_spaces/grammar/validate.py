@@ -15,8 +15,8 @@ from search_spaces.grammar.problems import (
     SECTIONS,
     Findings,
     child,
-    dotted_keys,
     find_nearest_name,
+    list_dotted_keys,
 )
 from search_spaces.grammar.spec import SweepSpec
 
@@ -145,7 +145,9 @@ def _find_dotted_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
         return None
 
     # Keys of the file come first: task and model have keys that no class of the grammar declares.
-    file_keys = dotted_keys({section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)})
+    file_keys = list_dotted_keys(
+        {section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)}
+    )
     models = {key: field.annotation for key, field in SweepSpec.model_fields.items()}
     declared_keys = (
         f"{section}.{key}"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from search_spaces.grammar.domains import is_number, listed_schema, suggest_number, value_key
+from search_spaces.grammar.domains import is_number, make_listed_schema, make_value_key, suggest_number
 
 MAX_CHARACTERS = 100
 MAX_BYTES = 200  # many file systems stop at 255 bytes, suffixes included
@@ -265,7 +265,7 @@ def _check_listed(value: Any) -> tuple[dict[str, Any], ...]:
     for index, item in enumerate(value):
         if not isinstance(item, dict):
             raise make_value_error(f"item {index} is not a mapping", allowed)
-        if (first := seen.setdefault(value_key(item), index)) != index:
+        if (first := seen.setdefault(make_value_key(item), index)) != index:
             raise make_value_error(f"item {index} repeats item {first}", allowed)
     return tuple(value)
 
@@ -313,7 +313,7 @@ Lengths = Annotated[tuple[int, ...], BeforeValidator(_check_lengths), WithJsonSc
 Listed = Annotated[
     tuple[dict[str, Any], ...],
     BeforeValidator(_check_listed),
-    WithJsonSchema({"type": "array", "items": listed_schema(), "minItems": 1, "uniqueItems": True}),
+    WithJsonSchema({"type": "array", "items": make_listed_schema(), "minItems": 1, "uniqueItems": True}),
 ]
 PackSize = Annotated[
     Literal["auto"] | int,

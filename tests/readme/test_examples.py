@@ -17,7 +17,7 @@ from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.weights import load_member_weights
 from orchestrator.record.state.state import SweepState
-from search_spaces import load_claims, load_sweep, schema_text
+from search_spaces import format_schema, load_claims, load_sweep
 from tests.command_line import CommandLine
 from tests.sweep_files import load_checked
 from trainers.check import check_class, check_task
@@ -107,7 +107,7 @@ def test_the_yaml_of_search_spaces_is_the_quickstart() -> None:
     text = page("search_spaces/README.md").blocks("yaml")[0]
     assert text == QUICKSTART.read_text(encoding="utf-8")
     match = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", text.splitlines()[0])
-    assert match and (QUICKSTART.parent / match.group(1)).read_text(encoding="utf-8") == schema_text()
+    assert match and (QUICKSTART.parent / match.group(1)).read_text(encoding="utf-8") == format_schema()
 
 
 def test_every_setting_of_the_yaml_is_explained() -> None:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from search_spaces import Problem, SweepFileError, claims_schema, load_claims, load_sweep, schema_text
+from search_spaces import Problem, SweepFileError, format_schema, load_claims, load_sweep, make_claims_schema
 
 FOLDER = Path(__file__).parents[2] / "search_spaces"
 SHIPPED = sorted(FOLDER.rglob("claims.yaml"))
-VALIDATOR = Draft202012Validator(claims_schema())
+VALIDATOR = Draft202012Validator(make_claims_schema())
 VALID = """\
 title: Tiny
 claims:
@@ -292,8 +292,8 @@ def test_whatever_stands_there_is_read_or_refused(tmp_path_factory: pytest.TempP
 
 
 def test_committed_schema_is_current() -> None:
-    Draft202012Validator.check_schema(claims_schema())
-    assert (FOLDER / "claims-schema.json").read_text(encoding="utf-8") == schema_text(claims_schema())
+    Draft202012Validator.check_schema(make_claims_schema())
+    assert (FOLDER / "claims-schema.json").read_text(encoding="utf-8") == format_schema(make_claims_schema())
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
@@ -315,7 +315,7 @@ def test_the_schema_refuses_what_the_loader_refuses(name: str) -> None:
 
 
 def test_editors_find_a_description_for_every_key() -> None:
-    schema = claims_schema()
+    schema = make_claims_schema()
     described = [
         (name, key, bool(value.get("description")))
         for name, node in [("file", schema), *schema["$defs"].items()]

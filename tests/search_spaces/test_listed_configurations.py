@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from search_spaces import SweepFileError, dump_yaml, json_schema, load_sweep, parse_sweep
+from search_spaces import SweepFileError, dump_yaml, load_sweep, make_json_schema, parse_sweep
 
 LISTED = """\
 name: arms
@@ -40,7 +40,7 @@ def test_they_are_read_and_survive_the_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "again.yaml"
     path.write_text(dump_yaml(spec.resolved()))
     assert load_sweep(path) == spec and load_sweep(path).spec_hash == spec.spec_hash
-    Draft202012Validator(json_schema()).validate(json.loads(json.dumps(spec.resolved())))
+    Draft202012Validator(make_json_schema()).validate(json.loads(json.dumps(spec.resolved())))
 
 
 def test_a_key_is_found_at_its_line() -> None:

@@ -11,10 +11,12 @@ from orchestrator.plan.search import draw_sample
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, find_order_statistic
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import load_sweep
-from search_spaces.grammar.shipped import shipped_sweeps
+from search_spaces.grammar.shipped import find_shipped_sweeps
 
 FOLDER = Path(__file__).parents[2] / "search_spaces"
-FILES = sorted(shipped_sweeps().values())  # those of `lengthwise init` are tested in tests/orchestrator/test_init.py
+FILES = sorted(
+    find_shipped_sweeps().values()
+)  # those of `lengthwise init` are tested in tests/orchestrator/test_init.py
 
 
 def name_of(file: Path) -> str:

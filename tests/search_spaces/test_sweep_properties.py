@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import search_spaces
 from search_spaces import SweepFileError, dump_yaml, list_grid_points, load_sweep, select_active_values
-from search_spaces.grammar.domains import value_key
+from search_spaces.grammar.domains import make_value_key
 
 QUICKSTART = (Path(search_spaces.__file__).parent / "quickstart.yaml").read_text(encoding="utf-8")
 
@@ -32,7 +32,7 @@ values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3), max_leaves=6
 )
 sections = st.dictionaries(keys, values, max_size=4)
-listed = st.lists(values, min_size=1, max_size=4, unique_by=value_key)
+listed = st.lists(values, min_size=1, max_size=4, unique_by=make_value_key)
 
 
 def intervals(low: float, high: float) -> st.SearchStrategy[list[float]]:
@@ -56,7 +56,7 @@ def normals(draw: st.DrawFn) -> dict[str, Any]:
 
 domains = st.one_of(
     listed.map(lambda items: {"choice": items}),
-    st.lists(scalars, min_size=1, max_size=3, unique_by=value_key).map(lambda items: {"grid": items}),
+    st.lists(scalars, min_size=1, max_size=3, unique_by=make_value_key).map(lambda items: {"grid": items}),
     intervals(-1e6, 1e6).map(lambda pair: {"uniform": pair}),
     intervals(0, 1e6).map(lambda pair: {"log_uniform": pair}),
     intervals(0, 1).map(lambda pair: {"one_minus_log_uniform": pair}),
@@ -77,7 +77,7 @@ def sweeps(draw: st.DrawFn) -> dict[str, Any]:
         if listings and draw(st.booleans()):
             other = draw(st.sampled_from(listings))
             possible = [*space[other].get("choice", []), *space[other].get("grid", [])]
-            domain["when"] = {other: draw(st.lists(st.sampled_from(possible), min_size=1, unique_by=value_key))}
+            domain["when"] = {other: draw(st.lists(st.sampled_from(possible), min_size=1, unique_by=make_value_key))}
         space[f"{section}.drawn {name}".replace(" ", "_")] = domain
     random = any("grid" not in domain for domain in space.values())
     seeds = st.integers(1, 50) | st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5, unique=True)
@@ -115,7 +115,7 @@ def test_valid_sweeps_survive_the_round_trip(tmp_path: Path, data: dict[str, Any
     path.write_text(dump_yaml(data), encoding="utf-8", newline="")
     spec = load_sweep(path)
     for section in ("task", "model", "training", "evaluation", "description"):
-        assert value_key(getattr(spec, section)) == value_key(data[section])
+        assert make_value_key(getattr(spec, section)) == make_value_key(data[section])
     again.write_text(dump_yaml(spec.resolved()), encoding="utf-8", newline="")
     copy = load_sweep(again)
     assert copy == spec and copy.spec_hash == spec.spec_hash

@@ -13,13 +13,13 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import search_spaces
-from search_spaces import dump_yaml, json_schema, list_grid_points, load_sweep, schema_text, select_active_values
+from search_spaces import dump_yaml, format_schema, list_grid_points, load_sweep, make_json_schema, select_active_values
 from search_spaces.grammar.parse import read_yaml
 from search_spaces.grammar.problems import Findings
 
 FOLDER = Path(search_spaces.__file__).parent
 SHIPPED = sorted(file for file in FOLDER.rglob("*.yaml") if file.name != "claims.yaml")
-VALIDATOR = Draft202012Validator(json_schema())
+VALIDATOR = Draft202012Validator(make_json_schema())
 
 
 def data_of(path: Path) -> Any:
@@ -27,11 +27,11 @@ def data_of(path: Path) -> Any:
 
 
 def test_schema_is_a_schema() -> None:
-    Draft202012Validator.check_schema(json_schema())
+    Draft202012Validator.check_schema(make_json_schema())
 
 
 def test_committed_schema_is_current() -> None:
-    assert (FOLDER / "schema.json").read_text(encoding="utf-8") == schema_text()
+    assert (FOLDER / "schema.json").read_text(encoding="utf-8") == format_schema()
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(FOLDER)))
@@ -61,7 +61,7 @@ def objects(node: Any, where: str = "$") -> Iterator[tuple[str, dict[str, Any]]]
 def test_editors_find_a_description_for_every_key() -> None:
     described = [
         (f"{where}.{key}", bool(value.get("description")))
-        for where, node in objects(json_schema())
+        for where, node in objects(make_json_schema())
         if "properties" in node and isinstance(node["properties"], dict) and "type" in node
         for key, value in node["properties"].items()
     ]

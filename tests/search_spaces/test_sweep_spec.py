@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from search_spaces import ABSENT, Problem, SweepSpec, dump_yaml, json_schema, load_sweep
+from search_spaces import ABSENT, Problem, SweepSpec, dump_yaml, load_sweep, make_json_schema
 
 Write = Callable[..., Path]
 
@@ -74,7 +74,7 @@ def test_seeds_left_out_are_five_and_written_out(edited: Write) -> None:
     spec = load_sweep(edited("seeds: 8\n", ""))
     assert spec.seeds == (0, 1, 2, 3, 4) and spec.resolved()["seeds"] == [0, 1, 2, 3, 4]
     assert spec == named and spec.spec_hash == named.spec_hash
-    assert json_schema()["properties"]["seeds"]["default"] == 5 and "seeds" not in json_schema()["required"]
+    assert make_json_schema()["properties"]["seeds"]["default"] == 5 and "seeds" not in make_json_schema()["required"]
 
 
 def test_resolved_form_reads_back_equal(sweep_file: Write, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from search_spaces import Problem, SweepFileError, load_sweep
 from search_spaces.grammar import parse
-from search_spaces.grammar.shipped import FOLDER, find_sweep_file, shipped_sweeps
+from search_spaces.grammar.shipped import FOLDER, find_shipped_sweeps, find_sweep_file
 
 Refuse = Callable[..., tuple[Problem, ...]]
 Write = Callable[..., Path]
@@ -40,7 +40,7 @@ def test_misspelt_name_of_a_shipped_sweep_gets_its_name(tmp_path: Path, problems
 
 def test_names_of_shipped_files_hide_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    shipped = shipped_sweeps()
+    shipped = find_shipped_sweeps()
     assert find_sweep_file("quickstart") == shipped["quickstart"] == FOLDER / "quickstart.yaml"
     assert find_sweep_file("quickstart.yaml") == Path("quickstart.yaml") and find_sweep_file("none") == Path("none")
     Path("quickstart").touch()

@@ -16,7 +16,7 @@ from orchestrator.plan.configurations import assign_values
 from orchestrator.plan.domains import find_range
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, SweepSpec, select_active_values
-from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, value_key
+from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, make_value_key
 from search_spaces.grammar.problems import Findings, ancestors, format_value, is_within, parent, read_key
 from trainers.config.slots import check_single_values, find_slot
 from trainers.errors import Problem
@@ -202,7 +202,7 @@ def list_cases(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
         active_candidate = select_active_values(spec, candidate)
         if active is None or active in active_candidate:
             relevant_values = {key: active_candidate[key] for key in keys if key in active_candidate}
-            distinct_cases.setdefault(value_key(relevant_values), relevant_values)
+            distinct_cases.setdefault(make_value_key(relevant_values), relevant_values)
     return list(distinct_cases.values())
 
 
@@ -223,10 +223,10 @@ def _list_values(spec: SweepSpec, key: str, relevant_keys: Iterable[str], *, all
 
     # A choice of a thousand values with a condition on one of them has two groups.
     condition_values = [spec.space[other].when[key] for other in relevant_keys if key in spec.space[other].when]
-    condition_keys = [{value_key(value) for value in values} for values in condition_values]
+    condition_keys = [{make_value_key(value) for value in values} for values in condition_values]
     representatives: dict[tuple[bool, ...], Any] = {}
     for value in domain.values:
-        representatives.setdefault(tuple(value_key(value) in values for values in condition_keys), value)
+        representatives.setdefault(tuple(make_value_key(value) in values for values in condition_keys), value)
     return list(representatives.values())
 
 

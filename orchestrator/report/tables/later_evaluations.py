@@ -22,7 +22,7 @@ def make_later_section(result: Summary, evaluations: Sequence[LaterEvaluation] =
     lines = [
         (evaluation, metric, length)
         for evaluation in evaluations
-        for metric in evaluation.metrics_like(result.metrics[result.objective.metric].base)
+        for metric in evaluation.list_metrics_like(result.metrics[result.objective.metric].base)
         for length in evaluation.measured.metrics[metric].lengths
     ]
     columns = [

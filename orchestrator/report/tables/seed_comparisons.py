@@ -20,7 +20,7 @@ from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
-from orchestrator.text.wording import format_count, format_number, format_ranges, lengths_in_words
+from orchestrator.text.wording import format_count, format_lengths, format_number, format_ranges
 
 MAX_DIFFERING_LINES = 5  # matched configurations on a terminal
 MAX_VALUES = 2  # searched values beside a label; with more keys none are shown
@@ -143,7 +143,7 @@ def write_verdict(
     outcome, question = line.outcome, line.question
     metric = f"{question.metric} ({question.average})"
     kind = "" if question.group == REQUESTED else f"{question.group} "
-    where = f"at the {lengths_in_words(question.lengths, kind)}"
+    where = f"at the {format_lengths(question.lengths, kind)}"
     if math.isnan(outcome.difference):
         return f"No verdict {where}: {outcome.reason}."
     if outcome.paired and outcome.n > 1 and outcome.ties == outcome.n:

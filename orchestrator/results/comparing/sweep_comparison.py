@@ -36,7 +36,7 @@ from orchestrator.statistics.two_samples import (
     subtract_pairs,
 )
 from search_spaces import ABSENT
-from search_spaces.grammar.domains import value_key
+from search_spaces.grammar.domains import make_value_key
 from search_spaces.grammar.problems import read_key
 from search_spaces.grammar.spec import PASSIVE
 
@@ -272,7 +272,7 @@ def _make_match_key(result: Summary, row: Row, keys: tuple[str, ...], shared_key
     resolved = dict(result.recorded[row.config_id].resolved)
     drawn_values = {key: row.values[key] for key in shared_keys if key in row.values}
     values = (drawn_values[key] if key in drawn_values else read_key(resolved, key) for key in keys)
-    return tuple(ABSENT if value is ABSENT else value_key(value) for value in values)
+    return tuple(ABSENT if value is ABSENT else make_value_key(value) for value in values)
 
 
 def _make_question_at(pair: Pair, question: Question, length: int) -> Question:
@@ -314,7 +314,7 @@ def _compare_together(
     if is_paired:
         is_missing = np.isnan(first_CS) | np.isnan(second_CS)
         first_CS, second_CS = (np.where(is_missing, np.nan, table) for table in (first_CS, second_CS))
-    first, second = map(_mean_over_configurations, (first_CS, second_CS))
+    first, second = map(_average_configurations, (first_CS, second_CS))
     return SeedComparison(
         question=question,
         first_median=compute_median_or_nan(first[~np.isnan(first)]),
@@ -343,15 +343,15 @@ def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, is_paired: b
     # Without pairs, leaving out a failed seed would average different configurations on each side.
     x_CS, y_CS = (replace_failed_seeds(values, question) for values in (x_CS, y_CS))
     if is_paired:
-        differences = _mean_over_configurations(subtract_pairs(x_CS, y_CS))
+        differences = _average_configurations(subtract_pairs(x_CS, y_CS))
         return describe_differences(differences[~np.isnan(differences)], level=level)
-    first, second = (_mean_over_configurations(values) for values in (x_CS, y_CS))
+    first, second = (_average_configurations(values) for values in (x_CS, y_CS))
     if has_failed or not (np.isfinite(first).all() and np.isfinite(second).all()):
         return TwoSamples(n=len(first), n_second=len(second), reason=UNPAIRED_FAILED)
     return compare_groups(first, second)
 
 
-def _mean_over_configurations(values_CS: Floats) -> Floats:
+def _average_configurations(values_CS: Floats) -> Floats:
     """Return the mean (seeds,) over the values of each seed that are not NaN; NaN without any."""
     is_present = ~np.isnan(values_CS)
     with np.errstate(invalid="ignore", divide="ignore"):

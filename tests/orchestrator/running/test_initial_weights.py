@@ -16,7 +16,7 @@ from orchestrator.record.kept.weights import load
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summarise
-from search_spaces.grammar.shipped import shipped_sweeps
+from search_spaces.grammar.shipped import find_shipped_sweeps
 from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds
 from trainers.config.recorded import build_recorded_member
 
@@ -265,7 +265,7 @@ def test_the_shipped_studies_of_two_phases_run(
     name: str, last: str, sources: list, lengthwise, own_code_forgotten, tmp_path: Path
 ) -> None:
     """With the options of the commands in their headers, in the order of the file, at a small size."""
-    file = shipped_sweeps()[name]
+    file = find_shipped_sweeps()[name]
     commands = re.findall(r"^# +lengthwise (run .*(?:\n#     .*)*)", file.read_text(), re.MULTILINE)
     assert len(commands) > 1
     small = ["--storage", tmp_path, "--set", "seeds=2", "--set", "evaluation={every: 2, samples: 2}"]
