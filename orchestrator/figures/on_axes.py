@@ -51,10 +51,12 @@ def plot_curves(
     coloured = drawn_rows if rows or len(drawn_rows) <= MAX_COLOURED else drawn_rows[:FIRST_COLOURED]
     grey = drawn_rows[len(coloured) :]
     labels, crosses = labels or {}, metric in summary.unreached_metrics
-    shade_groups(axes, summary.groups(drawn_rows[0], metric), labels=True)
+    shade_groups(axes, summary.find_length_groups(drawn_rows[0], metric), labels=True)
     styles = DISTINCT_IN_GREY if distinct_in_grey else SOLID
     lines = plot_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)
-    shape_axes(axes, list(drawn.values()), [band.lengths for band in drawn.values()], "auto", summary.direction(metric))
+    shape_axes(
+        axes, list(drawn.values()), [band.lengths for band in drawn.values()], "auto", summary.get_direction(metric)
+    )
 
     # Add labels and legend.
     axes.set_xlabel(escape_for_figure(labels.get("length", summary.axis)))

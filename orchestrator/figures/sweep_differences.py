@@ -22,7 +22,7 @@ def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -
     # Collect the texts, and the lengths to shade.
     comparison = comparisons[0]
     question = comparison.by_length[0].question
-    groups = comparison.first.groups(comparison.matching.pairs[0][0].row, question.metric)
+    groups = comparison.first.find_length_groups(comparison.matching.pairs[0][0].row, question.metric)
     axis = comparison.first.axis
     band = ", with simultaneous 95 % band" if any(comparison.has_band for comparison in comparisons) else ""
     title = f"mean over the matched configurations, median over seeds{band}"

@@ -43,7 +43,7 @@ class LaterEvaluation:
         """The replaced task settings as text, "as trained" without any."""
         return ", ".join(f"{key} {compact_value(value)}" for key, value in self.task.items()) or "as trained"
 
-    def trained_lengths(self, metric: str) -> str:
+    def format_trained_lengths(self, metric: str) -> str:
         """Return the trained lengths of a metric as text; for ledgers of 1.0.0 the longest one."""
         distribution = self.measured.metrics[metric].distribution
         if lengths := self.measured.trained.get(distribution, ()):

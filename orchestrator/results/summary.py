@@ -203,11 +203,11 @@ class Summary:
         """The text for an infinite value of the judged metric."""
         return NOT_REACHED if self.objective.metric in self.unreached_metrics else "inf"
 
-    def groups(self, row: Row, metric: str) -> LengthGroups:
+    def find_length_groups(self, row: Row, metric: str) -> LengthGroups:
         """Return the length groups of a metric of a configuration."""
         return make_length_groups(self.measured[row.config_id], self.objective, metric)
 
-    def direction(self, metric: str) -> str:
+    def get_direction(self, metric: str) -> str:
         """Return the better direction of a metric; for the objective's metric, the objective's."""
         return self.objective.direction if metric == self.objective.metric else self.metrics[metric].direction
 

@@ -98,7 +98,9 @@ def _describe_configuration(result: Summary, row: Row, groups: dict[LengthGroups
         },
         "selection": _make_finite(row.selection and row.selection.median),
         "test": _make_finite(row.test and row.test.median),
-        "groups": {metric: groups.setdefault(result.groups(row, metric), len(groups)) for metric in metrics},
+        "groups": {
+            metric: groups.setdefault(result.find_length_groups(row, metric), len(groups)) for metric in metrics
+        },
     }
 
 
@@ -189,7 +191,7 @@ def _encode_curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     shown = curves[curves["metric"].isin(result.headline) & curves["config_id"].isin(row_numbers)]
     metrics = [name for name in result.headline if name in result.metrics]
     lengths = {name: np.unique(shown.loc[shown["metric"] == name, "length"].to_numpy()) for name in metrics}
-    directions = {name: result.direction(name) for name in metrics}
+    directions = {name: result.get_direction(name) for name in metrics}
     averages, seeds = list(result.averages), max((len(row.seeds) for row in result.rows), default=0)
     total = sum(map(len, lengths.values())) * len(averages) * len(row_numbers)
     steps = _thin_steps(

@@ -28,7 +28,7 @@ def make_later_section(result: Summary, evaluations: Sequence[LaterEvaluation] =
     columns = [
         Column("label", lambda line: format_label(line[0].number)),
         Column("task", lambda line: line[0].setting),
-        Column("trained on", lambda line: line[0].trained_lengths(line[1])),
+        Column("trained on", lambda line: line[0].format_trained_lengths(line[1])),
         Column("samples", lambda line: line[0].samples),
         Column("seeds", lambda line: _describe_seeds(line[0])),
         Column("metric", lambda line: line[1]),
@@ -56,7 +56,7 @@ def make_later_records(evaluations: Iterable[LaterEvaluation]) -> Records:
             "config_id": evaluation.config_id,
             "number": evaluation.number,
             "task": json.dumps(evaluation.task, ensure_ascii=False),
-            "trained": evaluation.trained_lengths(metric),
+            "trained": evaluation.format_trained_lengths(metric),
             "samples": evaluation.samples,
             "step": evaluation.step,
             "metric": metric,

@@ -136,7 +136,7 @@ def make_question(
     """Return the question at the common lengths of a group, by default about the judged metric and average."""
     objective = first.result.objective
     metric, average = metric or objective.metric, average or objective.average
-    lengths = [set(getattr(side.result.groups(side.row, metric), group)) for side in (first, second)]
+    lengths = [set(getattr(side.result.find_length_groups(side.row, metric), group)) for side in (first, second)]
 
     # The objective's reduction and direction are those of the judged metric, and make no sense for others.
     is_judged = metric == objective.metric

@@ -277,7 +277,7 @@ def _make_match_key(result: Summary, row: Row, keys: tuple[str, ...], shared_key
 
 def _make_question_at(pair: Pair, question: Question, length: int) -> Question:
     """Return the question at one length, with the group of that length."""
-    groups = pair[0].result.groups(pair[0].row, question.metric)
+    groups = pair[0].result.find_length_groups(pair[0].row, question.metric)
     group = next((name for name in GROUPS if length in getattr(groups, name)), "other")
     return replace(question, group=group, lengths=(length,), reduce="mean")
 

@@ -39,10 +39,10 @@ def test_lengths_go_by_the_metric_and_what_it_lacks_is_no_failed_seed(ran):
     assert (result.seeds_run, result.seeds_failed) == (8, 0)
     row = result.rows[0]
     assert row.groups == LengthGroups(evaluated=(3, 4), trained=(), selection=(3,), test=(4,))
-    assert result.groups(row, "accuracy") == LengthGroups(
+    assert result.find_length_groups(row, "accuracy") == LengthGroups(
         evaluated=(1, 2, 3, 4), trained=(1, 2, 3), selection=(), test=(4,)
     )
-    assert result.groups(row, "accuracy.long") == LengthGroups(
+    assert result.find_length_groups(row, "accuracy.long") == LengthGroups(
         evaluated=(5, 6, 7), trained=(), selection=(), test=(5, 6, 7)
     )
     assert (row.trained, row.area_beyond) == (None, None)
