@@ -240,11 +240,13 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
         yield Text(describe_sign(compared.together, *names), style="bold")
         yield from _lay_out_comparisons(compared.together, [], first, console)
     yield from (prose(sentence, console, first) for sentence in describe_noise(compared))
-    differing = _list_differing(compared) if len(matching.pairs) > 1 else []
-    shown = differing[:MAX_DIFFERING_LINES]
+    differing_pairs = _list_differing(compared) if len(matching.pairs) > 1 else []
+    shown = differing_pairs[:MAX_DIFFERING_LINES]
     if shown:
         count = (
-            f"largest {len(shown)} of {len(differing)} differences" if len(shown) < len(differing) else "differences"
+            f"largest {len(shown)} of {len(differing_pairs)} differences"
+            if len(shown) < len(differing_pairs)
+            else "differences"
         )
         yield ""
         yield Text(f"Matched configurations that differ: {count}, {names[0]} minus {names[1]}", style="bold")
