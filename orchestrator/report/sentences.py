@@ -8,11 +8,13 @@ import operator
 import re
 import statistics
 
+from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.confirmation_sentences import describe_confirmation
 from orchestrator.report.tables.columns import Cells
 from orchestrator.report.tables.effects import EffectLine, list_effect_lines
+from orchestrator.report.tables.seed_comparisons import write_verdict
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
     compare_orders,
@@ -20,6 +22,7 @@ from orchestrator.results.analysis import (
     explain_missing_effects,
     shows_effects,
 )
+from orchestrator.results.comparing.seed_comparisons import FIRST_TWO, GROUPS, Side, compare_sides, make_question
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.race_rounds import describe_race
@@ -60,7 +63,8 @@ def write_answers(result: Summary, *, with_values: bool = True) -> list[str]:
     """Return the three answers, and sentences on each confirmation after the second; for an empty sweep only the first.
 
     With `with_values` the searched values of the best configuration are named. Without, there is room only for the last
-    confirmation, but with its scores, because no table of it follows.
+    confirmation, but with its scores, because no table of it follows; without a confirmation the first configuration
+    is compared with the next, as report.html does beside its curves.
     """
     # An empty sweep has no best configuration and no effects.
     if not result.rows:
@@ -73,6 +77,7 @@ def write_answers(result: Summary, *, with_values: bool = True) -> list[str]:
             describe_confirmation(result, confirmed, with_scores=not with_values)
             for confirmed in (confirmations if with_values else confirmations[-1:])
         ),
+        *(() if with_values or confirmations else describe_lead(result)),
     ]
 
     # A confirmation has too few configurations for effects.
@@ -158,6 +163,32 @@ def describe_best(result: Summary, *, with_values: bool = True) -> str:
     band = result.bands[row.config_id, *result.objective_curve]
     at_longest = format_number(band.median[list(band.lengths).index(longest)], result.infinity_text)
     return f"{sentence} Its median is {describe_threshold(result)} up to length {reach}, and {at_longest} at {longest}."
+
+
+def describe_lead(result: Summary) -> list[str]:
+    """Return sentences that compare the first configuration with the next over their seeds; empty for ties."""
+    # An order in which all are equal has no first.
+    rows = [row for row in result.rows if row.complete and row.rank is not None]
+    if len(rows) < 2 or all(row.score == rows[0].score for row in rows):
+        return []
+    first, second = (Side(result, row) for row in rows[:2])
+    questions = (make_question(first, second, group) for group in GROUPS)
+    question = next((question for question in questions if question.lengths), None)
+    if question is None:
+        return []
+
+    try:
+        comparison = compare_sides(first, second, question, FIRST_TWO)
+    except LengthwiseError:  # code of the sweep that is missing or not trusted; the other answers need none
+        return []
+    labels, outcome = [format_label(side.row.number) for side in (first, second)], comparison.outcome
+
+    # Too few seeds for an interval: the command for more. With one the same seeds, which ranked the first, favour it.
+    if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(result)):
+        return [f"Against the next, {labels[1]}: {outcome.reason}.", f"More seeds: {more_seeds}"]
+    verdict = write_verdict(comparison, *labels, result.infinity_text, with_metric=False)
+    favoured = f" The search favours {labels[0]}, which it ranked first on these seeds."
+    return [f"Against the next: {verdict}{'' if math.isnan(outcome.low) else favoured}"]
 
 
 def _describe_tie(result: Summary, score: float, count: int) -> str:

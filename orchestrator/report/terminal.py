@@ -105,7 +105,7 @@ class Screen:
         result, width = self.result, options.max_width
         yield Text(f"Sweep {result.name}", style="bold")
         for sentence in write_answers(result, with_values=False):
-            if console.is_terminal:
+            if console.is_terminal and str(result.folder) not in sentence:  # a command is copied as one line
                 room = MAX_CONFIRMATION if sentence.startswith("Confirmation ") else MAX_SENTENCE
                 sentence = "\n".join(
                     textwrap.wrap(sentence, width, max_lines=math.ceil(room / width), placeholder=" ...")
@@ -121,17 +121,17 @@ class Screen:
             hidden = [name for name in make_cells(rows, make_value_columns(result)) if name not in cells]
             omitted = [format_count(len(rows) - MAX_ROWS, "configuration")] if len(rows) > MAX_ROWS else []
             omitted += [f"values of {', '.join(hidden)}"] if hidden else []
-            if omitted:
-                yield prose(f"more on the page: {'; '.join(omitted)}", console, result, "dim")
-        if rows:
             yield prose(describe_columns(result, cells), console, result, "dim")
         else:
             yield ""
+            omitted = []
 
-        # The first note, and the path of the page.
+        # What only the page has, with the beginning of the first note, and the path of the page.
         if result.notes:
-            first_note = f"{format_count(len(result.notes), 'note')} on the page, the first: {result.notes[0]}"
-            yield Text("\n".join(textwrap.wrap(first_note, width, max_lines=2, placeholder=" ...")), "dim")
+            omitted.append(f"{format_count(len(result.notes), 'note')}, the first: {result.notes[0]}")
+        if omitted:
+            lines = textwrap.wrap(f"more on the page: {'; '.join(omitted)}", width, max_lines=1, placeholder=" ...")
+            yield Text(lines[0], "dim")
         yield Text(f"Page: {result.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 
 

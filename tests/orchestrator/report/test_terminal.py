@@ -12,6 +12,7 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sentences import describe_best, describe_effects, describe_status
 from orchestrator.results.analysis import compute_score_effects
+from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.summarise import _describe_identical_curves, summarise
 from orchestrator.text.wording import format_number
 
@@ -138,6 +139,27 @@ def test_values_that_have_no_room_are_named(twelve, short_text, width, absent):
     (more,) = [line for line in text.splitlines() if "on the page" in line]
     assert {"dropout", "lr"} - {*heading} == absent == {name for name in ("dropout", "lr") if name in more}
     assert "6 configurations" in more
+
+
+def test_the_first_is_compared_with_the_next(tmp_path, synthetic_sweep, short_text):
+    """The numbers are those of `lengthwise compare`; ten seeds have an interval, four the command for more."""
+
+    def parted(number, seed, average, metric, lengths, step):
+        return noisy(number, seed, average, metric, lengths, step) + 0.002 * math.sin(seed * (1 + number))
+
+    for seeds in (10, 4):
+        result = summarise(synthetic_sweep(tmp_path / f"with{seeds}", draws(12), seeds, parted))
+        first, second = (f"#{row.number}" for row in result.rows[:2])
+        (outcome,) = [
+            line.outcome for line in compare_named(result.folder, first[1:], second[1:]).comparisons
+            if line.question.group == "test"
+        ]  # fmt: skip
+        (said,) = [line for line in short_text(result).splitlines() if line.startswith("Against the next")]
+        assert second in said and f"{outcome.n} pairs" in said and math.isnan(outcome.low) == (seeds == 4)
+        assert (first in said and format_number(abs(outcome.difference)) in said) == (seeds == 10)
+        command = f"lengthwise extend {result.folder} --seeds 10"  # in one piece, however long it is
+        assert (command in short_text(result, 100)) == (seeds == 4)
+        assert len(short_text(replace(result, notes=("a long note " * 30,)), 100).splitlines()) <= 20
 
 
 def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synthetic_sweep):
