@@ -163,6 +163,13 @@ def list_imported_files(code: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(str(source.root / name) for source in sources if source for name in source.files)
 
 
+def map_copies(code: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the user's folder for every folder of copies of the modules that `make_worker_modules` returned."""
+    return {
+        fields["root"]: fields["origin"] for fields in code if fields.get("origin", fields["root"]) != fields["root"]
+    }
+
+
 def _is_loaded(source: CodeSource) -> bool:
     """Return whether this process has imported the module from the same files."""
     loaded = get_loaded_module(source.module)

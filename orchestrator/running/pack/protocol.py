@@ -1,12 +1,13 @@
 """The interface between driver and schedulers, and how the death of a pack is described. Knows no Ray."""
 
+import os
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from orchestrator.program.ends import ProgramEnded, RetryRule
@@ -146,25 +147,38 @@ def deliver_message(driver: Driver, pack_id: str, kind: str, content: Any) -> No
             raise ValueError(f"a worker sent a message of the unknown kind {kind!r}")
 
 
-def make_death(error: BaseException, user_files: Collection[str] = ()) -> Death:
+def make_death(
+    error: BaseException, user_files: Collection[str] = (), copies: Mapping[str, str] = MappingProxyType({})
+) -> Death:
     """Return the death by an exception, with the line that raised it; `user_files` are those of the user's modules.
 
-    Exceptions from these files are not retried, except OSError and exceptions for lack of memory.
+    Exceptions from these files are not retried, except OSError and exceptions for lack of memory. Packs run copies of
+    the user's files; message and traceback name the files that the user edits, by `copies` (`map_copies`).
     """
     if isinstance(error, ProgramEnded):
-        return Death(message=error.message, trace=error.trace, retry=error.retry)
+        trace = None if error.trace is None else _name_originals(error.trace, copies)
+        return Death(message=_name_originals(error.message, copies), trace=trace, retry=error.retry)
 
     # An exception from the user's code is likely to be raised again; the state of the machine may change.
     frames = traceback.extract_tb(error.__traceback__)
     user_frames = [frame for frame in frames if frame.filename in user_files]
     may_pass = not user_frames or isinstance(error, OSError)
     is_out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    message = describe_exception(error, [(frame.filename, frame.lineno) for frame in user_frames or frames])
+    trace = "".join(traceback.format_exception(type(error), error, _cut_traceback(error)))
     return Death(
-        message=describe_exception(error, [(frame.filename, frame.lineno) for frame in user_frames or frames]),
-        trace="".join(traceback.format_exception(type(error), error, _cut_traceback(error)))[-MAX_TRACE:],
+        message=_name_originals(message, copies),
+        trace=_name_originals(trace, copies)[-MAX_TRACE:],
         retry="once" if is_out_of_memory or may_pass else "never",
         out_of_memory=is_out_of_memory,
     )
+
+
+def _name_originals(text: str, copies: Mapping[str, str]) -> str:
+    """Return a text with the user's folders in place of the folders of their copies."""
+    for copy, original in copies.items():
+        text = text.replace(f"{copy}{os.sep}", f"{original}{os.sep}")
+    return text
 
 
 def _cut_traceback(error: BaseException) -> TracebackType | None:

@@ -17,7 +17,7 @@ from orchestrator.engine.heap import keep_freed_memory
 from orchestrator.interface.work import PackWork
 from orchestrator.machine.shortages import find_out_of_space, raise_out_of_space
 from orchestrator.program.ends import RetryRule
-from orchestrator.record.kept.code import list_imported_files
+from orchestrator.record.kept.code import list_imported_files, map_copies
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.pack.protocol import MAX_TRACE, make_death
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
@@ -126,7 +126,7 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            death = make_death(error, list_imported_files(work.code))
+            death = make_death(error, list_imported_files(work.code), map_copies(work.code))
             if find_out_of_space(error, folder) is not None:
                 raise
             if death.out_of_memory or death.retry == "never":

@@ -19,7 +19,7 @@ from orchestrator.interface.work import PackWork
 from orchestrator.machine.gpus import compute_smallest_share, free_memory, read_gpu_memories
 from orchestrator.machine.shortages import raise_out_of_space
 from orchestrator.plan.packing.packs import Cluster
-from orchestrator.record.kept.code import list_imported_files
+from orchestrator.record.kept.code import list_imported_files, map_copies
 from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, deliver_message, make_death, shield_driver
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import (
@@ -88,7 +88,7 @@ def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | No
     except (KeyboardInterrupt, DriverStopped, OutOfSpace):
         raise
     except BaseException as error:
-        death = make_death(error, list_imported_files(work.code))
+        death = make_death(error, list_imported_files(work.code), map_copies(work.code))
         # Retried like a worker process that its watchdog has killed.
         return replace(death, retry="always") if isinstance(error, HeartbeatTimeout) else death
     return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.machine.shortages import raise_out_of_space
-from orchestrator.record.kept.code import list_imported_files
+from orchestrator.record.kept.code import list_imported_files, map_copies
 from orchestrator.running.pack.protocol import make_death
 from orchestrator.running.pack.train_pack import PackReporter, decode_work, prepare_stack_file, train_pack
 from orchestrator.running.pack.watchdog import Watchdog
@@ -61,7 +61,7 @@ def serve_packs(descriptor: int) -> None:
             except (KeyboardInterrupt, DriverGone):
                 raise
             except BaseException as error:
-                send("death", asdict(make_death(error, list_imported_files(work.code))))
+                send("death", asdict(make_death(error, list_imported_files(work.code), map_copies(work.code))))
             else:
                 send("completion", None)
     except (DriverGone, EOFError, OSError):

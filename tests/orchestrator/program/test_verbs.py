@@ -200,6 +200,9 @@ def test_retry_failed(changes, study: Study, own_code_forgotten) -> None:
         (study.folder / name).write_text(code.replace("share = value", "assert step < 20; share = value"))
     state = study.run()
     assert (state.ended, len(state.failed_packs)) == ("failed", 2)
+    for pack in state.packs.values():  # they ran copies, but name the files that the user edits
+        texts = [*pack.attempts, *map(str, pack.traces)]
+        assert any(f"{study.folder}/" in text for text in texts) and f"{state.folder}/code/" not in "".join(texts)
     own_code_forgotten()
     write(study, space=SPACE, search={"configurations": 2}, **changes)
     with pytest.raises(Exception, match="has changed since"):

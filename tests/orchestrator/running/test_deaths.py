@@ -10,6 +10,7 @@ import torch
 from ray.exceptions import ActorUnavailableError, RayActorError
 from ray.tune.search import Searcher
 
+from orchestrator.program.ends import ProgramEnded
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack import train_pack as trainable
@@ -61,6 +62,14 @@ def test_exceptions_of_user_code_are_not_retried_unless_the_machine_raised_them(
     assert f"{type(error).__name__}" in death.message and f"({MINE}:2)" in death.message
     assert death.trace is not None and "raise error" in death.trace
     assert make_death(raised_in_mine(error), user_files={"/home/me/study/others.py"}).retry == "once"
+
+
+def test_the_file_that_the_user_edits_is_named_instead_of_its_copy() -> None:
+    copies = {"/home/me/study": "/home/me/own"}
+    for error in (raised_in_mine(ValueError("no")), ProgramEnded(f"exit code 1: {MINE}:2", f'File "{MINE}"', "never")):
+        death = make_death(error, {MINE}, copies)
+        assert "/home/me/own/my_tasks.py:2" in death.message and '"/home/me/own/my_tasks.py"' in str(death.trace)
+        assert MINE not in f"{death.message}{death.trace}"
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")])
