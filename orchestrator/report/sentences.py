@@ -181,13 +181,14 @@ def describe_lead(result: Summary) -> list[str]:
         comparison = compare_sides(first, second, question, FIRST_TWO)
     except LengthwiseError:  # code of the sweep that is missing or not trusted; the other answers need none
         return []
-    labels, outcome = [format_label(side.row.number) for side in (first, second)], comparison.outcome
+    leader, rival = (format_label(side.row.number) for side in (first, second))
+    outcome = comparison.outcome
 
     # Too few seeds for an interval: the command for more. With one the same seeds, which ranked the first, favour it.
     if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(result)):
-        return [f"Against the next, {labels[1]}: {outcome.reason}.", f"More seeds: {more_seeds}"]
-    verdict = write_verdict(comparison, *labels, result.infinity_text, with_metric=False)
-    favoured = f" The search favours {labels[0]}, which it ranked first on these seeds."
+        return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
+    verdict = write_verdict(comparison, leader, rival, result.infinity_text, with_metric=False)
+    favoured = f" The search favours {leader}, which it ranked first on these seeds."
     return [f"Against the next: {verdict}{'' if math.isnan(outcome.low) else favoured}"]
 
 
