@@ -96,7 +96,7 @@ def make_progress_rows(
     return [
         *rows,
         ("best so far", format_best_score(state)),
-        ("member-steps", f"{100 * done / total:.0f} %, {rate:,.0f} per second" if total else "-"),
+        ("steps", f"{100 * done / total:.0f} %, {rate:,.0f} per second" if total else "-"),
         ("elapsed", format_duration(elapsed)),
         ("time left", _describe_time_left(total - done, speed)),
         ("phase", phase),

@@ -15,9 +15,9 @@ LIVE_SECONDS = 0.25
 MAX_CHARACTERS = 99  # of a line
 PLAIN_TEXTS = {
     "configurations": "configurations {}",
-    "member-steps": "{}",
-    "time left": "time left {}",
     "seeds": "seeds {}",
+    "steps": "{}",
+    "time left": "time left {}",
     "seeds failed": "failed {}",
     "best so far": "best {}",
     "first evaluation": "first evaluation {}",
@@ -82,6 +82,8 @@ def make_plain_line(rows: Sequence[tuple[str, str]]) -> str:
     for label, words in PLAIN_TEXTS.items():
         text = texts.get(label, "-").partition(",")[0]
         part = f"{' · ' if line else ''}{words.format(text)}"
+        if label == "configurations" and text.startswith("0/"):
+            continue  # an extended sweep, too, begins with none: all of them lack the new seeds
         if text not in ("-", "0", "none yet") and len(line) + len(part) <= MAX_CHARACTERS:
             line += part
     return line

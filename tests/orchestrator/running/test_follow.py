@@ -39,7 +39,7 @@ def test_it_ends_when_the_sweep_ends(unfinished):
         )
         thread.start()
         wait_for(lambda: "seeds 0/4" in shown.getvalue())
-        assert "configurations 0/2" in shown.getvalue() and len(shown.getvalue().splitlines()[0]) < 100
+        assert "seeds 0/4" in shown.getvalue() and len(shown.getvalue().splitlines()[0]) < 100
         before = sorted(path.name for path in unfinished.iterdir())
         for number, pack_id in enumerate(SweepState.load(unfinished).packs):
             ledger.append("pack_end", pack_id=pack_id, status="complete", error=None, seconds=1.0 + number)
@@ -71,7 +71,7 @@ def test_an_interrupt_ends_it_and_leaves_the_sweep_alone(lengthwise, unfinished)
     with Ledger.open(unfinished):
         before = (unfinished / LEDGER_FILE).read_bytes()
         follower = lengthwise.start("status", unfinished, "--follow")
-        assert "configurations 0/2" in follower.stdout.readline()
+        assert "seeds 0/4" in follower.stdout.readline()
         os.kill(follower.pid, signal.SIGINT)
         said, _ = follower.communicate()
         assert follower.returncode == 130 and "no longer followed; the sweep continues" in said
@@ -83,17 +83,17 @@ def test_speed_is_that_of_the_times_in_the_ledger(unfinished):
     began = state.sessions.spans[0][0]
     state.updated = began + 10.0
     rows = dict(LedgerMeter(state).make_rows(state, "ada"))
-    assert (rows["member-steps"], rows["elapsed"], rows["phase"]) == ("100 %, 40 per second", "10 s", "run by ada")
+    assert (rows["steps"], rows["elapsed"], rows["phase"]) == ("100 %, 40 per second", "10 s", "run by ada")
     assert rows["time left"] == "the last evaluation"
     state.sessions.spans.append([began + 10.0, began + 10.0])  # resumed: what was done before does not count
-    assert dict(LedgerMeter(state).make_rows(state, "ada"))["member-steps"] == "100 %, 0 per second"
+    assert dict(LedgerMeter(state).make_rows(state, "ada"))["steps"] == "100 %, 0 per second"
 
 
 def test_the_time_left_follows_from_the_speed(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "half", VALUES, 2, simple_curve, ended=False, stop_after_step=50)
     state.updated = state.sessions.spans[0][0] + 225.0
     rows = dict(LedgerMeter(state).make_rows(state, "ada"))
-    assert (rows["member-steps"], rows["time left"]) == ("50 %, 1 per second", "about 3 min 45 s")
+    assert (rows["steps"], rows["time left"]) == ("50 %, 1 per second", "about 3 min 45 s")
 
 
 def test_the_curve_of_the_leading_configuration_is_its_median(small_sweep):

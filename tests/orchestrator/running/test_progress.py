@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from orchestrator.running.watching.progress import ProgressDisplay
+from orchestrator.running.watching.progress import ProgressDisplay, make_plain_line
 
 
 def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
@@ -12,6 +12,14 @@ def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
         for failed in ("3", "3", "4"):
             progress._show([("configurations", "1/6"), ("seeds failed", failed)])
     assert capsys.readouterr().out.splitlines() == [f"configurations 1/6 · failed {failed}" for failed in "34"]
+
+
+def test_a_line_counts_seeds_until_a_configuration_is_complete():
+    """An extended sweep begins with none, though all its members so far are trained: that would read as a loss."""
+    rows = [("configurations", "0/12"), ("seeds", "48/120"), ("steps", "40 %, 0 per second")]
+    assert make_plain_line(rows).split(" · ") == ["seeds 48/120", "40 %"]
+    rows[0] = ("configurations", "1/12")
+    assert make_plain_line(rows).split(" · ")[0] == "configurations 1/12"
 
 
 @pytest.mark.parametrize("large", [1, 10**6])
@@ -25,7 +33,7 @@ def test_progress_in_a_log_is_one_short_line_a_minute(capsys, monkeypatch, large
         rows = [
             *(("round of the race", "3"), ("configurations", counts), ("seeds", counts), ("seeds failed", "0")),
             *(("packs", counts), ("first evaluation", "begins in about 3 h 12 min")),
-            *(("best so far", "0.0262 (#1234567)"), ("member-steps", f"43 %, {large:,} per second")),
+            *(("best so far", "0.0262 (#1234567)"), ("steps", f"43 %, {large:,} per second")),
             *(("elapsed", "5 h 03 min"), ("time left", "about 12 h 10 min"), ("phase", "compiling, training")),
         ]
         progress.show_if_due(lambda second=second, rows=rows: shown.append(second) or rows)

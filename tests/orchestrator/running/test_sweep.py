@@ -292,7 +292,7 @@ def test_the_meter_counts_steps_between_evaluations(stage):
     with pytest.raises(Died):
         one.play(watch=watch)
     (row,) = rows  # of 480 steps 2 * 50 are done
-    assert (row["member-steps"], row["phase"]) == ("21 %, 1,070 per second", "training")
+    assert (row["steps"], row["phase"]) == ("21 %, 1,070 per second", "training")
 
 
 def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
@@ -300,7 +300,7 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     one, state = stage("first"), SweepState.load(stage("second").folder)
     with Ledger.open(state.folder) as ledger:
         before = dict(Meter(state).make_rows(state, {}))
-        assert (before["packs"], before["member-steps"], before["time left"]) == ("-", "-", "-")
+        assert (before["packs"], before["steps"], before["time left"]) == ("-", "-", "-")
         driver = driver_module.SweepDriver(
             one.spec, ledger, state, packer=Packer(one.spec, inline.describe_process(0.0))
         )
@@ -345,7 +345,7 @@ def test_the_table_has_the_seeds_that_stopped_early_where_they_may(stage, sets: 
 def test_the_meter_counts_what_is_done_and_what_is_left(stage):
     state, rows = play_measured(stage("metered", pack=2))
     shares = [f"{100 * 2 * 20 * step / 480:.0f} %" for step in range(1, 13)]
-    assert [row["member-steps"].partition(",")[0] for row in rows] == shares
+    assert [row["steps"].partition(",")[0] for row in rows] == shares
     assert rows[-1]["packs"] == "3/4, 1 running" and rows[0]["best so far"] == "none yet"
     best = find_best_configuration(state)
     assert rows[-1]["best so far"] in {f"{one.score:#.3g} (#{one.number})" for one in state.configurations.values()}
