@@ -35,6 +35,7 @@ from orchestrator.statistics.two_samples import (
     describe_differences,
     subtract_pairs,
 )
+from orchestrator.text.wording import format_command
 from search_spaces import ABSENT
 from search_spaces.grammar.domains import make_value_key
 from search_spaces.grammar.problems import read_key
@@ -208,7 +209,9 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
         other_tasks = f"their tasks are {' and '.join(tasks)}; " if all(tasks) and tasks[0] != tasks[1] else ""
         raise UserError(
             f"{first.folder} and {second.folder}: {other_tasks}no configurations match in the searched keys "
-            f"({', '.join(all_keys) or 'none'}){hint}"
+            f"({', '.join(all_keys) or 'none'}){hint}; name two configurations instead: "
+            f"{format_command('compare', first.folder)} {first.rows[0].number if first.rows else 0} "
+            f"{second.folder}/{second.rows[0].number if second.rows else 0}"
         )
     pruned_count = sum(
         first_rows[values].pruned_at is not None or second_rows[values].pruned_at is not None

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.comparisons import describe_noise
+from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.comparing.seed_comparisons import ALL_FAILED
 from orchestrator.results.comparing.sweep_comparison import TOGETHER, compare_sweeps, compute_band_level
 from orchestrator.results.summarise import summarise
@@ -126,7 +128,9 @@ def test_configurations_are_matched_by_their_values_whatever_their_numbers(build
     assert (found.matching.only_first, found.matching.only_second) == (1, 1)
     with pytest.raises(UserError, match=r"match in the searched keys \(training.learning_rate\)") as none:
         compare_sweeps(first, build("other", values=[{"training.learning_rate": 0.7}]))
-    assert str(none.value).endswith("training.learning_rate 0.1 / 0.7")  # the nearest two
+    assert "training.learning_rate 0.1 / 0.7; " in str(none.value)  # the nearest two
+    verb, folder, *names = str(none.value).rpartition("lengthwise ")[2].split()
+    assert verb == "compare" and compare_named(Path(folder), *names).comparisons  # the command as it is printed
 
 
 def test_a_key_that_one_sweep_searched_has_the_fixed_value_of_the_other(build):
