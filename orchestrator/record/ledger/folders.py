@@ -138,7 +138,7 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
     # Without a similar name the command may have been run in another folder than intended.
     if not suggestion and not folder.exists() and not folder.is_absolute():
         here, storage = folder.resolve().parent, find_default_storage().resolve()
-        default_folder = f" or {storage} (set {STORAGE_VARIABLE} for another folder)"
+        default_folder = f" and {storage} (set {STORAGE_VARIABLE} for another folder)"
         suggestion = f"; searched {here}{default_folder if len(folder.parts) == 1 and storage != here else ''}"
     return NotASweep(f"{folder} {reason}{suggestion}")
 

@@ -34,9 +34,12 @@ def make_questions(
 
     # Configurations may have different tasks, so different metrics.
     measured = [side.result.measured[side.row.config_id] for pair in pairs for side in pair]
-    metric = _choose_common("metric", metric, objective.metric, [measurements.metrics for measurements in measured])
+    names = [side.result.name for pair in pairs for side in pair]
+    metric = _choose_common(
+        "metric", metric, objective.metric, [measurements.metrics for measurements in measured], names
+    )
     average = _choose_common(
-        "average", average, objective.average, [measurements.averages for measurements in measured]
+        "average", average, objective.average, [measurements.averages for measurements in measured], names
     )
 
     # A configuration may lack a group of lengths, but requested lengths must be common to all.
@@ -61,8 +64,13 @@ def find_common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
     return tuple(sorted(set.intersection(*lengths)))
 
 
-def _choose_common(kind: str, requested: str | None, default: str, allowed: Sequence[Iterable[str]]) -> str:
-    """Return the requested name, or else the default. Raises UserError if a configuration lacks it."""
+def _choose_common(
+    kind: str, requested: str | None, default: str, allowed: Sequence[Iterable[str]], sweeps: Sequence[str]
+) -> str:
+    """Return the requested name, or else the default. Raises UserError if a configuration lacks it.
+
+    `allowed` are the recorded names of every configuration, `sweeps` the names of their sweeps.
+    """
     first_names, *other_names = (dict.fromkeys(names) for names in allowed)
     common_names = [candidate for candidate in first_names if all(candidate in names for names in other_names)]
     name = requested or default
@@ -78,4 +86,10 @@ def _choose_common(kind: str, requested: str | None, default: str, allowed: Sequ
             f"--{kind}: not every configuration has {default}, the default; allowed: {', '.join(common_names)}"
         )
     hint = find_nearest(name, common_names)
-    raise UserError(f"--{kind} {name}: allowed: {', '.join(common_names)}{f'; did you mean {hint}?' if hint else ''}")
+    lacking = dict.fromkeys(
+        sweep for recorded, sweep in zip((first_names, *other_names), sweeps, strict=True) if name not in recorded
+    )
+    raise UserError(
+        f"--{kind} {name}: not recorded in {' and '.join(lacking)}; recorded: {', '.join(common_names)}"
+        f"{f'; did you mean {hint}?' if hint else ''}"
+    )

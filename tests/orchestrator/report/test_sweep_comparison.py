@@ -149,6 +149,7 @@ def test_only_configurations_that_differ_have_a_line(tmp_path, synthetic_sweep):
         (["plain", "nothing"], NotASweep, "allowed: other sweeps, or two configurations of"),
         (["plain", "0", "1", "few"], NotASweep, "0 does not exist"),
         (["plain", "lower", "--metric", "margni"], UserError, "did you mean margin?"),
+        (["plain", "lower", "--metric", "margni"], UserError, "margni: not recorded in plain and lower; recorded: "),
         (["plain", "lower", "--lengths", "99"], UserError, "--lengths '99'"),
         (["plain", "0", "1", "--figure", "new.png"], UserError, "draws only comparisons of sweeps"),
         (["plain", "lower", "--figure", "plain/events.jsonl"], UserError, "a name that ends with .png"),

@@ -371,7 +371,7 @@ def test_tasks_without_a_common_metric_are_told_apart_in_words():
         ),
     ):
         with pytest.raises(UserError, match=said):
-            questions._choose_common("metric", None, "kl", allowed)
+            questions._choose_common("metric", None, "kl", allowed, ("first", "second"))
 
 
 def test_a_configuration_that_has_not_ended_is_refused(tmp_path, synthetic_sweep):
