@@ -28,7 +28,7 @@ from orchestrator.tracking.pages import make_sweep_links
 from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
 from search_spaces.grammar.values import find_store_problem
 
-MAX_SHOWN_SWEEPS = 20
+MAX_SHOWN_SWEEPS, MAX_WITH_CHARTS = 10, 3  # a link to charts has 250 characters, one to a report 120
 PORTS = range(5000, 5100)  # tried in order; MLflow's default is 5000
 START_SECONDS = 180.0  # on a busy machine; a server that exits is detected earlier
 
@@ -71,14 +71,15 @@ def serve(
     # MLflow opens an experiment on an empty page, so links to the newest sweeps are printed.
     with suppress(KeyboardInterrupt), run_server(database, host, port, allowed_hosts) as (url, server):
         sweeps = list_sweep_links(uri, url)
-        say(f"MLflow runs at {url} (Ctrl-C ends it){'; open a page below, not this address:' if sweeps else ''}")
+        hint = "; open a page below, not this address; the newest sweep comes first:" if sweeps else ""
+        say(f"MLflow runs at {url} (Ctrl-C ends it){hint}")
+
+        # MLflow's pages have long addresses, and its page of charts leads to the table: two links are enough.
+        for number, (title, links) in enumerate(sweeps[:MAX_SHOWN_SWEEPS]):
+            shown_links = dict(links[: 2 if number < MAX_WITH_CHARTS else 1])
+            say("\n".join([title, *(f"  {name}: {link}" for name, link in shown_links.items())]))
         if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
             say(f"{format_count(older, 'older sweep')}, among the experiments of MLflow")
-
-        # The newest comes last, where a terminal ends, with all its pages; of the others the report is enough.
-        for index, (title, links) in reversed(list(enumerate(sweeps[:MAX_SHOWN_SWEEPS]))):
-            heading, shown_links = (title, links[:1]) if index else (f"{title} (the newest, with its charts)", links)
-            say("\n".join([heading, *(f"  {name}: {link}" for name, link in shown_links)]))
         code = server.wait()
         raise UiServerError(f"the MLflow server exited with code {code}; see {_get_log_path(database)}")
 

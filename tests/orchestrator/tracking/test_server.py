@@ -59,9 +59,9 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(
         try:
             lines = [process.stdout.readline().strip() for _ in range(7)]
             assert lines[0].startswith(f"MLflow runs at {url} ")
-            headings = [lines[number].partition(" (")[0] for number in (1, 3)]
-            assert headings == ["set_complement / läng e", "set_complement / öther"]  # the newest last
-            assert "/artifacts/report.html?" in dict(line.split(": ", 1) for line in lines[4:])["report"]
+            headings = [lines[number].partition(" (")[0] for number in (1, 4)]
+            assert headings == ["set_complement / öther", "set_complement / läng e"]  # the newest first
+            assert "/artifacts/report.html?" in dict(line.split(": ", 1) for line in lines[2:4])["report"]
             page = artifact(url, sent.parent_run_id, "report.html")
             assert page == (other / "report.html").read_bytes()
 
