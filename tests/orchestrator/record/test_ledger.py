@@ -213,6 +213,12 @@ def test_a_folder_without_ledger_is_no_sweep(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [tmp_path / "file", tmp_path / "sweeps"]
 
 
+def test_both_searched_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotASweep, match=re.escape(f"{tmp_path} and {tmp_path / 'sweeps'} ")):
+        read_records(Path("absent"))
+
+
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "storage").write_text("in the way")
     for folder in (tmp_path / "storage" / "sweep", tmp_path / "storage"):
