@@ -82,11 +82,9 @@ sweep: $(INSTALLED)
 ui: $(INSTALLED)
 	@exec $(VENV)/bin/lengthwise ui --storage "$(STORAGE)"
 
-# More processes than there are cores: some tests mostly wait, slow ones for Ray and processes that they kill. They are
-# forked after tests are collected, where those of pytest-xdist would import everything again. All read compiled modules,
-# also where PYTHONDONTWRITEBYTECODE is set: hundreds of processes would compile the packages again.
-PYTEST = cores=$$(getconf _NPROCESSORS_ONLN); PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -p no:xdist \
-  -p tests.parallel --processes $$(( cores > 3 ? 5 : cores + $(1) ))
+# More processes than there are cores: some tests mostly wait, slow ones for Ray and processes that they kill. All read
+# compiled modules, also where PYTHONDONTWRITEBYTECODE is set: hundreds of processes would compile the packages again.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + $(1) )) --maxprocesses 5
 
 # The slow tests that take longest, in turn such as wait for Ray and such as compute. They are started first, so that the
 # processes end together, and a file stays in one process, which starts its Ray or server once.
@@ -97,11 +95,11 @@ LONGEST = $(addprefix tests/,$(addsuffix .py,orchestrator/program/test_ray_nodes
   orchestrator/running/test_ray_deaths orchestrator/cli/test_run trainers/training/test_compiling))
 
 test: $(TOOLS)
-	@$(call PYTEST,1) -m "not slow and not benchmark and not cluster"
+	@$(call PYTEST,1) --dist worksteal -m "not slow and not benchmark and not cluster"
 
-# Files without a slow test are left out: pytest would import them all.
+# Files without a slow test are left out: every process of pytest would import them all.
 test-slow: $(TOOLS)
-	@$(call PYTEST,2) -m slow $(LONGEST) $$(grep -rlw --include='test_*.py' slow tests)
+	@$(call PYTEST,2) --dist loadfile --no-loadscope-reorder -m slow $(LONGEST) $$(grep -rlw --include='test_*.py' slow tests)
 
 test-cluster: $(TOOLS)
 	@$(PYTHON) -m pytest -q -rs -m cluster tests/cluster
