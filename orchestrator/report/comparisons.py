@@ -140,7 +140,7 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
 
 def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, result: Summary) -> RenderableType:
     """Return the verdict as the first line of a comparison; equal names become "First" and "Second"."""
-    return prose(write_verdict(line, *_distinguish(names), result.infinity_text), console, result, "bold")
+    return prose(write_verdict(line, *_distinguish(names)), console, result, "bold")
 
 
 def _distinguish(names: Sequence[str]) -> tuple[str, str]:

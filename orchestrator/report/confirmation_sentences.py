@@ -30,12 +30,34 @@ def describe_confirmation(result: Summary, confirmed: Confirmation, *, with_scor
     # The verdict comes before the scores, which a terminal may cut. Its metric is that of the answer before.
     if confirmed.comparison:
         first, second = (format_label(row.number) for row in confirmed.rows[:2])
-        sentences.append(write_verdict(confirmed.comparison, first, second, result.infinity_text, with_metric=False))
+        sentences.append(write_verdict(confirmed.comparison, first, second, with_metric=False))
     sentences += [f"Scores: {scores_text}."] if standing and with_scores else []
 
     # Repeat caveats (unfinished, reused seeds, changed code) beside the scores; otherwise the section below is enough.
     has_caveat = confirmed.unfinished or confirmed.reused_seeds or confirmed.changed_code
     return " ".join([*sentences, *([f"{confirmed.sentence}."] if has_caveat else [])])
+
+
+def describe_confirmation_briefly(confirmed: Confirmation) -> str:
+    """Return the answer of a finished confirmation, without numbers: "#8 stays first on fresh seeds 10-19 ...".
+
+    The comparison is of the first two configurations of the search.
+    """
+    # Say which of the two is better.
+    assert confirmed.comparison is not None
+    first, second = (format_label(row.number) for row in confirmed.rows[:2])
+    verdict = {
+        "first": f"{first} is better than {second}",
+        "second": f"{second} is better than {first}",
+        "equal": f"no difference between {first} and {second}",
+    }.get(confirmed.comparison.verdict, f"{first} against {second} is inconclusive")
+    if confirmed.comparison.question.direction == "none":
+        verdict = verdict.replace("better", "lower")
+
+    # Name the seeds once.
+    seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {format_ranges(confirmed.seeds)}"
+    standing = _describe_standing(confirmed)
+    return f"On {seeds} {standing}; {verdict}." if standing else f"On {seeds} {verdict}."
 
 
 def _describe_standing(confirmed: Confirmation) -> str:

@@ -9,9 +9,9 @@ import re
 import statistics
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.record.state.lineage import can_add_seeds
+from orchestrator.record.state.lineage import CONFIRMS, can_add_seeds
 from orchestrator.record.state.parts import STOPPED
-from orchestrator.report.confirmation_sentences import describe_confirmation
+from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.tables.columns import Cells
 from orchestrator.report.tables.effects import EffectLine, list_effect_lines
 from orchestrator.report.tables.seed_comparisons import write_verdict
@@ -24,7 +24,7 @@ from orchestrator.results.analysis import (
 )
 from orchestrator.results.comparing.seed_comparisons import FIRST_TWO, GROUPS, Side, compare_sides, make_question
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import read_search_labels
+from orchestrator.results.confirmed import make_label, read_search_labels
 from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups
@@ -86,6 +86,24 @@ def write_answers(result: Summary, *, with_values: bool = True) -> list[str]:
     return sentences
 
 
+def write_short_answer(result: Summary) -> str:
+    """Return the answer in a line or two, for a phone; empty before a configuration has a finite score."""
+    # Ties have no best configuration.
+    ranked = [row for row in result.rows if row.rank is not None]
+    if not ranked or ranked[0].score is None or not math.isfinite(ranked[0].score):
+        return ""
+    label = make_label(result.state.provenance, ranked[0].number)
+    if len(ranked) > 1 and all(row.score == ranked[0].score for row in ranked):
+        return "No configuration is ahead."
+
+    # A confirmation has the last word.
+    confirmed = next((one for one in reversed(read_confirmations(result)) if one.comparison), None)
+    if confirmed is None:
+        score = format_number(ranked[0].score, result.infinity_text)
+        return f"{label} is first{'' if result.has_ended else ' so far'}, with {result.judged_name} {score}."
+    return describe_confirmation_briefly(confirmed)
+
+
 def describe_status(result: Summary) -> str:
     """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
     # Count failed seeds, with the policy for them.
@@ -132,7 +150,6 @@ def describe_best(result: Summary, *, with_values: bool = True) -> str:
 
     # Name the first configuration with its values and ties.
     tied = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
-    in_search = read_search_labels(result.state.provenance).get(row.number)
     values_text = format_values(row.values, result.searched) if with_values else ""
     if tied and tied + 1 == sum(other.rank is not None for other in result.rows) == len(result.rows):
         return _describe_tie(result, row.score, len(result.rows))
@@ -140,9 +157,8 @@ def describe_best(result: Summary, *, with_values: bool = True) -> str:
     # Add the score, and the value at the test lengths.
     so_far = "" if result.has_ended else " so far"
     chosen = (
-        f"Best{so_far} at selection {format_ranges(result.objective.lengths)}: {format_label(row.number)}"
-        + (f" ({in_search} in the search)" if in_search else "")
-        + f", with {_describe_score(result, row.score)}"
+        f"Best{so_far} at the {format_lengths(result.objective.lengths, 'selection ')}: "
+        f"{make_label(result.state.provenance, row.number)}, with {_describe_score(result, row.score)}"
         + (f" though {row.seeds_failed} of its {row.seeds_run} seeds failed" if row.seeds_failed else "")
         + (f", tied with {format_count(tied, 'other')}" if tied else "")
         + (f"; it has {values_text}" if values_text else "")
@@ -187,7 +203,7 @@ def describe_lead(result: Summary) -> list[str]:
     # Too few seeds for an interval: the command for more. With one the same seeds, which ranked the first, favour it.
     if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(result)):
         return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
-    verdict = write_verdict(comparison, leader, rival, result.infinity_text, with_metric=False)
+    verdict = write_verdict(comparison, leader, rival, with_metric=False)
     favoured = f" The search favours {leader}, which it ranked first on these seeds."
     return [f"Against the next: {verdict}{'' if math.isnan(outcome.low) else favoured}"]
 
@@ -249,7 +265,7 @@ def describe_effects(result: Summary, *, with_values: bool = True) -> str:
         MAX_SHOWN,
     )
     inconclusive = f"; inconclusive: {join_first_few(rest)}" if rest else ""
-    return f"What mattered at {lines[0].outcome.lengths_text}: {shown}{inconclusive}."
+    return f"What mattered at {format_lengths(lines[0].outcome.lengths)}: {shown}{inconclusive}."
 
 
 def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
@@ -305,6 +321,8 @@ def describe_columns(result: Summary, cells: Cells) -> str:
     common = groups.pop() if len(groups) == 1 else None
     lengths = {"trained": common.trained, "selection": result.objective.lengths, "test": common.test} if common else {}
     parts = [", ".join(f"{name} {format_ranges(group)}" for name, group in lengths.items() if group)]
+    if read_search_labels(provenance := result.state.provenance):
+        parts.append(f"labels of {provenance[CONFIRMS]['sweep']}; number: in this sweep, for commands")
 
     # The meaning of brackets, reach and infinities.
     texts = [text for column in cells.values() for text in column]
@@ -457,7 +475,11 @@ def describe_order(result: Summary, *, complete: bool = False) -> list[str]:
     With `complete` the configurations that are better than the first at the test lengths are named.
     """
     # An order needs two ranked configurations and common test lengths.
-    labels = {row.config_id: format_label(row.number) for row in result.rows if row.complete and row.rank is not None}
+    labels = {
+        row.config_id: make_label(result.state.provenance, row.number)
+        for row in result.rows
+        if row.complete and row.rank is not None
+    }
     if len(labels) < 2:
         return []
     orders = compare_orders(result)

@@ -22,7 +22,7 @@ from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_li
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.page.data import has_fresh_seeds, page_data
-from orchestrator.report.sentences import describe_best, write_answers
+from orchestrator.report.sentences import describe_best, write_answers, write_short_answer
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import make_identity_columns
 from orchestrator.report.terminal import Screen
@@ -354,8 +354,13 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     for result in (search, child):  # four pairs of seeds have no interval
         (told,) = [sentence for sentence in write_answers(result)[2:3] if sentence.startswith("Confirmation ")]
         assert "#2 stays first" in told and f"No verdict at the test lengths 8-11: #2 minus #{other} " in told
-    assert ": #0 (#2 in the search" in describe_best(child) and " 0.304" in describe_best(child)
-    assert make_cells(child.rows, make_identity_columns(child))["in search"] == ["#2", f"#{other}"]
+    assert ": #2, " in describe_best(child) and " 0.304" in describe_best(child)
+    cells = make_cells(child.rows, make_identity_columns(child))
+    assert (cells["label"], cells["number"]) == (["#2", f"#{other}"], ["0", "1"])
+    data = page_data(child, read_curves(child.state))
+    assert [shown["label"] for shown in data["configurations"]] == cells["label"]
+    assert all(("confirmed", True) in page_data(one, read_curves(one.state)).items() for one in (search, child))
+    assert "#2 stays first" in write_short_answer(search) == write_short_answer(child)
     assert (
         dict(make_status_rows(SweepState.load(child.folder)))["confirms"]
         == f"searched (#0 is #2, #1 is #{other} there)"

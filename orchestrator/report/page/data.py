@@ -19,7 +19,7 @@ from orchestrator.report.tables.effects import describe_chance, list_outcomes
 from orchestrator.results.analysis import explain_missing_effects, shows_effects
 from orchestrator.results.comparing.shared_streams import are_paired
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import read_search_labels
+from orchestrator.results.confirmed import make_label, read_search_labels
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.length_groups import LengthGroups
@@ -27,7 +27,7 @@ from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.decades import is_geometric, is_logarithmic, spans_decades
-from orchestrator.text.wording import compact_value, format_label, shorten_keys
+from orchestrator.text.wording import compact_value, shorten_keys
 
 MAX_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
 GROUPS = ("trained", "selection", "test")
@@ -47,6 +47,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "running": result.status == "running",
         "fresh": has_fresh_seeds(result),
         "confirmations": len(read_confirmations(result)),
+        "confirmed": any(confirmed.comparison is not None for confirmed in read_confirmations(result)),
         "axis": result.axis,
         "more_seeds": make_extend_command(result),
         "judged": {
@@ -85,7 +86,7 @@ def _describe_configuration(result: Summary, row: Row, groups: dict[LengthGroups
     """Return the data of a configuration; adds new groups of lengths to `groups`, which numbers them."""
     metrics = [metric for metric in result.headline if metric in result.measured[row.config_id].metrics]
     return {
-        "label": format_label(row.number),
+        "label": make_label(result.state.provenance, row.number),
         "rank": row.rank,
         "state": "" if row.rank else row.why_unranked,
         "seeds": [*row.seeds],

@@ -20,6 +20,7 @@ from orchestrator.report.sentences import (
     list_judging_notes,
     make_extend_command,
     write_answers,
+    write_short_answer,
 )
 from orchestrator.report.tables.columns import Cells, Section, make_cells
 from orchestrator.report.tables.configurations import make_confirmation_section, make_result_columns
@@ -29,13 +30,13 @@ from orchestrator.report.tables.provenance import make_provenance_section
 from orchestrator.report.tables.race import make_race_sections
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmations import read_confirmations
+from orchestrator.results.confirmed import make_label
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import (
     advise_retry,
     format_command,
     format_count,
-    format_label,
     format_ranges,
     format_values,
     group_errors,
@@ -52,8 +53,10 @@ SCRIPT_FILES = (
     "start",
 )  # the page has one script: these, in order
 _FAILED_COUNT = re.compile(r"\d[\d,]* failed")  # in the first sentence; a link leads from it to the reasons
-_BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best at selection 6-7: #8"
-_INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
+_BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best at the selection lengths 6-7: #8"
+_UNBROKEN = re.compile(  # intervals, ranges and percentages, which a browser would break; also in script/state.js
+    r"\[[^\[\]]{,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %)"
+)
 
 
 def render_page(result: Summary, curves: pd.DataFrame) -> str:
@@ -77,7 +80,7 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
         policy=policy,
         title=escape(f"lengthwise: {result.name}"),
         name=escape(result.name),
-        meta=escape(_describe_source(result)),
+        meta=_render_source(result),
         columns=escape(
             describe_columns(result, make_cells(result.rows, make_result_columns(result), result.infinity_text))
         )
@@ -116,12 +119,14 @@ def _remove_all_controls(value: Any) -> Any:
     return [*map(_remove_all_controls, value)] if isinstance(value, list | tuple) else value
 
 
-def _describe_source(result: Summary) -> str:
-    """Return study and folder of a sweep, with the time if it is running."""
+def _render_source(result: Summary) -> str:
+    """Return description, study and folder of a sweep as HTML, with the time if it is running."""
     live = f"; as of {time.strftime('%Y-%m-%d %H:%M:%S')}, loads itself again" if result.status == "running" else ""
     description = str(result.state.spec.get("description") or "").strip().rstrip(".")
-    study = f"study {result.state.study}, in {result.folder}{live}"
-    return f"{description} ({study})" if description else study
+    study = f"study {result.state.study}, in {result.folder}"
+    if not description:
+        return escape(study + live)
+    return f"{escape(description)} <span class=where>({escape(study)})</span>{escape(live)}"
 
 
 def _make_sections(result: Summary) -> Iterator[str]:
@@ -155,12 +160,13 @@ def _make_failure_section(result: Summary) -> Iterator[str]:
     lines = [
         {
             "seeds": str(len(failed)),
-            "which": _describe_seeds(failed),
-            "why, for example": f"{format_label(row.number)} ({values}), seed {seed}: {why}" if values else why,
+            "which": _describe_seeds(result, failed),
+            "why, for example": f"{label} ({values}), seed {seed}: {why}" if values else why,
         }
         for why, failed in groups.items()
         for row, seed in failed[:1]
         for values in [format_values(row.values, result.searched)]
+        for label in [make_label(result.state.provenance, row.number)]
     ]
     cells = {name: [line[name] for line in lines[:MAX_FAILURES]] for name in (lines[0] if lines else ())}
     note = [f"{len(lines) - MAX_FAILURES} more reasons are in the ledger."] if len(lines) > MAX_FAILURES else []
@@ -176,14 +182,14 @@ def _make_failure_section(result: Summary) -> Iterator[str]:
     yield f"<section id=what-failed>{_render_section(section)}</section>"
 
 
-def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:
+def _describe_seeds(result: Summary, failed: Sequence[tuple[Row, int]]) -> str:
     """Return the seeds by configuration: "#0 seeds 0-3, #7 seed 2"."""
     # Collect the failed seeds of each configuration.
     seeds: dict[int, list[int]] = {}
     for row, seed in failed:
         seeds.setdefault(row.number, []).append(seed)
     texts = [
-        f"{format_label(number)} seed{'s'[: len(few) > 1]} {format_ranges(few)}"
+        f"{make_label(result.state.provenance, number)} seed{'s'[: len(few) > 1]} {format_ranges(few)}"
         for number, few in sorted(seeds.items())
     ]
     return join_first_few(texts, MAX_CONFIGURATIONS)
@@ -230,27 +236,33 @@ def _render_section(section: Section, *, heading: bool = True) -> str:
 
 
 def _render_answers(result: Summary) -> str:
-    """Return the answers as HTML paragraphs with bold beginnings; the count of failed seeds links to their reasons."""
-    paragraphs = [_BEGINNING.sub(r"<b>\g<0></b>", escape(sentence)) for sentence in write_answers(result)]
-    text = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
-    return _FAILED_COUNT.sub(r"<a href=#what-failed>\g<0></a>", text, count=1)
+    """Return the answers as HTML paragraphs with bold beginnings; the count of failed seeds links to their reasons.
+
+    A phone shows the status and a short answer above the curves, the other answers below them (page.css).
+    """
+    sentences = [_BEGINNING.sub(r"<b>\g<0></b>", escape(sentence)) for sentence in write_answers(result)]
+    status, *others = (f"<p>{_keep_together(sentence)}</p>" for sentence in sentences)
+    status = _FAILED_COUNT.sub(r"<a href=#what-failed>\g<0></a>", status, count=1)
+    short = "".join(_render_paragraphs(filter(None, [write_short_answer(result)]), "short"))
+    rest = f"<section class='answers rest'>{''.join(others)}</section>" if others else ""
+    return f"<section class='answers first'>{status}{short}</section>{rest}"
 
 
 def _render_paragraphs(sentences: Iterable[str], kind: str = "") -> list[str]:
     """Return each sentence as an HTML paragraph of the class `kind`."""
-    return [f"<p{f' class={kind}' if kind else ''}>{escape(sentence)}</p>" for sentence in sentences]
+    return [f"<p{f' class={kind}' if kind else ''}>{_keep_together(escape(sentence))}</p>" for sentence in sentences]
 
 
 def _render_table(cells: Cells) -> str:
     """Return a table as HTML."""
 
     def render_line(tag: str, texts: Iterable[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{_render_cell(text)}</{tag}>" for text in texts) + "</tr>"
+        return "<tr>" + "".join(f"<{tag}>{_keep_together(escape(text))}</{tag}>" for text in texts) + "</tr>"
 
     body = "".join(render_line("td", texts) for texts in zip(*cells.values(), strict=True))
     return f"<div class=wide><table>{render_line('th', cells)}{body}</table></div>"
 
 
-def _render_cell(text: str) -> str:
-    """Return a cell as HTML; intervals in it are never broken into lines."""
-    return _INTERVAL.sub(r"<span class=keep>\g<0></span>", escape(text))
+def _keep_together(text: str) -> str:
+    """Return HTML in which intervals, ranges and percentages are never broken into lines."""
+    return _UNBROKEN.sub(r"<span class=keep>\g<0></span>", text)

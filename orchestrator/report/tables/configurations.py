@@ -17,7 +17,7 @@ from orchestrator.report.tables.columns import (
     parse_columns,
 )
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import Confirmation, read_search_labels
+from orchestrator.results.confirmed import Confirmation, make_label, read_search_labels
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import compact_value, format_label, format_number, format_ranges, shorten_keys
@@ -26,14 +26,14 @@ CONFIG_ID, IN_SEARCH = "config_id", "in search"
 
 
 def make_identity_columns(result: Summary) -> Columns:
-    """Return the columns that identify a configuration: rank, label, label in the search, config_id, number."""
-    in_search = read_search_labels(result.state.provenance)
+    """Return the columns that identify a configuration: rank, label, config_id, and number."""
+    provenance = result.state.provenance
+    own_numbers = "number" if read_search_labels(provenance) else ""  # for commands, where labels are of the search
     return [
         Column("rank", lambda row: row.rank or "", "rank", lambda row: str(row.rank) if row.rank else row.why_unranked),
-        Column("label", lambda row: format_label(row.number)),
-        Column(IN_SEARCH, lambda row: in_search.get(row.number)),
+        Column("label", lambda row: make_label(provenance, row.number)),
         Column(CONFIG_ID, attrgetter("config_id"), "config_id"),
-        *parse_columns("number"),
+        Column(own_numbers, attrgetter("number"), "number"),
     ]
 
 

@@ -132,12 +132,10 @@ def describe_sign(comparisons: Sequence[SeedComparison], first: str, second: str
     return f"Differences in {question.metric} ({question.average}): {first} minus {second}{sign}"
 
 
-def write_verdict(
-    line: SeedComparison, first: str, second: str, infinite: str = "inf", *, with_metric: bool = True
-) -> str:
+def write_verdict(line: SeedComparison, first: str, second: str, *, with_metric: bool = True) -> str:
     """Return a sentence that names the better configuration and the difference, or says that it is inconclusive.
 
-    `with_metric` names the metric and whether lower or higher values are better.
+    The difference is first minus second. `with_metric` names the metric.
     """
     # Equal values are as a rule those of the same program, trained twice.
     outcome, question = line.outcome, line.question
@@ -149,21 +147,17 @@ def write_verdict(
     if outcome.paired and outcome.n > 1 and outcome.ties == outcome.n:
         return f"No difference {where}: {metric} of {first} and {second} is equal in all {outcome.n} pairs of seeds."
     evidence = f"{100 * outcome.level:.1f} % interval, {format_count(outcome.n, 'pair')} of seeds"
+    difference = f"{first} minus {second}{f' in {metric}' if with_metric else ''} is {_describe_difference(line)}"
     if line.verdict in ("equal", "inconclusive"):
         judged, why = "No difference" if line.verdict == "equal" else "Inconclusive", f" ({evidence})"
         if math.isnan(outcome.low):
             judged, why = "No verdict", f", but {outcome.reason}"
-        in_metric = f" in {metric}" if with_metric else ""
-        return f"{judged} {where}: {first} minus {second}{in_metric} is {_describe_difference(line)}{why}."
+        return f"{judged} {where}: {difference}{why}."
 
-    # Name the better configuration first, with the absolute difference.
+    # Name the better configuration first; the difference has the sign that it has in every table.
     better, other = (first, second) if line.verdict == "first" else (second, first)
-    lower = "higher" if question.direction == "maximize" else "lower"
-    ends = (format_number(end, infinite) for end in sorted((abs(outcome.low), abs(outcome.high))))
-    size = f"{format_number(abs(outcome.difference), infinite)} [{', '.join(ends)}]"
     relation = "lower" if question.direction == "none" else "better"
-    which = f": {metric}" + ("" if question.direction == "none" else f" is {lower}") if with_metric else ","
-    return f"{better} is {relation} than {other} {where}{which} by {size} ({evidence})."
+    return f"{better} is {relation} than {other} {where}: {difference} ({evidence})."
 
 
 def count_pairs_needed(tested: Sequence[SeedComparison]) -> int | None:

@@ -75,7 +75,7 @@ def page(written, tab):
 def test_the_first_sentence_leads_to_what_failed_and_keeps_the_choices(page):
     page.set("#scale", "log")
     chosen = page.read("location.hash")
-    link = ".answers p:first-child a"
+    link = ".first p:first-child a"
     assert page.read(f"document.querySelector('{link}').textContent") == "3 failed"
     page.click(link)
     top = page.read("document.getElementById('what-failed').getBoundingClientRect().top")
@@ -136,7 +136,7 @@ def test_a_table_beyond_the_edge_says_so_on_a_phone(page):
 
 def test_the_first_by_rank_is_compared_with_the_next_on_the_first_screen(page):
     verdict = page.read("document.querySelector('.verdict').textContent")
-    lead = "document.querySelector('.answers p:nth-child(3)#lead').textContent"
+    lead = "document.querySelector('.rest p:nth-child(2)#lead').textContent"
     told, best = page.read(lead), page.read(ROWS)[0]
     assert f": {verdict} " in told and page.read("document.querySelector('#lead code')") is None
     assert f" favours {best}, " in told, "its seeds have chosen it"
@@ -144,12 +144,57 @@ def test_the_first_by_rank_is_compared_with_the_next_on_the_first_screen(page):
     assert page.read(lead) == told  # whatever is chosen later
 
 
-def test_after_a_confirmation_the_comparison_is_called_that_of_the_search(written, tab, tmp_path):
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_answered(
+    written, tab, tmp_path, has_ended
+):
     confirmed = tmp_path / "confirmed.html"
-    confirmed.write_text(written.read_text().replace('"confirmations":0', '"confirmations":1'))
-    for path in (written, confirmed):
-        tab.open(path.as_uri())
-        assert ("in the search" in tab.read("document.querySelector('#lead b').textContent")) == (path == confirmed)
+    text = written.read_text().replace('"confirmations":0', '"confirmations":1')
+    confirmed.write_text(text.replace('"confirmed":false', f'"confirmed":{json.dumps(has_ended)}'))
+    tab.open(confirmed.as_uri())
+    verdict = tab.read("document.querySelector('.verdict').textContent")
+    best = tab.read(ROWS)[0]
+    if has_ended:
+        assert tab.read("document.querySelector('#lead')") is None and f"which favour {best}: " in verdict
+    else:
+        assert "in the search" in tab.read("document.querySelector('#lead b').textContent")
+        assert "which favour" not in verdict
+
+
+def test_the_verdict_has_the_sign_of_the_table(page):
+    verdict = page.read("document.querySelector('.verdict').textContent")
+    minuend = page.read("document.querySelector('#comparison tbody td:nth-child(4)').textContent")
+    assert " is better than " in verdict and f" is {minuend} [" in verdict, (verdict, minuend)
+
+
+def test_a_phone_shows_status_answer_and_curves_before_anything_else(page):
+    page.resize(390, 844, phone=True)
+    page.reload()
+    box = "(e => { const b = e.getBoundingClientRect(); return [b.top + scrollY, b.bottom + scrollY] })"
+    first, curves, controls, rest = (
+        page.read(f"{box}(document.querySelector('{selector}'))")
+        for selector in (".answers.first", "#curves svg", "#picture .controls", ".answers.rest")
+    )
+    assert first[1] <= curves[0] < curves[1] <= 700 and curves[1] <= controls[0] < controls[1] <= rest[0]
+    assert page.read(ROWS)[0] in page.read("document.querySelector('.short').innerText")
+    page.resize(1200, 900)
+    assert page.read("getComputedStyle(document.querySelector('.short')).display") == "none"
+
+
+@pytest.mark.parametrize("width", [360, 375, 390, 412])
+def test_ranges_and_percentages_are_not_broken_into_lines(page, width):
+    page.resize(width, 844, phone=True)
+    page.reload()
+    broken = page.read(
+        "(() => { const broken = [], main = document.querySelector('main');"
+        "const walk = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);"
+        "while (walk.nextNode()) for (const match of walk.currentNode.data.matchAll(/\\d+-\\d+|[\\d.]+ %/g)) {"
+        "const range = document.createRange(); range.setStart(walk.currentNode, match.index);"
+        "range.setEnd(walk.currentNode, match.index + match[0].length);"
+        "if (new Set([...range.getClientRects()].map(box => box.top)).size > 1) broken.push(match[0]); }"
+        "return broken })()"
+    )
+    assert broken == []
 
 
 def test_effects_are_those_on_the_chosen_outcome(page):

@@ -89,15 +89,16 @@ function describeComparison({group, lengths, differences, difference, low, high,
   const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds`;
   if (Number.isNaN(difference)) return `No verdict ${at}: ${reason}.`;
   if (n > 1 && differences.every(value => value === 0)) return `No difference ${at}: equal values in all ${n} pairs of seeds.`;
+  const interval = Number.isNaN(low) ? `, but ${reason}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
+  const signed = `${labels[0]} minus ${labels[1]} is ${formatSigned(difference)}${interval}`; // as in every table
   if (!(low > 0 || high < 0)) {
-    const interval = Number.isNaN(low) ? `, but ${reason}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
     const judged = Number.isNaN(low) ? "No verdict" : low === 0 && high === 0 ? "No difference" : "Inconclusive";
-    return `${judged} ${at}: ${labels[0]} minus ${labels[1]} is ${formatSigned(difference)}${interval}.`;
+    return `${judged} ${at}: ${signed}.`;
   }
   const {direction} = page.metrics[state.m], firstIsBetter = (low > 0) === (direction === "maximize");
-  const [better, worse] = firstIsBetter ? labels : labels.toReversed(), ends = d3.sort([low, high].map(Math.abs));
+  const [better, worse] = firstIsBetter ? labels : labels.toReversed();
   const relation = direction === "none" ? "lower" : "better";
-  return `${better} is ${relation} than ${worse} ${at}, by ${formatNumber(Math.abs(difference))} [${ends.map(formatNumber).join(", ")}] (${evidence}).`;
+  return `${better} is ${relation} than ${worse} ${at}: ${signed}.`;
 }
 
 function drawComparison() {
@@ -110,7 +111,9 @@ function drawComparison() {
   const swap = make("button", "Swap A and B", {type: "button", class: "screen"}); // with it, a finger chooses A as well
   swap.addEventListener("click", () => { [state.first, state.second] = [second, first]; update(); });
   box.replaceChildren(make("h2", `${labels[0]} against ${labels[1]}, seed by seed`));
-  if (comparisons.length) box.append(make("p", describeComparison(comparisons[0], first, second), {class: "verdict"}));
+  const isFavoured = page.confirmed && !page.fresh && [first, second].includes(ranked[0]);
+  const seeds = isFavoured ? `On the search's own seeds, which favour ${configurations[ranked[0]].label}: ` : "";
+  if (comparisons.length) box.append(make("p", seeds + describeComparison(comparisons[0], first, second), {class: "verdict"}));
 
   // The table: a row for each group of lengths, all pictures on the same scale.
   const ends = comparisons.flatMap(({low, high, difference, differences}) => [low, high, difference, ...differences]);

@@ -44,18 +44,18 @@ document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener(
   document.querySelector(link.getAttribute("href")).scrollIntoView();
 }));
 
-// The sentences on the first by rank and on confirmations are followed by its comparison with the next.
-if (ranked.length > 1) {
+// The sentence on the first by rank is followed by its comparison with the next, until fresh seeds have answered.
+if (ranked.length > 1 && !page.confirmed) {
   const lead = GROUPS.map(group => compareSeeds(ranked[0], ranked[1], group)).find(comparison => comparison !== null);
   const paragraph = make("p", undefined, {id: "lead"});
   const isAhead = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
   if (lead && isAhead) {
-    paragraph.append(make("b", page.confirmations ? "Against the next, in the search:" : "Against the next:"), ` ${describeComparison(lead, ranked[0], ranked[1])}`);
+    paragraph.append(make("b", page.confirmations && !page.fresh ? "Against the next, in the search:" : "Against the next:"), ...keepTogether(` ${describeComparison(lead, ranked[0], ranked[1])}`));
     if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
       paragraph.append(" More seeds: ", make("code", page.more_seeds));
     else if (!page.fresh && !Number.isNaN(lead.low))
       paragraph.append(` The search favours ${configurations[ranked[0]].label}, which it ranked first on these seeds.`);
-    document.querySelectorAll(".answers p")[1 + page.confirmations]?.after(paragraph);
+    document.querySelectorAll(".rest p")[page.confirmations]?.after(paragraph);
   }
 }
 

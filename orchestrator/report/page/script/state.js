@@ -7,9 +7,17 @@ const GROUPS = ["test", "selection", "trained"];
 const FIRST = "#c2410c", SECOND = "#0f766e", OPEN = "#8a94a0"; // distinct also for the colour-blind
 
 const $ = id => document.getElementById(id);
+const UNBROKEN = /(\[[^[\]]{0,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %))/; // as in render.py
+const keepTogether = text => text.split(UNBROKEN).map((part, index) => { // numbers of a sentence are not broken into lines
+  const node = document.createElement("span");
+  node.className = "keep";
+  node.textContent = part;
+  return index % 2 ? node : part;
+});
 const make = (tag, text, attributes = {}) => {
   const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
+  if (text !== undefined && "P H2".includes(element.tagName)) element.append(...keepTogether(text));
+  else if (text !== undefined) element.textContent = text;
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;
 };
