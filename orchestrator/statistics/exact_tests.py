@@ -26,7 +26,7 @@ class ExactTest(NamedTuple):
     smallest_p: float
 
 
-def sign_test(differences: Floats) -> ExactTest:
+def compute_sign_test(differences: Floats) -> ExactTest:
     """Test whether the median of paired differences (n,), without NaN, is zero.
 
     Differences of zero count for both sides, so that p is at most 1 - coverage of the interval between two of the
@@ -38,7 +38,7 @@ def sign_test(differences: Floats) -> ExactTest:
     return ExactTest(p=min(1.0, arrangements / 2 ** (n - 1)), smallest_p=min(1.0, 2.0 ** (1 - n)))
 
 
-def signed_rank_test(differences: Floats) -> ExactTest:
+def compute_signed_rank_test(differences: Floats) -> ExactTest:
     """Test whether paired differences (n,), without NaN, are distributed symmetrically around zero.
 
     Wilcoxon's signed-rank statistic over all 2^n assignments of signs (Wilcoxon 1945; Pitman 1937 for the principle).
@@ -63,7 +63,7 @@ def signed_rank_test(differences: Floats) -> ExactTest:
     )
 
 
-def rank_sum_test(first: Floats, second: Floats) -> ExactTest:
+def compute_rank_sum_test(first: Floats, second: Floats) -> ExactTest:
     """Test whether two independent samples, without NaN, come from one distribution.
 
     This is the rank-sum test of Wilcoxon, Mann and Whitney over all permutations.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from orchestrator.statistics.exact_tests import signed_rank_test
+from orchestrator.statistics.exact_tests import compute_signed_rank_test
 from orchestrator.statistics.quartiles import Floats
 
 
@@ -41,7 +41,7 @@ def rule_out_treatments(values_BK: Floats, level: float) -> FriedmanResult:
     if treatments == 2:
         with np.errstate(invalid="ignore"):  # two infinite values
             differences = np.nan_to_num(values_BK[:, 0] - values_BK[:, 1], nan=0.0, posinf=math.inf, neginf=-math.inf)
-        p = signed_rank_test(differences).p
+        p = compute_signed_rank_test(differences).p
         signed_sum = float(np.sign(differences) @ stats.rankdata(np.abs(differences)))
         is_worse = np.array([signed_sum > 0, signed_sum < 0])
         return FriedmanResult(~(is_worse & (p < level)), sums_K, p)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.statistics.exact_tests import rank_sum_test, sign_test
+from orchestrator.statistics.exact_tests import compute_rank_sum_test, compute_sign_test
 from orchestrator.statistics.intervals import LEVEL, compute_coverage, estimate_median, find_order_statistic
 from orchestrator.statistics.quartiles import Floats, compute_median_or_nan
 
@@ -74,7 +74,7 @@ def describe_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamp
 
     # The sign test and the interval of the median agree: the interval excludes 0 if and only if the test rejects it.
     estimate, order = estimate_median(difference, "pairs of seeds", level=level), find_order_statistic(n, level)
-    test = sign_test(difference)
+    test = compute_sign_test(difference)
     return TwoSamples(
         n=n,
         difference=compute_median_or_nan(difference),
@@ -104,7 +104,7 @@ def compare_groups(first: Floats, second: Floats) -> TwoSamples:
     # Equal infinities differ by 0, not by NaN.
     medians = [compute_median_or_nan(values) for values in (first, second)]
     all_values = np.concatenate([first, second])
-    test = rank_sum_test(first, second)
+    test = compute_rank_sum_test(first, second)
     return TwoSamples(
         n=len(first),
         n_second=len(second),

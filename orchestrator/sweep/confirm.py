@@ -100,7 +100,7 @@ def plan_confirmation(
     notes = []
     if spec.folder is not None and spec.folder.is_relative_to(state.folder.resolve()):
         notes.append(f"note: the files of the program have changed; using their copies in {spec.folder}")
-    return DerivedSweep(spec=spec, origin={CONFIRMS: origin}, lines=tuple(notes))
+    return DerivedSweep(spec=spec, origin={CONFIRMS: origin}, messages=tuple(notes))
 
 
 def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:

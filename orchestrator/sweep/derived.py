@@ -33,7 +33,7 @@ class DerivedSweep:
 
     spec: SweepSpec
     origin: dict[str, Any]
-    lines: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 def run_derived(
@@ -45,7 +45,7 @@ def run_derived(
 ) -> Outcome:
     """Run the sweep that `plan` derives from the sweep in `folder`, in the same storage. Raises the errors of both."""
     planned = plan(SweepState.load(folder))
-    for line in planned.lines:
+    for line in planned.messages:
         say(console, line)
     return sweep.run_sweep(planned.spec, folder.parent, console, planned.origin, max_seconds=max_seconds)
 

@@ -59,13 +59,13 @@ SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or different seed
 class PlannedExtension:
     """The extended specification, its additions, and the new seeds of single configurations by config_id.
 
-    `lines` describe the additions and the existing members to the user.
+    `messages` describe the additions and the existing members to the user.
     """
 
     spec: SweepSpec
     added: Extension
     seeds: dict[str, tuple[int, ...]]
-    lines: list[str]
+    messages: list[str]
 
 
 def extend_sweep(
@@ -116,8 +116,8 @@ def extend_sweep(
                 f"{folder} cannot draw more configurations",
             )
             build_first_generation(spec)
-        for line in planned.lines:
-            session.say(line)
+        for message in planned.messages:
+            session.say(message)
 
         # Record the extension; from now on `resume` trains the additions, too.
         fields: dict[str, Any] = {"spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": read_provenance()}
@@ -203,20 +203,22 @@ def plan_extension(
 
     # Describe the extension to the user before anything is trained.
     spec = _copy_edited_settings(spec, state, overrides)
-    lines = _describe_extension(state, spec, added, seeds_by_id)
+    messages = _describe_extension(state, spec, added, seeds_by_id)
     if reused_seeds := sorted(reused_seeds):
         users = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
-        lines.append(
+        messages.append(
             f"note: seeds {format_ranges(reused_seeds)} were used by {users}, which they can no longer confirm"
         )
     if new_seeds and spec.search.sampler == "tpe":
-        lines.append("note: tpe drew these configurations from scores over fewer seeds; a new sweep would draw others")
+        messages.append(
+            "note: tpe drew these configurations from scores over fewer seeds; a new sweep would draw others"
+        )
     if added.seeds and state.race is not None:
-        lines.append(
+        messages.append(
             f"note: the race continues after round {len(state.race.rounds)} with its {len(state.race.seeds)} seeds; "
             "a new sweep with more seeds may have other rounds"
         )
-    return PlannedExtension(spec=spec, added=added, seeds=seeds_by_id, lines=lines)
+    return PlannedExtension(spec=spec, added=added, seeds=seeds_by_id, messages=messages)
 
 
 def _copy_edited_settings(spec: SweepSpec, state: SweepState, overrides: Sequence[str]) -> SweepSpec:
@@ -240,7 +242,7 @@ def _describe_extension(
     """Return sentences about the added and the trained members."""
     recorded = read_recorded_spec(state)
     trained = sum(member.status in ("complete", "failed") for member in state.members)
-    lines = [f"extending sweep {state.name} in {state.folder.resolve()}"]
+    messages = [f"extending sweep {state.name} in {state.folder.resolve()}"]
 
     # Configurations that a race has eliminated get no more seeds.
     if added.seeds:
@@ -249,16 +251,16 @@ def _describe_extension(
             if state.race
             else format_count(search.count_configurations(recorded), "configuration")
         )
-        lines.append(f"added: seeds {format_ranges(added.seeds)} of {subject}{_describe_additional_seeds(state)}")
+        messages.append(f"added: seeds {format_ranges(added.seeds)} of {subject}{_describe_additional_seeds(state)}")
     for config_id, seeds in seeds_by_id.items():
         label = format_label(state.configurations[config_id].number)
-        lines.append(f"added: seeds {format_ranges(seeds)} of {label}")
+        messages.append(f"added: seeds {format_ranges(seeds)} of {label}")
     if new := search.count_configurations(spec) - search.count_configurations(recorded):
         grids = "".join(f", {key}: {format_yaml(domain['grid'])}" for key, domain in added.grids.items())
         common_seeds = format_ranges(read_common_seeds([*state.specs, spec.resolved()]))
-        lines.append(f"added: {format_count(new, 'configuration')} with seeds {common_seeds}{grids}")
-    lines.append(f"unchanged: {format_count(trained, 'member')} trained so far")
-    return lines
+        messages.append(f"added: {format_count(new, 'configuration')} with seeds {common_seeds}{grids}")
+    messages.append(f"unchanged: {format_count(trained, 'member')} trained so far")
+    return messages
 
 
 def _describe_additional_seeds(state: SweepState) -> str:

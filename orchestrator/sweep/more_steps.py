@@ -98,14 +98,16 @@ def plan_more_steps(
             f"{_describe_rerun(steps)}"
         )
     origin = _make_origin(state, steps, list(zip(old_configurations, new_configurations, strict=True)))
-    lines = (
+    messages = (
         f"{format_count(len(rows), 'configuration')} of {state.name} with seeds {format_ranges(spec.seeds)} "
         "will be trained up to "
         f"step {steps}, from step {format_ranges(checkpoint_steps)}",
         f"sweep {state.name} stays as it is; the new one is {spec.name}",
     )
     return DerivedSweep(
-        spec=spec, origin={CONTINUES: origin}, lines=(*lines, *_describe_untrained(old_configurations, spec.seeds))
+        spec=spec,
+        origin={CONTINUES: origin},
+        messages=(*messages, *_describe_untrained(old_configurations, spec.seeds)),
     )
 
 

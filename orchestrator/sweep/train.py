@@ -60,7 +60,7 @@ def train_missing(
         return finish_sweep(session, spec, state, publisher)
 
 
-def _say_refusals(session: Session, publisher: Publisher) -> None:
+def _report_refusals(session: Session, publisher: Publisher) -> None:
     """Print why MLflow rejected the user, if it did since the last call."""
     for refusal in publisher.read_refusals():
         first_line, *details = f"not published: {refusal}".splitlines()
@@ -92,7 +92,7 @@ def _train_packs(
             session.interrupts.raise_if_interrupted()
             display.show_if_due(lambda: meter.make_rows(state, driver.running))
             if publisher is not None:
-                _say_refusals(session, publisher)
+                _report_refusals(session, publisher)
 
         # The packer knows the recorded shortages, so that no pack runs out of memory a second time.
         driver = SweepDriver(

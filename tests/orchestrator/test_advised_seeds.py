@@ -8,7 +8,7 @@ import numpy as np
 
 from orchestrator.cli.continuing import confirm
 from orchestrator.report.sentences import ENOUGH_SEEDS
-from orchestrator.statistics.exact_tests import ALPHA, sign_test
+from orchestrator.statistics.exact_tests import ALPHA, compute_sign_test
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from search_spaces import load_sweep
 
@@ -18,8 +18,8 @@ START = REPOSITORY / "search_spaces" / "examples" / "start"
 
 def test_reasons() -> None:
     agreeing, one_differs = np.ones(MIN_FOR_MEDIAN), np.r_[np.ones(ENOUGH_SEEDS - 1), -1.0]
-    assert sign_test(agreeing).p < ALPHA < sign_test(agreeing[1:]).p
-    assert sign_test(one_differs).p < ALPHA
+    assert compute_sign_test(agreeing).p < ALPHA < compute_sign_test(agreeing[1:]).p
+    assert compute_sign_test(one_differs).p < ALPHA
 
 
 def test_texts_advise_the_same_number() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from orchestrator.statistics.exact_tests import sign_test
+from orchestrator.statistics.exact_tests import compute_sign_test
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, Estimate, compute_rank_correlations, estimate_median
 from orchestrator.statistics.quartiles import Floats, compute_median, compute_median_or_nan
 
@@ -84,7 +84,7 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     if numeric and len(labels) > 2:
         unit_correlations, n = _correlate_rows(blocks), len(blocks)
         correlation = estimate_median(unit_correlations, unit)
-        correlation_p = sign_test(unit_correlations).p if n else math.nan
+        correlation_p = compute_sign_test(unit_correlations).p if n else math.nan
     if len(labels) == 2:
         p, test = differences[0].p, "sign test"
     else:
@@ -140,7 +140,7 @@ def _compare_values(units: Sequence[Cells], value: str, first: str, unit: str) -
         low=estimate.low,
         high=estimate.high,
         n=estimate.n,
-        p=sign_test(defined).p if len(defined) else math.nan,
+        p=compute_sign_test(defined).p if len(defined) else math.nan,
         reason=estimate.reason,
     )
 

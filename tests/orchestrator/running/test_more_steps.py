@@ -183,7 +183,7 @@ def test_members_that_a_race_left_out_start_from_step_0_in_packs_of_their_own(
 ) -> None:
     folder = run(tmp_path, "search.racing={first: 2, keep: 0.5}", "space.training.batch_size=null", "resources.pack=3")
     lost = [one for one in SweepState.load(folder).configurations.values() if 2 not in one.members]
-    assert not [line for line in plan(top=1)(SweepState.load(folder)).lines if line.startswith("note:")]
+    assert not [line for line in plan(top=1)(SweepState.load(folder)).messages if line.startswith("note:")]
     assert extend_steps(folder, said := Console(file=io.StringIO(), record=True, width=300), plan()).exit_code == 0
     note = f"note: 1 of 6 members start from step 0: #{lost[0].number} were eliminated before the race had all seeds"
     assert len(lost) == 1 and note in said.export_text()
@@ -224,18 +224,19 @@ def test_configurations_that_differ_in_their_steps_alone_are_refused_together(tm
 
 def test_seeds_that_not_all_configurations_have_are_named(done: Path) -> None:
     state = SweepState.load(done)
-    assert not [line for line in plan_more_steps(state, 11).lines if "skipping seeds" in line]
+    assert not [line for line in plan_more_steps(state, 11).messages if "skipping seeds" in line]
     one = next(iter(state.configurations.values()))
     one.members[7] = one.members[0]
     assert (
-        f"note: skipping seeds 7 of #{one.number}: not every configuration has them" in plan_more_steps(state, 11).lines
+        f"note: skipping seeds 7 of #{one.number}: not every configuration has them"
+        in plan_more_steps(state, 11).messages
     )
 
 
 def test_the_sweep_that_stays_and_the_new_one_are_named(done: Path) -> None:
     for name in (None, "changed"):
         derived = plan_more_steps(SweepState.load(done), 11, name=name)
-        line = next(line for line in derived.lines if "stays as it is" in line).split()
+        line = next(line for line in derived.messages if "stays as it is" in line).split()
         assert line[:2] == ["sweep", "few"] and line[-1] == derived.spec.name == (name or "few-steps-11")
 
 

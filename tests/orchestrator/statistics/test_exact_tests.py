@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from orchestrator.statistics.exact_tests import correct_by_holm, count_needed_pairs, rank_sum_test, signed_rank_test
+from orchestrator.statistics.exact_tests import (
+    compute_rank_sum_test,
+    compute_signed_rank_test,
+    correct_by_holm,
+    count_needed_pairs,
+)
 
 inf, nan = math.inf, math.nan
 FEW_VALUES = st.sampled_from([-inf, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, inf])
@@ -39,7 +44,7 @@ def by_every_deal(first: np.ndarray, second: np.ndarray) -> float:
 @settings(max_examples=40)
 @given(st.lists(FEW_VALUES, min_size=0, max_size=8))
 def test_a_signed_rank_test_counts_every_assignment(values: list[float]) -> None:
-    found = signed_rank_test(np.array(values))
+    found = compute_signed_rank_test(np.array(values))
     assert found.p == pytest.approx(by_every_sign(np.array(values)))
     moved = sum(value != 0 for value in values)
     assert found.smallest_p == min(1.0, 2.0 ** (1 - moved)) <= found.p
@@ -49,7 +54,7 @@ def test_a_signed_rank_test_counts_every_assignment(values: list[float]) -> None
 @given(st.lists(FEW_VALUES, min_size=1, max_size=5), st.lists(FEW_VALUES, min_size=1, max_size=5))
 def test_a_rank_sum_test_counts_every_deal(first: list[float], second: list[float]) -> None:
     x, y = np.array(first), np.array(second)
-    found, other = rank_sum_test(x, y), rank_sum_test(y, x)
+    found, other = compute_rank_sum_test(x, y), compute_rank_sum_test(y, x)
     assert found.p == pytest.approx(by_every_deal(x, y))
     assert other.p == pytest.approx(found.p)
     assert 0 < found.smallest_p <= found.p + 1e-12
@@ -60,34 +65,36 @@ def test_they_are_the_exact_tests_of_scipy(n: int) -> None:
     rng = np.random.default_rng(n)
     for shift in (0.0, 0.8):
         x, y = rng.normal(size=n), rng.normal(size=n + 2) + shift
-        assert signed_rank_test(x - y[:n]).p == pytest.approx(stats.wilcoxon(x - y[:n], method="exact").pvalue)
-        assert rank_sum_test(x, y).p == pytest.approx(stats.mannwhitneyu(x, y, method="exact").pvalue)
+        assert compute_signed_rank_test(x - y[:n]).p == pytest.approx(stats.wilcoxon(x - y[:n], method="exact").pvalue)
+        assert compute_rank_sum_test(x, y).p == pytest.approx(stats.mannwhitneyu(x, y, method="exact").pvalue)
 
 
 def test_signed_ranks_weigh_differences_by_their_size_and_not_by_their_sign_alone() -> None:
     """As many above zero as below it, but larger: the sign test sees nothing, Wilcoxon's signed-rank test does."""
     differences = np.array([*-np.arange(1.0, 8), *np.arange(10.0, 17)])
-    found = signed_rank_test(np.array([*differences, 0.0, 0.0]))
+    found = compute_signed_rank_test(np.array([*differences, 0.0, 0.0]))
     assert stats.binomtest(7, 14).pvalue == 1.0
     assert found.p == pytest.approx(stats.wilcoxon(differences, method="exact").pvalue) and found.p < 0.15
 
 
 def test_five_seeds_cannot_go_below_a_sixteenth() -> None:
-    assert signed_rank_test(np.arange(1.0, 6)) == (0.0625, 0.0625)
-    assert signed_rank_test(np.array([0.0, 0.0, 1.0])) == (1.0, 1.0)
-    assert signed_rank_test(np.array([])) == (1.0, 1.0)
-    assert rank_sum_test(np.arange(5.0), np.arange(5.0) + 9).p == pytest.approx(2 / math.comb(10, 5))
-    assert rank_sum_test(np.ones(4), np.ones(4)) == (1.0, 1.0)
-    assert rank_sum_test(np.array([]), np.ones(4)) == (1.0, 1.0)
+    assert compute_signed_rank_test(np.arange(1.0, 6)) == (0.0625, 0.0625)
+    assert compute_signed_rank_test(np.array([0.0, 0.0, 1.0])) == (1.0, 1.0)
+    assert compute_signed_rank_test(np.array([])) == (1.0, 1.0)
+    assert compute_rank_sum_test(np.arange(5.0), np.arange(5.0) + 9).p == pytest.approx(2 / math.comb(10, 5))
+    assert compute_rank_sum_test(np.ones(4), np.ones(4)) == (1.0, 1.0)
+    assert compute_rank_sum_test(np.array([]), np.ones(4)) == (1.0, 1.0)
 
 
 def test_many_seeds_are_counted_in_full_too() -> None:
     rng = np.random.default_rng(0)
     difference = rng.normal(size=400) + 0.1
-    assert signed_rank_test(difference).p == pytest.approx(stats.wilcoxon(difference, method="approx").pvalue, rel=0.05)
+    assert compute_signed_rank_test(difference).p == pytest.approx(
+        stats.wilcoxon(difference, method="approx").pvalue, rel=0.05
+    )
     x, y = rng.normal(size=60), rng.normal(size=50) + 0.4
     about = stats.mannwhitneyu(x, y, method="asymptotic").pvalue
-    assert rank_sum_test(x, y).p == pytest.approx(about, rel=0.05)
+    assert compute_rank_sum_test(x, y).p == pytest.approx(about, rel=0.05)
 
 
 @pytest.mark.parametrize("n", [5, 6, 8])
@@ -99,9 +106,9 @@ def test_no_more_than_five_of_a_hundred_are_rejected_where_nothing_differs(n: in
     same = 0.5 * fate + 0.02 * noise
     apart = 0.5 * (rng.random((2, count, n)) < 0.3) + 0.02 * noise
     for x, y in (same, apart):
-        rejected = [signed_rank_test(one).p <= 0.05 for one in x - y]
+        rejected = [compute_signed_rank_test(one).p <= 0.05 for one in x - y]
         assert np.mean(rejected) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / count)
-    rejected = [rank_sum_test(one, other).p <= 0.05 for one, other in zip(*apart, strict=True)]
+    rejected = [compute_rank_sum_test(one, other).p <= 0.05 for one, other in zip(*apart, strict=True)]
     assert np.mean(rejected) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / count)
 
 

@@ -95,8 +95,8 @@ def send(publisher, attempt):
 def test_a_refusal_is_said_once(publisher):
     said = []
     send(publisher, Publication(problem="no such user", is_refused=True))
-    train._say_refusals(SimpleNamespace(say=said.append), publisher)
-    train._say_refusals(SimpleNamespace(say=said.append), publisher)
+    train._report_refusals(SimpleNamespace(say=said.append), publisher)
+    train._report_refusals(SimpleNamespace(say=said.append), publisher)
     (text,) = said
     assert text.startswith("not published: no such user")
 
