@@ -28,6 +28,7 @@ GROUP_STYLES: dict[str, dict[str, Any]] = {
 
 # Estimated before anything is drawn: the part of a figure's width that its axes take, and the width of a character.
 AXES_SHARE, CHARACTER_INCHES = 0.8, 0.065
+FONT_SIZES = (8, 6)  # of the names of groups; CHARACTER_INCHES is of the first
 
 SOLID: tuple[tuple[Any, str], ...] = (("-", "o"),)
 DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # a style for each colour of PALETTE
@@ -132,23 +133,33 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
         if runs:
             names.setdefault(max(runs, key=lambda run: run[1] - run[0]), []).append(name)
 
-    # Write the names above the axes; names that would run together begin and end at their common border.
+    # Write the names above the axes, smaller if they would run together. Names that still would begin and end at their
+    # common border.
     if labels:
         figure = axes.get_figure(root=True)
         assert figure is not None, "axes without a figure cannot be drawn on"
         texts = {run: ", ".join(group_names) for run, group_names in sorted(names.items())}
         inches = AXES_SHARE * figure.get_figwidth() / (groups.evaluated[-1] - groups.evaluated[0] + 1)
         anchors = {run: ((run[0] + run[1]) / 2, "center") for run in texts}
-        for left, right in itertools.pairwise(texts):
-            room = inches * (sum(right) - sum(left)) / 2
-            if room < CHARACTER_INCHES * (len(texts[left]) + len(texts[right]) + 2) / 2:
+        pairs = list(itertools.pairwise(texts))
+        size = FONT_SIZES[any(not _has_room(inches, texts, *pair, FONT_SIZES[0]) for pair in pairs)]
+        for left, right in pairs:
+            if not _has_room(inches, texts, left, right, size):
                 gap = CHARACTER_INCHES / 2 / inches
                 if anchors[left][1] == "center":  # else it already begins at its other border
                     anchors[left] = (left[1] + 0.5 - gap, "right")
                 anchors[right] = (right[0] - 0.5 + gap, "left")
         for run, text in texts.items():
             x, side = anchors[run]
-            axes.text(x, 1.01, text, transform=axes.get_xaxis_transform(), ha=side, fontsize=8, color="#555555")
+            axes.text(x, 1.01, text, transform=axes.get_xaxis_transform(), ha=side, fontsize=size, color="#555555")
+
+
+def _has_room(
+    inches: float, texts: Mapping[tuple[int, int], str], left: tuple[int, int], right: tuple[int, int], size: float
+) -> bool:
+    """Return whether the names of two runs of lengths fit side by side; `inches` is the width of one length."""
+    room = inches * (sum(right) - sum(left)) / 2
+    return room >= CHARACTER_INCHES * size / FONT_SIZES[0] * (len(texts[left]) + len(texts[right]) + 2) / 2
 
 
 def find_consecutive_runs(lengths: Sequence[int], evaluated_lengths: Sequence[int]) -> list[tuple[int, int]]:

@@ -43,7 +43,8 @@ def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -
         axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
         axes.set_xlabel(escape_for_figure(axis))
-        axes.set_ylabel(escape_for_figure(f"difference of {question.metric} ({question.average})"))
+        difference = f"difference of {question.metric} ({question.average})"
+        axes.set_ylabel(escape_for_figure(difference + _describe_sign(comparison)))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
         labels = [_make_label(comparison) for comparison in comparisons]
         figure.legend(lines, labels, loc="outside lower center", fontsize=8, frameon=False)
@@ -57,6 +58,12 @@ def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -
     ]
     lengths = [[point.question.lengths for point in comparison.by_length] for comparison in comparisons]
     return drawing.save_figure(path, draw, question, groups, title, points, lengths)
+
+
+def _describe_sign(comparison: SweepComparison) -> str:
+    """Return a line for the axis that says on which side of 0 the first sweep is better; empty without a direction."""
+    side = {"minimize": "below", "maximize": "above"}.get(comparison.by_length[0].question.direction)
+    return f"\n{side} 0: {comparison.first.name} is better" if side else ""
 
 
 def _draw_difference(axes: Axes, comparison: SweepComparison, colour: str) -> Line2D:

@@ -50,6 +50,8 @@ def test_names_of_lengths_do_not_run_together(inches):
     figure.draw_without_rendering()
     boxes = sorted((text.get_window_extent().x0, text.get_window_extent().x1) for text in axes.texts)
     assert [text.get_text() for text in axes.texts] == ["trained", "selection", "test"]
+    centres = {text.get_text(): text.get_position()[0] for text in axes.texts if text.get_ha() == "center"}
+    assert centres == {"trained": 3, "selection": 6.5, "test": 13.5}, "each above its lengths"
     assert all(end + 5 < begin for (_, end), (begin, _) in itertools.pairwise(boxes)), boxes
 
 

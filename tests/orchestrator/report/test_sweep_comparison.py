@@ -11,8 +11,12 @@ from typer.testing import CliRunner
 from orchestrator import open_sweep
 from orchestrator.cli import main as cli
 from orchestrator.errors import LengthwiseError, NotASweep, UserError
+from orchestrator.figures import drawing
 from orchestrator.figures.drawing import read_figure_digest
+from orchestrator.figures.sweep_differences import draw_difference_figure
+from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
+from orchestrator.results.summarise import summarise
 
 RATES = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
 GRID = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
@@ -162,3 +166,11 @@ def test_what_cannot_be_compared_is_refused(sweeps, monkeypatch, words, error, m
     assert isinstance(done.exception, error) and isinstance(done.exception, LengthwiseError)
     assert message in str(done.exception) and done.exception.exit_code == 2
     assert not (sweeps / "new.png").exists()
+
+
+def test_the_axis_of_a_figure_names_the_side_on_which_the_first_is_better(sweeps, monkeypatch):
+    figures = []
+    monkeypatch.setattr(drawing, "save_figure", lambda path, draw, *facts: figures.append(draw()) or path)
+    first, second = (summarise(SweepState.load(sweeps / name)) for name in ("plain", "lower"))
+    draw_difference_figure([compare_sweeps(first, second)], sweeps / "unused.png")
+    assert figures[0].axes[0].get_ylabel().endswith("\nbelow 0: plain is better")
