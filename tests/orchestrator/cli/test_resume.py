@@ -95,4 +95,4 @@ def test_a_sweep_of_the_storage_folder_is_found_by_its_name(lengthwise, tiny, tm
     here = Path(__file__).parents[3]
     refused(lengthwise("status", "sweeps/nope"), "sweeps/nope", str(here / "sweeps"))
     for verb in (("report", "other"), ("compare", "other", "0", "1")):
-        refused(lengthwise(*verb), "other ", f"{here} or {storage} ", "LENGTHWISE_STORAGE")
+        refused(lengthwise(*verb), "other ", f"{here} and {storage} ", "LENGTHWISE_STORAGE")

@@ -168,7 +168,7 @@ def test_lengths_and_averages_of_which_there_is_one(study: Study) -> None:
     result = summarise(study.run())
     said = [describe_selection(result), describe_best(result)]
     assert "length 10" in said[0] and "length 20" in said[0] and "raw" not in said[0]
-    assert "selection 10:" in said[1] and "test length 20" in said[1]
+    assert "selection length 10" in said[1] and "test length 20" in said[1]
     assert "lengths" not in "".join(said)
     code = script(reported='run.report(step, {"acc": 0.5}, average="ema")')
     study.write(code, evaluation__averages=["raw", "ema"], objective__lengths=[5, 10], objective__average="raw")
