@@ -1,6 +1,7 @@
 """Races over seeds: they are what an independent race over a full sweep is, wherever their driver is killed."""
 
 import math
+import re
 import shutil
 
 import pandas as pd
@@ -158,7 +159,7 @@ def test_the_command_line_runs_extends_confirms_and_reports_a_race(lengthwise, t
         "A race over seeds had 2 seeds of 4 configurations, then 4 seeds of 2 configurations: 12 of 16 members (75 %)."
     )
     folder = tiny.parent / "tiny"
-    assert said in (folder / "report.html").read_text()
+    assert said in re.sub("<[^<>]*>", "", (folder / "report.html").read_text())  # percentages stand in spans
     table = pd.read_csv(folder / "race.csv")
     assert table.groupby("round").size().to_dict() == {1: 4, 2: 2} and table["stays"].sum() == 2
     status = lengthwise("status", folder).stdout
