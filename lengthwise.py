@@ -183,7 +183,7 @@ def check_curves(curves: Mapping[str, Any], average: str, declared: Mapping[str,
     check_name("average", average, declared["averages"], "evaluation.averages")
     for metric, curve in curves.items():
         check_name("metric", metric, declared["metrics"], "evaluation.metrics")
-        allowed = list(map(str, declared["metrics"][metric]))
+        allowed = dict.fromkeys(map(str, declared["metrics"][metric]))
         has_lengths = isinstance(curve, Mapping)
         if unknown := [str(length) for length in (curve if has_lengths else ["1"]) if str(length) not in allowed]:
             hint = "" if has_lengths else "; a number without lengths counts as length 1"

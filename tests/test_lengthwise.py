@@ -130,7 +130,7 @@ def test_wrong_curves_are_refused_at_the_line_of_the_program(
 ) -> None:
     judged = {"metric": "accuracy", "average": "raw", "lengths": [10]}
     declared = replace(DECLARED, judged=judged, own_lengths=["f1"])
-    (in_sweep / "declared.json").write_text(json.dumps(declared.as_fields()))
+    (in_sweep / "declared.json").write_text(json.dumps(declared.fields))
     monkeypatch.setenv("LENGTHWISE_DECLARED", str(in_sweep / "declared.json"))
     run = lengthwise.member()
     with pytest.raises(lengthwise.ReportError) as raised:

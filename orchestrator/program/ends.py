@@ -83,12 +83,12 @@ def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedR
 def find_report_error(log: Path) -> str | None:
     """Return the ReportError of the client in a log as `file:line: message`, with the line that called `report`."""
     text = read_log(log) or ""
-    found = list(_REPORT_ERROR.finditer(text))
-    if not found:
+    errors = list(_REPORT_ERROR.finditer(text))
+    if not errors:
         return None
-    frames = [frame for frame in _FRAME.findall(text[: found[-1].start()]) if Path(frame[0]).name != _CLIENT]
+    frames = [frame for frame in _FRAME.findall(text[: errors[-1].start()]) if Path(frame[0]).name != _CLIENT]
     where = f"{Path(frames[-1][0]).name}:{frames[-1][1]}: " if frames else ""
-    return where + found[-1][1].strip()[:_MAX_LINE_CHARACTERS]
+    return where + errors[-1][1].strip()[:_MAX_LINE_CHARACTERS]
 
 
 def _refuse_full_disk(log: Path, line: str) -> None:

@@ -16,6 +16,7 @@ import json
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,9 @@ class DeclaredReports:
     own_lengths: Collection[str] = ()
     judged: Mapping[str, Any] | None = None  # the metric, average and lengths by which configurations are ranked
 
-    def as_fields(self) -> dict[str, Any]:
-        """Return what the client checks a report by, as plain data."""
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """The inputs of the client's check of a report, as plain data."""
         return {
             "metrics": {name: list(lengths) for name, lengths in self.metrics.items()},
             "averages": list(self.averages),
@@ -65,7 +67,7 @@ class DeclaredReports:
 
     def check_judged(self, average: str, curves: Mapping[str, Mapping[int, float]]) -> None:
         """Raise ValueError if a report of the judged average lacks a length at which configurations are ranked."""
-        lengthwise.check_curves(curves, average, self.as_fields(), is_due=True)
+        lengthwise.check_curves(curves, average, self.fields, is_due=True)
 
     def lacks_judged(self, averages: Collection[str]) -> bool:
         """Return whether the average by which configurations are ranked is not among these."""
@@ -132,7 +134,7 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
     average, curves = fields.get("average", "raw"), fields["curves"]
     if not isinstance(curves, dict):
         raise ValueError("`curves` must be an object of metrics")
-    lengthwise.check_curves(curves, average, declared.as_fields(), is_due=False)
+    lengthwise.check_curves(curves, average, declared.fields, is_due=False)
     parsed = {name: _parse_curve(name, curve) for name, curve in curves.items()}
     loss = _parse_number("loss", fields.get("loss"))
     return Report(step=step, average=average, curves=parsed, loss=loss)

@@ -26,7 +26,7 @@ from orchestrator.code.own_code import PROGRAM
 from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.interface.work import PackWork
 from orchestrator.program.command import PlaceholderValues, fill_words
-from orchestrator.program.ends import ProgramEnded, ReachedLimit, find_report_error, judge_end, read_log
+from orchestrator.program.ends import RESTART_CODE, ProgramEnded, ReachedLimit, find_report_error, judge_end, read_log
 from orchestrator.program.member import ProgramMember
 from orchestrator.program.process import MemberLock, Process, start_program, try_lock
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
@@ -137,7 +137,8 @@ class _MemberRun:
                 self._call_function(reports)
             else:
                 code, limit = self._run_command(reports, log)
-                if code > 0 and (error := find_report_error(log)):
+                failed = limit is None and code > 0 and code != RESTART_CODE
+                if failed and (error := find_report_error(log)):
                     raise ReportProblem(error, [])
         except ReportProblem as problem:
             # Its checkpoints may be of steps that were never recorded, so a later attempt starts from the beginning.
@@ -171,7 +172,7 @@ class _MemberRun:
         config = self.folder / "config.json"
         config.write_text(json.dumps(self.member.config, indent=1), encoding="utf-8")
         declared = self.folder / "declared.json"
-        declared.write_text(json.dumps(self.reports.declared.as_fields()), encoding="utf-8")
+        declared.write_text(json.dumps(self.reports.declared.fields), encoding="utf-8")
 
         # Words that name copied files become paths of the copies, so that later edits do not change a running sweep.
         root, copy = self._find_code_folders()

@@ -54,10 +54,13 @@ def describe_confirmation_briefly(confirmed: Confirmation) -> str:
     if confirmed.comparison.question.direction == "none":
         verdict = verdict.replace("better", "lower")
 
-    # Name the seeds once.
+    # A comparison with reused seeds or changed code confirms less, also where there is room for two lines only.
     seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {format_ranges(confirmed.seeds)}"
+    caveats = ["not independent of the selection"] * bool(confirmed.reused_seeds)
+    caveats += ["with other code than the search"] * bool(confirmed.changed_code)
+    caveat = f" ({', '.join(caveats)})" if caveats else ""
     standing = _describe_standing(confirmed)
-    return f"On {seeds} {standing}; {verdict}." if standing else f"On {seeds} {verdict}."
+    return f"On {seeds} {standing}; {verdict}{caveat}." if standing else f"On {seeds} {verdict}{caveat}."
 
 
 def _describe_standing(confirmed: Confirmation) -> str:

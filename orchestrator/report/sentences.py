@@ -4,22 +4,18 @@ report.html, the screen and MLflow's note begin with `write_answers`.
 """
 
 import math
-import operator
 import re
-import statistics
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import CONFIRMS, can_add_seeds
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
+from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.tables.columns import Cells
-from orchestrator.report.tables.effects import EffectLine, list_effect_lines
 from orchestrator.report.tables.seed_comparisons import write_verdict
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
     compare_orders,
-    compute_score_effects,
-    explain_missing_effects,
     shows_effects,
 )
 from orchestrator.results.comparing.seed_comparisons import FIRST_TWO, GROUPS, Side, compare_sides, make_question
@@ -30,10 +26,8 @@ from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_informed
 from orchestrator.results.summary import Row, Summary
-from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, Estimate, estimate_median
 from orchestrator.text.wording import (
-    compact_value,
     format_command,
     format_count,
     format_label,
@@ -41,16 +35,11 @@ from orchestrator.text.wording import (
     format_number,
     format_ranges,
     format_values,
-    join_first_few,
-    shorten_keys,
 )
 
-MAX_SHOWN = 3  # hyperparameters with a clear effect
 ENOUGH_SEEDS = 10  # an interval takes 6; with 10 one seed may differ, and a band has up to 25 lengths
 MAX_BETTER = 5  # named configurations that are better at the test lengths
 MIN_FOR_AGREEMENT = 3  # configurations
-MIN_FOR_HALVES = 5  # distinct values; fewer are named one by one
-CONFOUNDED = "hyperparameters change together, so none can be judged alone"
 STATES = {"complete": "finished", "failed": "finished without a result", "running": "running", STOPPED: STOPPED}
 FAILED_SEEDS = {
     "worst": "a failed seed counts as the worst value",
@@ -97,11 +86,11 @@ def write_short_answer(result: Summary) -> str:
         return "No configuration is ahead."
 
     # A confirmation has the last word.
-    confirmed = next((one for one in reversed(read_confirmations(result)) if one.comparison), None)
-    if confirmed is None:
+    finished = [confirmation for confirmation in read_confirmations(result) if confirmation.comparison]
+    if not finished:
         score = format_number(ranked[0].score, result.infinity_text)
         return f"{label} is first{'' if result.has_ended else ' so far'}, with {result.judged_name} {score}."
-    return describe_confirmation_briefly(confirmed)
+    return describe_confirmation_briefly(finished[-1])
 
 
 def describe_status(result: Summary) -> str:
@@ -220,98 +209,6 @@ def _describe_score(result: Summary, score: float) -> str:
     statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
     better = "lower" if result.objective.direction == "minimize" else "higher"
     return f"{statistic}{result.judged_name} {format_number(score, result.infinity_text)} ({better} is better)"
-
-
-def describe_effects(result: Summary, *, with_values: bool = True) -> str:
-    """Return a sentence on the hyperparameters with a clear effect on the score, or the reason if there are none.
-
-    With `with_values`, or for a single hyperparameter, it has the median scores below and above the middle value. Only
-    one interval of each hyperparameter, or of each value, counts: intervals at other lengths and of slopes would be
-    further chances to exclude 0.
-    """
-    if result.status == "running":
-        return "The effects of hyperparameters are shown when the sweep has ended."
-    if not shows_effects(result):
-        return explain_missing_effects(result) or "No hyperparameter was compared, so it is unknown which matter."
-
-    # Select the effects with an interval.
-    names = shorten_keys([effect.key for effect in compute_score_effects(result)])
-    on_score = [line for line in list_effect_lines(result) if line.outcome.effects == compute_score_effects(result)]
-    lines = [line for line in on_score if line.effect.matched and line.intervals]
-    if not lines:
-        reasons = [effect.reason if effect.matched else CONFOUNDED for effect in compute_score_effects(result)]
-        why = "; ".join(dict.fromkeys(filter(None, reasons))) or "no effect has an interval"
-        return f"It is unknown which hyperparameters mattered: {why}."
-
-    # Name the best of several values that differ clearly from the first.
-    sign, clear = -1.0 if result.objective.direction == "minimize" else 1.0, dict[str, tuple[str, str]]()
-    gains = {id(line): sign * line.difference.difference if line.difference else 0.0 for line in lines}
-    for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
-        if effect := _describe_clear(result, line, names[line.effect.key]):
-            clear.setdefault(names[line.effect.key], effect)
-
-    # Join clear effects, then inconclusive ones.
-    rest = [name for name in names.values() if name not in clear]
-    if not clear:
-        unclear = join_first_few(rest)
-        return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({unclear})."
-    keys, with_sizes = {name: key for key, name in names.items()}, with_values or len(clear) == 1
-    shown = join_first_few(
-        [
-            f"{clear[name][0]} ({_describe_halves(result, keys[name]) if with_sizes else ''}{clear[name][1]})"
-            for name in names.values()
-            if name in clear
-        ],
-        MAX_SHOWN,
-    )
-    inconclusive = f"; inconclusive: {join_first_few(rest)}" if rest else ""
-    return f"What mattered at {format_lengths(lines[0].outcome.lengths)}: {shown}{inconclusive}."
-
-
-def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
-    """Return an effect as text, "higher dropout is worse", and its size; None unless its interval excludes 0."""
-    # A line has a difference, a slope, or a correlation.
-    if line.difference:
-        better, measure, value = line.difference.value, "by", line.difference.difference
-        low, high = line.difference.low, line.difference.high
-    elif line.value and line.slope:  # a value of a categorical key
-        better, measure, value = line.value, "by", line.slope.coefficient
-        low, high = line.slope.low, line.slope.high
-    else:
-        better, measure, value = line.value or "higher", "rank correlation", line.effect.correlation
-        low, high = line.effect.low, line.effect.high
-    if low <= 0 <= high or math.isnan(low):
-        return None
-
-    # Describe its direction by the objective.
-    rises = "worse" if result.objective.direction == "minimize" else "better"
-    falls = "better" if rises == "worse" else "worse"
-    than = f" than {line.difference.against}" if line.difference else ""
-    subject = f"{better} {name}" if better == "higher" else f"{name} {better}"
-    size = f"{measure} {value:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
-    return f"{subject} is {rises if value > 0 else falls}{than}", size
-
-
-def _describe_halves(result: Summary, key: str) -> str:
-    """Return the median scores below and above the middle value of a numeric key; empty for other keys."""
-    # Split the scores by the median value of the key.
-    scores = [
-        (row.values[key], row.score)
-        for row in result.rows
-        if row.complete and row.score is not None and key in row.values
-    ]
-    if not is_numeric([value for value, _ in scores]) or len({value for value, _ in scores}) < MIN_FOR_HALVES:
-        return ""
-    middle = statistics.median(value for value, _ in scores)
-    halves = [
-        [score for value, score in scores if is_in_half(value, middle)] for is_in_half in (operator.lt, operator.gt)
-    ]
-    if not all(halves):
-        return ""
-
-    # Describe the medians.
-    low, high = (format_number(statistics.median(half), result.infinity_text) for half in halves)
-    return f"median score {low} below {compact_value(middle)}, {high} above; "
 
 
 def describe_columns(result: Summary, cells: Cells) -> str:

@@ -94,7 +94,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     if not has_ledger(folder):
         raise make_no_sweep_error(folder)
 
-    # Only what lengthwise writes is deleted, here and at the address; the user is told the names of the rest.
+    # Delete only files that lengthwise writes, in the folder and at its address; list all others to the user.
     entries = {entry.relative_to(folder).as_posix(): entry for entry in sorted(_list_entries(folder))}
     address = find_address(folder)
     objects = ObjectStore(address).list_sizes() if address is not None else {}

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.confirmation_sentences import describe_confirmation_briefly
 from orchestrator.report.files import write_report
 from orchestrator.report.page.data import has_fresh_seeds, page_data
 from orchestrator.report.sentences import describe_best, write_answers, write_short_answer
@@ -361,6 +363,10 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     assert [shown["label"] for shown in data["configurations"]] == cells["label"]
     assert all(("confirmed", True) in page_data(one, read_curves(one.state)).items() for one in (search, child))
     assert "#2 stays first" in write_short_answer(search) == write_short_answer(child)
+    (confirmed,) = read_confirmations(search)
+    for caveat in ({"reused_seeds": (4,)}, {"changed_code": ("lengthwise",)}):  # it confirms less, and says so
+        assert describe_confirmation_briefly(replace(confirmed, **caveat)).count("(") == 1
+    assert "(" not in describe_confirmation_briefly(confirmed)
     assert (
         dict(make_status_rows(SweepState.load(child.folder)))["confirms"]
         == f"searched (#0 is #2, #1 is #{other} there)"

@@ -1,4 +1,5 @@
 """Train one pack: `train_pack` under every scheduler, and `train_pack_on_ray`, which calls it as a trainable of Tune.
+
 Everything a worker needs comes as one string (`PackWork.encode`), because Ray Tune copies and keeps every value of a
 configuration separately. The worker writes only checkpoints and, if they are kept, final weights; it sends
 evaluations as packed bytes, and `tune.report` returns only when the driver has recorded them.

@@ -206,7 +206,10 @@ def test_later_packs_are_cut_for_the_workers_that_are_there_then(spec, monkeypat
 
 def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, balances=True, done=()):
     configurations = make_configurations(spec, list(enumerate(drawn)))
-    waiting = [(one, [seed for seed in spec.seeds if (one.config_id, seed) not in done]) for one in configurations]
+    waiting = [
+        (configuration, [seed for seed in spec.seeds if (configuration.config_id, seed) not in done])
+        for configuration in configurations
+    ]
 
     def work(member, count):
         return per_step + count * member.training.batch_size

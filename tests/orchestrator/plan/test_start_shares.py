@@ -56,7 +56,8 @@ def test_validate_plan_and_run_name_the_largest_share(overrides, expected, sweep
     warnings = build_sample(sweep(*overrides)).warnings
     assert shares(warnings) == ([] if expected is None else [pytest.approx(expected, rel=1e-2)])
     assert shares(forecast(sweep(*overrides), 2).warnings) == shares(warnings)
-    recorded = [Engine.list_measurements(one.member(0)).to_fields() for one in build_drawn(sweep(*overrides))]
+    drawn = build_drawn(sweep(*overrides))
+    recorded = [Engine.list_measurements(configuration.member(0)).to_fields() for configuration in drawn]
     largest = max(
         (100 * share for fields in recorded for share, _ in fields.get("start_shares", {}).values()), default=None
     )

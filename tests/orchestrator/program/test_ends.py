@@ -106,6 +106,11 @@ ENDS = {
         "step == 10 and run.report(10, {'acc': {7: 1}})",
         status="failed", deaths=1, steps=(), error=("train.py:", "acc", "7", "5, 10, 20", "evaluation.lengths"),
     ),
+    "asked to be started again after a wrong report": End(
+        f"if step == 15 and {FIRST}:\n"
+        "    try: run.report(15, {'ac': 1})\n"
+        "    except ValueError: import traceback; traceback.print_exc(); sys.exit(75)"
+    ),
     "a list in place of a curve": End(
         "step == 10 and run.report(10, {'acc': [0.5, 0.25]})",
         status="failed", deaths=1, steps=(), error=("train.py:", "acc", "[0.5, 0.25]"),

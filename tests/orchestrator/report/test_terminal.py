@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sentences import describe_best, describe_effects, describe_status
+from orchestrator.report.effect_sentences import describe_effects
+from orchestrator.report.sentences import describe_best, describe_status
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.summarise import _describe_identical_curves, summarise

@@ -188,10 +188,11 @@ def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, h
 
     driver = Later("p1", "p2", work=work)
     local.LocalScheduler(Resources(workers=1, retries=0), host.start_worker).run(driver)
-    assert [call[:2] for call in driver.calls] == [
-        (what, one) for one in ("p1", "p2") for what in ("on_hand_out", "on_failure")
-    ]
-    assert all("IndexError" in said for name, _, said, *_ in (one for one in driver.calls if len(one) > 2))
+    kinds = ("on_hand_out", "on_failure")
+    assert [call[:2] for call in driver.calls] == [(kind, pack_id) for pack_id in ("p1", "p2") for kind in kinds]
+    assert ["IndexError" in message for kind, _, message, *_ in filter(lambda call: len(call) > 2, driver.calls)] == [
+        True
+    ] * 2
 
 
 def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_effect_records
-from orchestrator.report.sentences import describe_effects
+from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.scoring.objective import read_objective
 from orchestrator.results.scoring.rung_decision import compute_scores_at_step, decide_rung
