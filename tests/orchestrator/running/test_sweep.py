@@ -314,6 +314,19 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     assert not any("first evaluation" in row for row in play_measured(one)[1])
 
 
+def test_a_pack_that_fails_before_an_evaluation_took_the_time_of_its_last_heartbeat(stage):
+    staged, state = stage("first"), SweepState.load(stage("second").folder)
+    with Ledger.open(state.folder) as ledger:
+        packer = Packer(staged.spec, inline.describe_process(0.0))
+        driver = driver_module.SweepDriver(staged.spec, ledger, state, packer=packer)
+        pack_id, _ = driver.take_next_pack()
+        driver.on_hand_out(pack_id)
+        driver.on_progress(pack_id, {"phase": "train", "step": 5, "member_steps_per_second": 1.0, "seconds": 7.0})
+        driver.on_retry(pack_id, "killed")
+        driver.on_failure(pack_id, "killed again")
+    assert SweepState.load(state.folder).packs[pack_id].seconds == 7.0
+
+
 def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stage, monkeypatch):
     """A pack of 6 of the 8 members resumes at step 40 of 60, which no record has; a step takes a second."""
     staged, state = stage("first"), SweepState.load(stage("second").folder)
