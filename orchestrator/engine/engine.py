@@ -21,15 +21,15 @@ from orchestrator.machine.gpus import limit_gpu_memory
 from search_spaces.grammar.problems import ENGINE_SECTIONS
 from trainers.check import check_metrics, check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
-from trainers.config.recorded import build_recorded_member, describe_revisions
+from trainers.config.recorded_members import build_recorded_member, describe_revisions
 from trainers.errors import ConfigError, Problem
 from trainers.evaluation.weights import list_stored_averages
-from trainers.metrics.recorded import list_recorded_metrics
+from trainers.metrics.recorded_metrics import list_recorded_metrics
 from trainers.optimization.averaging import LARGE_SHARE
 from trainers.settings import registry
 from trainers.settings.fields import Settings, list_technical_keys
 from trainers.settings.identity import identity
-from trainers.settings.parts import walk_parts
+from trainers.settings.walk_settings import walk_parts
 from trainers.training.compiling import estimate_seconds
 from trainers.training.cost import Cost, count_trained_bytes, estimate_member_cost, use_one_thread
 

@@ -6,7 +6,7 @@ from orchestrator.record.kept.weights import open_weights
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.trainer_choice import refuse_program
-from trainers.config.recorded import build_recorded_member
+from trainers.config.recorded_members import build_recorded_member
 from trainers.errors import ConfigError, WeightsError
 from trainers.evaluation.attention_weights import InputAttention, compute_input_attention
 

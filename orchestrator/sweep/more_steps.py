@@ -182,7 +182,7 @@ def _set_steps(spec: SweepSpec, steps: int, subject: str, labels: Sequence[str])
 
 def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configuration, device: str) -> None:
     """Raise UserError if more steps would change the first steps of a configuration's training."""
-    from trainers.training.earlier import explain_step_dependence
+    from trainers.training.start_checkpoints import explain_step_dependence
 
     member, steps = rebuild_member(old), new.member(0).training.steps
     subject = f"{state.folder}: --steps {steps}: {format_label(old.number)}"

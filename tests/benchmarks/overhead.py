@@ -72,7 +72,7 @@ def page(found: Mapping[str, Any]) -> str:
 
 def _untrained(work: Any, reporter: Any) -> None:
     """What a worker would report of a pack, without training it: numbers drawn by the names of its members."""
-    from trainers.config.recorded import build_recorded_member
+    from trainers.config.recorded_members import build_recorded_member
     from trainers.evaluation.results import Evaluation
 
     member = build_recorded_member(work.members[0], work.ids[0][1])

@@ -28,7 +28,7 @@ from orchestrator.sweep.specification import load_spec, refuse_existing
 from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.publish import publish
 from search_spaces import SweepFileError, load_sweep
-from trainers.config.recorded import build_recorded_member
+from trainers.config.recorded_members import build_recorded_member
 from trainers.models.attention_only import AttentionOnly
 
 RELEASED = Path(__file__).resolve().parent / "1.0.0"

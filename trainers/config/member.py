@@ -16,7 +16,7 @@ from trainers.config.criterion_checks import (
 )
 from trainers.config.initial_weights import InitialWeights
 from trainers.errors import ConfigError, Problem, WeightsError
-from trainers.metrics.recorded import list_recorded_metrics
+from trainers.metrics.recorded_metrics import list_recorded_metrics
 from trainers.optimization.criterion import Criterion, Stop
 from trainers.settings.fields import Settings, setting, settings_fields
 from trainers.settings.identity import digest, identity, structure

@@ -30,8 +30,8 @@ from trainers.random import fuse, pop_warning
 from trainers.tasks.metrics import Evaluated
 from trainers.tensors.precision import find_mkl_order_problem
 from trainers.training.compiling import should_compile, should_fuse_draws
-from trainers.training.earlier import Earlier, join_earlier
 from trainers.training.final_weights import write_pack_weights
+from trainers.training.start_checkpoints import Earlier, join_earlier
 from trainers.training.step import make_train_step
 from trainers.training.stopping import (
     choose_next_stages,

@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.plan.domains import TAIL_QUANTILE, find_range
 from search_spaces.grammar.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
-from trainers.config.slots import Slot
+from trainers.config.fields_by_key import Slot
 from trainers.errors import Problem
 
 TAIL_DEVIATIONS = -NormalDist().inv_cdf(TAIL_QUANTILE)

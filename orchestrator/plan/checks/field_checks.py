@@ -18,7 +18,7 @@ from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, SweepSpec, select_active_values
 from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, make_value_key
 from search_spaces.grammar.problems import Findings, ancestors, format_value, is_within, parent, read_key
-from trainers.config.slots import check_single_values, find_slot
+from trainers.config.fields_by_key import check_single_values, find_slot
 from trainers.errors import Problem
 
 T = TypeVar("T")

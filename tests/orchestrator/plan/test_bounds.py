@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.plan.checks.bounds import find_misfits
 from orchestrator.plan.domains import convert_to_value, find_range, make_distribution
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
-from trainers.config.slots import Slot
+from trainers.config.fields_by_key import Slot
 from trainers.errors import ConfigError
 from trainers.settings.fields import Settings, setting, settings_fields
 

@@ -18,7 +18,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summarise
 from search_spaces.grammar.shipped import find_shipped_sweeps
 from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds
-from trainers.config.recorded import build_recorded_member
+from trainers.config.recorded_members import build_recorded_member
 
 PRETRAIN = """name: pretrain
 study: tests

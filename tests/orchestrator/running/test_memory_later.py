@@ -14,7 +14,7 @@ from orchestrator.running.driving.driver import SweepDriver
 from tests.orchestrator.running.ledgers import curves, evaluated_once, keyed, records, sets, wait_for
 from tests.orchestrator.running.test_elastic import RACE
 from tests.orchestrator.running.test_out_of_memory import play
-from trainers.training import earlier, loop
+from trainers.training import loop, start_checkpoints
 
 ALIKE = ("space.training.batch_size=null", "search.configurations=6")  # 12 members of one structure
 
@@ -25,7 +25,7 @@ def runs_out(reporting, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int],
 
     The list gets the members and the first step of every pack that begins without a checkpoint of its own.
     """
-    join, began = earlier.join_earlier, list[tuple[int, int]]()
+    join, began = start_checkpoints.join_earlier, list[tuple[int, int]]()
 
     def joined(states: Any, *arguments: Any, **more: Any) -> Any:
         snapshot, notices = join(states, *arguments, **more)

@@ -24,7 +24,7 @@ from search_spaces import SweepSpec, parse_sweep
 from tests.command_line import CommandLine
 from tests.orchestrator.running.ledgers import begin_ledger, keyed, same_curves
 from tests.startup.sitecustomize import blank
-from trainers.training import earlier, loop
+from trainers.training import loop, start_checkpoints
 
 QUIET = Console(quiet=True)
 SWEEP = """\
@@ -85,7 +85,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
 
     def join(*arguments: Any, **more: Any) -> Any:
-        snapshot, notices = earlier.join_earlier(*arguments, **more)
+        snapshot, notices = start_checkpoints.join_earlier(*arguments, **more)
         found.append(snapshot.step if snapshot else 0)
         return snapshot, notices
 

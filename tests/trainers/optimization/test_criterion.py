@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.trainers.own_tasks import Echo, Last
+from trainers.config.fields_by_key import check_single_values, find_slot
 from trainers.config.member import MemberConfig
-from trainers.config.recorded import build_recorded_member, describe_revisions
-from trainers.config.slots import check_single_values, find_slot
+from trainers.config.recorded_members import build_recorded_member, describe_revisions
 from trainers.errors import ConfigError
 from trainers.optimization.criterion import is_reached
 

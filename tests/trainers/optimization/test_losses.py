@@ -13,8 +13,8 @@ from tests.trainers.models import own_modules
 from tests.trainers.own_tasks import Last
 from tests.trainers.runs import check_alone, check_one_program
 from trainers.check import check_model
+from trainers.config.fields_by_key import find_slot
 from trainers.config.member import MemberConfig
-from trainers.config.slots import find_slot
 from trainers.errors import ConfigError
 from trainers.models.vmapped import Vmapped
 from trainers.optimization.averaging import Raw

@@ -13,8 +13,8 @@ from torch import Tensor
 from tests.trainers.runs import check_alone, check_one_program, check_resumed, stepped
 from trainers import Checkpoints, train
 from trainers.check import check_class
+from trainers.config.fields_by_key import find_slot
 from trainers.config.member import MemberConfig
-from trainers.config.slots import find_slot
 from trainers.errors import ConfigError
 from trainers.optimization.optimizer import Optimizer, Update
 from trainers.optimization.optimizers.adamw import AdamW

@@ -9,7 +9,7 @@ from hypothesis import settings as checked
 from hypothesis import strategies as st
 
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
-from trainers.config.recorded import build_recorded_member, describe_revisions
+from trainers.config.recorded_members import build_recorded_member, describe_revisions
 from trainers.errors import ConfigError
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder

@@ -7,7 +7,7 @@ import pytest
 
 from tests.trainers.runs import same, train_recorded
 from trainers import Checkpoints, train
-from trainers.training.earlier import explain_step_dependence, join_earlier
+from trainers.training.start_checkpoints import explain_step_dependence, join_earlier
 
 
 def folders(path: Path) -> tuple[Checkpoints, ...]:

@@ -11,7 +11,7 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, Problem
 from trainers.settings.fields import sum_revisions
 from trainers.settings.identity import read_absent_values
-from trainers.settings.parts import Part, walk_parts
+from trainers.settings.walk_settings import Part, walk_parts
 
 
 def build_recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:

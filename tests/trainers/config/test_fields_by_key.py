@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from trainers.config.fields_by_key import check_single_values, find_slot
 from trainers.config.member import MemberConfig
-from trainers.config.slots import check_single_values, find_slot
 from trainers.errors import ConfigError
 from trainers.settings import registry
 from trainers.settings.fields import settings_fields

@@ -18,8 +18,8 @@ from trainers.settings.fields import (
     settings_fields,
 )
 from trainers.settings.nested import is_nested
-from trainers.settings.parts import walk_parts
 from trainers.settings.values import convert_value, list_choices
+from trainers.settings.walk_settings import walk_parts
 
 
 @dataclass(frozen=True)
