@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.plan.checks.soundness import check_reading
+from orchestrator.plan.checks.sweep_file_checks import check_reading
 from search_spaces import SweepSpec, read_sweep
 
 

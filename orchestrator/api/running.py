@@ -63,7 +63,7 @@ def _load_spec(
         reading = read_sweep(find_sweep_file(file), overrides, name, imports)
 
     # The registries know the names and bounds that the grammar does not.
-    from orchestrator.plan.checks.soundness import check_reading  # imports the registries
+    from orchestrator.plan.checks.sweep_file_checks import check_reading  # imports the registries
     from orchestrator.record.kept.code import use_recorded_files
     from orchestrator.sweep.initial_weights import resolve_initial_weights
 

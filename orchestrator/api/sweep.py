@@ -17,7 +17,7 @@ from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.consoles import make_console
 
@@ -232,7 +232,7 @@ class Sweep:
 
     def report(self) -> Path:
         """Write report.html and its tables; return the path of the page."""
-        from orchestrator.report.files import present_report, refuse_read_only
+        from orchestrator.report.write_report import present_report, refuse_read_only
 
         refuse_read_only(self.folder)
         present_report(self.folder, make_console(), quiet=True)

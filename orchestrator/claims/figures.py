@@ -11,10 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from orchestrator.claims.descriptions import label_axis
-from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import (
+from orchestrator.claims.arm_values import (
     PAIR_LEVELS,
     ArmValues,
     compute_seed_medians,
@@ -23,6 +20,9 @@ from orchestrator.claims.values import (
     replace_failed_by_worst,
     subtract_values,
 )
+from orchestrator.claims.descriptions import label_axis
+from orchestrator.claims.judgement import Judgement
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.figures.bands import find_consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes
 from orchestrator.statistics.intervals import estimate_median

@@ -5,10 +5,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from orchestrator.claims.claims_page import CLAIMS_HEADER, find_pictures, write_page
 from orchestrator.claims.descriptions import describe_counts, describe_effect, write_question
 from orchestrator.claims.markdown import make_markdown_table
 from orchestrator.claims.packed import locate_packed, write_packed
-from orchestrator.claims.page import CLAIMS_HEADER, find_pictures, write_page
 from orchestrator.claims.registration import list_changes
 from orchestrator.claims.repeated_tests import group_tests
 from orchestrator.claims.verdicts import count_verdicts, judge, read_sweeps

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.claims.questions import Answer
+from orchestrator.claims.answers import Answer
+from orchestrator.claims.arm_values import ArmValues
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import ArmValues
 from search_spaces.grammar.claims import Claim
 
 HELD, CONTRADICTED, NO_EFFECT = "held", "contradicted", "no effect"  # NO_EFFECT is followed by its bound

@@ -117,7 +117,7 @@ def list_changes(state: SweepState, file: ClaimsFile) -> list[tuple[str, object,
     # The record has the direction of the metric if the file omits it.
     recorded_spec, file_spec = parse_recorded(state.spec, "the specification"), load_sweep(path)
     if file_spec.direction_is_assumed:
-        from orchestrator.plan.checks.soundness import complete_objective  # imports the registries
+        from orchestrator.plan.checks.sweep_file_checks import complete_objective  # imports the registries
 
         file_spec = complete_objective(file_spec)
     return [] if find_extension(file_spec, recorded_spec) else list_differences(recorded_spec, file_spec)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
+from orchestrator.claims.arm_values import ArmValues
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.registration import read_deciding_values
-from orchestrator.claims.values import ArmValues
-from orchestrator.plan.recorded import rebuild_member
+from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.text.wording import list_differing_keys
 from search_spaces.grammar.problems import list_dotted_keys, read_key
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.claims.answers import Answer, answer_question
+from orchestrator.claims.arm_values import ArmValues, read_arms
 from orchestrator.claims.judgement import (
     CONTRADICTED,
     CONTROL_FAILED,
@@ -19,10 +21,8 @@ from orchestrator.claims.judgement import (
     Judgement,
 )
 from orchestrator.claims.packed import locate_packed, read_packed
-from orchestrator.claims.questions import Answer, answer_question
 from orchestrator.claims.repeated_tests import find_judged_test, find_poolable_tests, group_tests, pool_arms
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import ArmValues, read_arms
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState

@@ -368,7 +368,7 @@ def _check_reading(reading: Reading, storage: Path | None = None) -> SweepSpec:
         reading.findings.raise_any(reading.unchecked)
 
     # The registries know the names and bounds that the grammar does not.
-    from orchestrator.plan.checks.soundness import check_reading
+    from orchestrator.plan.checks.sweep_file_checks import check_reading
     from orchestrator.record.kept.code import use_recorded_files
     from orchestrator.sweep.initial_weights import resolve_initial_weights
 

@@ -61,7 +61,7 @@ def report(
     trust: options.Trust = False,
 ) -> None:
     """Write the page and the tables of a sweep; print its results."""
-    from orchestrator.report.files import present_report, refuse_read_only
+    from orchestrator.report.write_report import present_report, refuse_read_only
 
     refuse_read_only(folder)
     present_report(folder, console, show=show)

@@ -87,7 +87,7 @@ def evaluate(
 
     Records the curves; trains nothing.
     """
-    from orchestrator.report.files import present_report, show_later_evaluations
+    from orchestrator.report.write_report import present_report, show_later_evaluations
     from orchestrator.results.scoring.length_groups import parse_lengths
     from orchestrator.upkeep.later_evaluation import evaluate_later
 

@@ -168,7 +168,7 @@ def _report_interruption(state: SweepState, console: Console, cause: str = "") -
 def _update_page(folder: Path) -> None:
     """Write report.html of an interrupted sweep again, if it exists, so that it no longer says "running"."""
     if (folder / REPORT_HTML).is_file():
-        from orchestrator.report.files import write_page  # imports pandas and scipy
+        from orchestrator.report.write_report import write_page  # imports pandas and scipy
 
         with suppress(LengthwiseError, OSError):
             write_page(folder)
@@ -203,7 +203,7 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     status, message = str(state.ended), state.message
     crashed = f"{state.seeds_crashed} of {format_count(len(state.members), 'seed')}"
     deaths = describe_deaths(state.failed_packs, crashed, session.folder)
-    from orchestrator.report.files import present_report  # imports pandas and scipy
+    from orchestrator.report.write_report import present_report  # imports pandas and scipy
 
     present_report(session.folder, session.console)
 

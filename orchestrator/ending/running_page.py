@@ -28,7 +28,7 @@ class RunningPage:
     def _refresh(self) -> None:
         """Rewrite the page until the block ends; errors are logged, because the final report raises them again."""
         try:
-            from orchestrator.report.files import refresh_page  # imports pandas and scipy
+            from orchestrator.report.write_report import refresh_page  # imports pandas and scipy
 
             refresh_page(self._folder, self._ended)
         except Exception:

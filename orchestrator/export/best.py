@@ -1,7 +1,7 @@
 """Export the best configuration as a sweep file that is ready to run."""
 
 from orchestrator.errors import UserError
-from orchestrator.plan.recorded import rebuild_member, refuse_corrected
+from orchestrator.plan.recorded_configurations import rebuild_member, refuse_corrected
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.state import SweepState

@@ -7,7 +7,7 @@ from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.record.kept.code import read_program
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import format_command, format_count
 from trainers.files.atomic_file import write_atomic

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import LengthwiseError, UserError, refuse_unwritable
-from orchestrator.plan.checks.soundness import SAMPLES, build_configurations
+from orchestrator.plan.checks.sweep_file_checks import SAMPLES, build_configurations
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepSpec
 from trainers.errors import CorpusError

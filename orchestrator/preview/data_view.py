@@ -8,7 +8,7 @@ import torch
 
 from orchestrator.engine.engine import Engine
 from orchestrator.plan import search
-from orchestrator.plan.checks.soundness import build_configurations, check_data
+from orchestrator.plan.checks.sweep_file_checks import build_configurations, check_data
 from orchestrator.plan.distributions import describe_evaluated_lengths
 from orchestrator.text.wording import compact_value, format_ranges
 from orchestrator.trainer_choice import refuse_program

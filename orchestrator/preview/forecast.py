@@ -10,7 +10,7 @@ import psutil
 from orchestrator.engine.engine import LARGEST_PACK_CPU, Engine, count_equivalent_steps, estimate_cost
 from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, read_gpu_memories
 from orchestrator.plan import search
-from orchestrator.plan.checks.soundness import build_first_generation
+from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.configurations import Configuration, list_trainer_warnings
 from orchestrator.plan.distributions import describe_evaluated_lengths
 from orchestrator.plan.packing.cutting import compute_makespan

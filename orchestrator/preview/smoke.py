@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.code.own_code import import_spec_modules
 from orchestrator.errors import LengthwiseError
-from orchestrator.plan.checks.soundness import build_configurations, build_drawn, build_sample
+from orchestrator.plan.checks.sweep_file_checks import build_configurations, build_drawn, build_sample
 from orchestrator.plan.configurations import Configuration
 from orchestrator.program.ends import ProgramEnded
 from orchestrator.record.kept.code import make_worker_modules

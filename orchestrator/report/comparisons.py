@@ -30,7 +30,7 @@ from orchestrator.report.terminal import lay_out, make_rich_table, prose
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.exact_tests import ALPHA
 from orchestrator.statistics.intervals import LEVEL, MIN_FOR_MEDIAN, count_needed_values

@@ -19,9 +19,9 @@ from orchestrator.results.analysis import (
     shows_effects,
 )
 from orchestrator.results.comparing.seed_comparisons import FIRST_TWO, GROUPS, Side, compare_sides, make_question
-from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import make_label, read_search_labels
+from orchestrator.results.confirmation import make_label, read_search_labels
 from orchestrator.results.race_rounds import describe_race
+from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_informed

@@ -14,13 +14,13 @@ from rich.console import Console
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
-from orchestrator.plan.recorded import refuse_without_start
+from orchestrator.plan.recorded_configurations import refuse_without_start
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage, refuse_imported
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import write_report
-from orchestrator.results.summarise import summarise
+from orchestrator.report.write_report import write_report
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.summary import Row
 from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_with_names, refuse_unfinished

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
-from orchestrator.plan.recorded import (
+from orchestrator.plan.recorded_configurations import (
     list_recorded_values,
     refuse_changed_defaults,
     refuse_corrected,

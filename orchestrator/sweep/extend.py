@@ -20,16 +20,20 @@ from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan import search
-from orchestrator.plan.checks.soundness import build_first_generation
+from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.extension import Extension, refuse_configurations, require_extension
-from orchestrator.plan.recorded import refuse_changed_defaults, refuse_without_start, set_recorded_defaults
+from orchestrator.plan.recorded_configurations import (
+    refuse_changed_defaults,
+    refuse_without_start,
+    set_recorded_defaults,
+)
 from orchestrator.record.kept.code import find_program
 from orchestrator.record.recording import add_record
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_others, refuse_imported
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.sweep.confirm import refuse_many_seeds
 from orchestrator.sweep.selection import choose_best_rows, refuse_top_with_names, refuse_unfinished

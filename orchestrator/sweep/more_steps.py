@@ -14,13 +14,13 @@ from rich.console import Console
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, make_configurations
-from orchestrator.plan.recorded import rebuild_member
+from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.plan.search import count_configurations, draw_configurations
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import CONTINUES, refuse_imported
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.storage import fetch_missing
 from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, refuse_top_with_names, refuse_unfinished

@@ -21,9 +21,9 @@ from orchestrator.ending.ending import Outcome, Session, open_session
 from orchestrator.errors import SpecChanged
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
-from orchestrator.plan.checks.soundness import build_drawn, build_first_generation
+from orchestrator.plan.checks.sweep_file_checks import build_drawn, build_first_generation
 from orchestrator.plan.configurations import list_warnings
-from orchestrator.plan.recorded import (
+from orchestrator.plan.recorded_configurations import (
     refuse_corrected,
     refuse_too_large,
     refuse_without_data,

@@ -7,10 +7,10 @@ from orchestrator.ending.ending import Outcome, Session, finish_sweep
 from orchestrator.ending.running_page import RunningPage
 from orchestrator.interface.trainer import Member
 from orchestrator.mirror.mirrored import copy_at_start
-from orchestrator.plan.checks.soundness import build_first_generation
+from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer
-from orchestrator.plan.recorded import rebuild_member
+from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.sampler import is_finished

@@ -7,8 +7,8 @@ the links contain the workflow and a filter, which unfolds the children, and cha
 from urllib.parse import quote
 
 from orchestrator.report.sentences import describe_order, write_answers
-from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.race_rounds import describe_race
+from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_lengths
 

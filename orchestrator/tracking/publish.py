@@ -17,13 +17,13 @@ from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curv
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import list_report_files, write_report
-from orchestrator.results.summarise import summarise
+from orchestrator.report.write_report import list_report_files, write_report
+from orchestrator.results.make_summary import summarise
 from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import choose_tracking_uri, get_sqlite_path, is_from_this_machine
-from orchestrator.tracking.contents import SweepRuns
 from orchestrator.tracking.errors import TrackingError, raising_tracking_error
 from orchestrator.tracking.names import compute_sweep_id
+from orchestrator.tracking.run_contents import MlflowRunBuilder
 from orchestrator.tracking.store import MlflowExperiment, open_client, search_runs_by_tag
 
 
@@ -69,7 +69,7 @@ def publish(
         store = MlflowExperiment(uri, name, folder.resolve().parent)
         curves = read_curves(state)
         result = summarise(state, curves)
-        runs = SweepRuns(result, records, curves)
+        runs = MlflowRunBuilder(result, records, curves)
 
         # Update the run of the sweep first, because its children refer to it.
         existing_runs, sweep_run, digests = store.read_runs(runs.sweep_id), runs.make_sweep_run(), list[str]()

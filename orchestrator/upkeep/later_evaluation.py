@@ -13,7 +13,7 @@ from orchestrator.engine.engine import Engine
 from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
 from orchestrator.interface.measurements import Measurements
 from orchestrator.mirror.mirrored import open_ledger
-from orchestrator.plan.recorded import refuse_corrected
+from orchestrator.plan.recorded_configurations import refuse_corrected
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.kept.curves import make_evaluation_table, read_part, write_part
 from orchestrator.record.kept.weights import WeightsLocation, list_kept_weights, open_weights

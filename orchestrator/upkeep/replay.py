@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.errors import UserError
-from orchestrator.plan.recorded import refuse_corrected, refuse_without_data
+from orchestrator.plan.recorded_configurations import refuse_corrected, refuse_without_data
 from orchestrator.record.kept.code import import_recorded, make_worker_modules
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.labels import find_configuration

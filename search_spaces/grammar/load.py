@@ -263,7 +263,7 @@ def _fill_objective(data: dict[str, Any]) -> bool:
     """Fill in a missing average and direction of the objective in `data`; return whether the direction is assumed.
 
     The average is filled in if all configurations have the same single label. The direction is only known to the task,
-    or to the metrics of a program; `orchestrator.plan.checks.soundness` reads it there.
+    or to the metrics of a program; `orchestrator.plan.checks.sweep_file_checks` reads it there.
     """
     objective = data.get("objective")
     if not isinstance(objective, dict):

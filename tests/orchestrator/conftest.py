@@ -21,8 +21,8 @@ from orchestrator.record.kept.curves import make_evaluation_table, read_curves, 
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
-from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.sweep.sweep import run_sweep
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
@@ -243,7 +243,7 @@ def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = parse_sweep(dump_yaml(TRAINED), "the tests")
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.report.files.present_report", lambda *given, **more: None)
+        patch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
         outcome = run_sweep(spec, tmp_path_factory.mktemp("trained"), Console(file=said))
     assert outcome.exit_code == 0, said.getvalue()
     return outcome.folder

@@ -22,15 +22,15 @@ from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, r
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.confirmation_sentences import describe_confirmation_briefly
-from orchestrator.report.files import write_report
 from orchestrator.report.page.data import has_fresh_seeds, page_data
 from orchestrator.report.sentences import describe_best, write_answers, write_short_answer
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import make_identity_columns
 from orchestrator.report.terminal import Screen
-from orchestrator.results import confirmations
-from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.summarise import summarise
+from orchestrator.report.write_report import write_report
+from orchestrator.results import read_confirmations as confirmations_module
+from orchestrator.results.make_summary import summarise
+from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep import derived
@@ -419,7 +419,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
 @pytest.mark.slow
 def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(searched, monkeypatch):
     read = []
-    monkeypatch.setattr(confirmations, "find_confirmations", lambda state: read.append(state.name) or [])
+    monkeypatch.setattr(confirmations_module, "find_confirmations", lambda state: read.append(state.name) or [])
     result = summarise(searched())
     assert read == []  # what nobody looks at is not read
     write_report(result.folder, result)

@@ -27,7 +27,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode_record, encode_record, read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import present_report
+from orchestrator.report.write_report import present_report
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.sweep import sweep

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from orchestrator.report.files import read_summary
 from orchestrator.report.terminal import Screen
+from orchestrator.report.write_report import read_summary
 from orchestrator.text.consoles import UncroppedConsole
 from tests.browser import Browser
 

@@ -6,7 +6,7 @@ import pytest
 
 import search_spaces
 from orchestrator.api.running import _load_spec
-from orchestrator.plan.checks.soundness import build_sample
+from orchestrator.plan.checks.sweep_file_checks import build_sample
 from search_spaces import SweepFileError, load_sweep
 from tests.sweep_files import load_checked
 

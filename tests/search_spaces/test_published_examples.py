@@ -10,7 +10,7 @@ from torch import Tensor
 
 from orchestrator import open_sweep
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from search_spaces import load_sweep
 from tests.search_spaces.conftest import PUBLISHED
 from tests.trainers.runs import stepped

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import write_report
+from orchestrator.report.write_report import write_report
 from orchestrator.sweep.sweep import resume_sweep
 from tests.sweeps.write import KILLS, VERSIONS, ranked
 

@@ -37,7 +37,7 @@ from typing import Any
 import psutil
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 
 SHIPPED = ("sweep.yaml", "events.jsonl", "curves.parquet", "curves", "checkpoints", "weights")
 NEUTRAL = (

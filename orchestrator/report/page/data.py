@@ -18,9 +18,9 @@ from orchestrator.report.tables.configurations import make_identity_columns, mak
 from orchestrator.report.tables.effects import describe_chance, list_outcomes
 from orchestrator.results.analysis import explain_missing_effects, shows_effects
 from orchestrator.results.comparing.shared_streams import are_paired
-from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import make_label, read_search_labels
+from orchestrator.results.confirmation import make_label, read_search_labels
 from orchestrator.results.outcomes import get_searched_value
+from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import make_bands

@@ -29,8 +29,8 @@ from orchestrator.report.tables.later_evaluations import make_later_section
 from orchestrator.report.tables.provenance import make_provenance_section
 from orchestrator.report.tables.race import make_race_sections
 from orchestrator.results.analysis import shows_effects
-from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import make_label
+from orchestrator.results.confirmation import make_label
+from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import (

@@ -16,9 +16,9 @@ from orchestrator.report.tables.columns import (
     make_records,
     parse_columns,
 )
-from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import Confirmation, make_label, read_search_labels
+from orchestrator.results.confirmation import Confirmation, make_label, read_search_labels
 from orchestrator.results.outcomes import get_searched_value
+from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import compact_value, format_label, format_number, format_ranges, shorten_keys
 

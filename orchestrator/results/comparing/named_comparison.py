@@ -11,7 +11,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.questions import make_questions
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side, compare_sides
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.summary import Summary
 
 NAMED_FAMILY = "two that were named"

@@ -7,7 +7,7 @@ from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, make_configurations
 from orchestrator.plan.packing.packs import SeedsToPack
-from orchestrator.plan.recorded import map_config_ids, refuse_changed_defaults, set_recorded_defaults
+from orchestrator.plan.recorded_configurations import map_config_ids, refuse_changed_defaults, set_recorded_defaults
 from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState

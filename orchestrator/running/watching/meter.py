@@ -13,7 +13,7 @@ from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmed import read_search_labels
+from orchestrator.results.confirmation import read_search_labels
 from orchestrator.results.pack_environments import PackEnvironments, describe_code
 from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned, count_specified

@@ -139,8 +139,8 @@ def write_claims(path: Path, claims: Sequence[Mapping[str, Any]], closing: str =
 @pytest.fixture
 def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the pictures of pages blank: drawing them takes longer than all the rest."""
-    monkeypatch.setattr("orchestrator.claims.page.draw_claim", lambda judgement: None)
-    monkeypatch.setattr("orchestrator.claims.page.write_small_png", lambda figure, path: blank(path, None))
+    monkeypatch.setattr("orchestrator.claims.claims_page.draw_claim", lambda judgement: None)
+    monkeypatch.setattr("orchestrator.claims.claims_page.write_small_png", lambda figure, path: blank(path, None))
 
 
 Put = Callable[..., dict[str, Judgement]]

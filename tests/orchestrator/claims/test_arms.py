@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.claims.questions import answer_question
+from orchestrator.claims.answers import answer_question
+from orchestrator.claims.arm_values import compute_seed_medians, read_arms
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import compute_seed_medians, read_arms
 from orchestrator.claims.verdicts import Judgement
 from orchestrator.errors import UserError
 from tests.orchestrator.claims.conftest import NONE, PRE, Put, claim, is_pre

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.claims.details import describe_remedy
+from orchestrator.claims.details_section import describe_remedy
 from orchestrator.claims.figures import draw_claim, is_drawable
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.verdicts import add_seeds_needed

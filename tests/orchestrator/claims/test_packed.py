@@ -88,7 +88,7 @@ def test_a_committed_page_is_drawn_again_from_the_clone(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without training: the text of the page is what the packed sweeps and the claims give today."""
-    monkeypatch.setattr("orchestrator.claims.page.write_small_png", lambda figure, path: blank(path, None))
+    monkeypatch.setattr("orchestrator.claims.claims_page.write_small_png", lambda figure, path: blank(path, None))
     claims = page.with_name("claims.yaml")
     drawn = tmp_path / page.name
     list(judge_claims(claims, tmp_path, drawn))

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from orchestrator.claims.answers import Answer, answer_mean, answer_question
+from orchestrator.claims.arm_values import ArmValues
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.questions import Answer, answer_mean, answer_question
 from orchestrator.claims.repeated_tests import list_changed_keys
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import ArmValues
 from orchestrator.claims.verdicts import decide_verdicts, judge, read_sweeps, read_verdict
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
 from tests.orchestrator.claims.conftest import SWEEP, Put, claim, is_pre, pretended_sweep, write_claims

@@ -9,7 +9,7 @@ from statsmodels.regression.linear_model import OLS
 
 from orchestrator.errors import UserError
 from orchestrator.results.analysis import compute_score_effects
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.statistics.intervals import estimate_correlation
 from tests.orchestrator.claims.conftest import Put, claim
 from trainers.config.member import MemberConfig

@@ -18,7 +18,7 @@ from orchestrator.preview.smoke import validate_sweep
 from orchestrator.record.kept.curves import write_curves
 from orchestrator.record.kept.weights import load
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from search_spaces import load_sweep
 
 

@@ -13,7 +13,7 @@ from orchestrator.export.latex import escape, make_latex_table
 from orchestrator.export.paper_figures import draw_paper_figures
 from orchestrator.export.write_exports import export
 from orchestrator.figures.on_axes import plot_curves, plot_effect
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from search_spaces import SweepFileError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 
 SPACE = {
     "training.learning_rate": {"log_uniform": [1e-4, 1e-2]},

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from orchestrator.figures import drawing
 from orchestrator.figures.on_axes import plot_curves
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.statistics.decades import is_geometric, spans_decades
 
 

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from orchestrator.figures.drawing import CROSS_HEIGHT
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.analysis import compute_score_effects
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 
 
 def drawn(result, key):

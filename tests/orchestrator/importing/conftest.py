@@ -33,7 +33,7 @@ OWN = {
 def own(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """A finished sweep of four configurations with three seeds, evaluated at two steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.report.files.present_report", lambda *_, **__: None)
+        patch.setattr("orchestrator.report.write_report.present_report", lambda *_, **__: None)
         return run(OWN, storage=tmp_path_factory.mktemp("own"), console=Console(file=io.StringIO()))
 
 

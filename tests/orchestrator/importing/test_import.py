@@ -19,7 +19,7 @@ from orchestrator.errors import SweepExists, UserError
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sentences import describe_selection
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 
 Import = Callable[..., Sweep]
 SECTIONS = {"metrics": {"total_variation": "minimize"}, "lengths": [4, 5], "average": "ema", "trained": [1, 2, 3]}

@@ -18,7 +18,7 @@ from orchestrator import Sweep
 from orchestrator.errors import UserError
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.tracking.publish import publish
 from tests.command_line import NO_SPARE_WORKERS
 from tests.orchestrator.importing.conftest import make_rows

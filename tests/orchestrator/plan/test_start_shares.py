@@ -5,10 +5,10 @@ import re
 import pytest
 
 from orchestrator.engine.engine import Engine
-from orchestrator.plan.checks.soundness import build_drawn, build_sample
+from orchestrator.plan.checks.sweep_file_checks import build_drawn, build_sample
 from orchestrator.preview import forecast as module
 from orchestrator.preview.forecast import forecast
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from search_spaces import SweepFileError, load_sweep
 
 FILE = """name: averaged

@@ -10,5 +10,5 @@ from tests.orchestrator.program.studies import Study
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     """A study in a folder of the test, whose sweeps draw no report."""
-    monkeypatch.setattr("orchestrator.report.files.present_report", lambda *given, **more: None)
+    monkeypatch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
     return Study(tmp_path / "study")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.plan.checks.soundness import build_sample
+from orchestrator.plan.checks.sweep_file_checks import build_sample
 from search_spaces import SweepFileError
 from tests.orchestrator.program.studies import Study
 from tests.sweep_files import load_checked

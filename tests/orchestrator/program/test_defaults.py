@@ -7,8 +7,8 @@ import pytest
 from orchestrator.errors import SweepExists
 from orchestrator.report.tables.provenance import make_provenance_section
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.program_defaults import list_program_defaults
-from orchestrator.results.summarise import summarise
 from tests.orchestrator.program.studies import Study, script
 
 DEFAULTS = '{{"width": 4, "dropout": {}, "lr": 1.0}}, '  # the sweep sets lr and width

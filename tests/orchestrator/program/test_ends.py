@@ -143,7 +143,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, PackState]:
     code = script(*(f"exec(hooks[given['name']][{hook}])" for hook in range(3)))
     study.write(f"hooks = {hooks!r}\n{code}", space={"config.name": {"grid": list(ENDS)}}, config={"lr": 0.5})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.report.files.present_report", lambda *given, **more: None)
+        patch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
         patch.setattr("orchestrator.program.run._MAX_IDLE_RESTARTS", IDLE_RESTARTS)
         state = study.run()
     names = {found.config_id: found.values["config.name"] for found in state.configurations.values()}

@@ -11,7 +11,7 @@ from orchestrator.code.own_code import OwnCodeError
 from orchestrator.errors import SweepExists
 from orchestrator.record.kept.code import find_program
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.sweep.derived import make_listed_spec
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 

@@ -23,7 +23,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> SweepState:
     study = Study(tmp_path_factory.mktemp("unbroken") / "study")
     study.write(seeds=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.report.files.present_report", lambda *given, **more: None)
+        patch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
         return study.run()
 
 

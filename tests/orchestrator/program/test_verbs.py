@@ -9,7 +9,7 @@ import pytest
 import lengthwise as package
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sentences import describe_best, describe_selection
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script

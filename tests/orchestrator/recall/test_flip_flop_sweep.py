@@ -11,10 +11,10 @@ from orchestrator.preview.data_view import describe_data
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import write_report
 from orchestrator.report.terminal import Screen
-from orchestrator.results.summarise import summarise
-from orchestrator.tracking.contents import SweepRuns
+from orchestrator.report.write_report import write_report
+from orchestrator.results.make_summary import summarise
+from orchestrator.tracking.run_contents import MlflowRunBuilder
 from search_spaces import load_sweep
 
 SWEEP = """name: flips
@@ -56,7 +56,7 @@ def test_every_set_is_in_curves_score_report_and_mlflow(file: Path, run_inline: 
     said = io.StringIO()
     Console(file=said, width=300).print(Screen(result))
     assert "read_error.dense" in said.getvalue() and "read_error.sparse test" in said.getvalue()
-    runs = SweepRuns(result, read_records(folder), curves).make_configuration_runs()
+    runs = MlflowRunBuilder(result, read_records(folder), curves).make_configuration_runs()
     for _, run in runs:
         steps = {(point.key, point.step) for point in run.points}
         assert steps >= {(f"read_error{of}/raw/median", length) for of in SETS for length in (4, 8)}

@@ -12,13 +12,13 @@ import pytest
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import describe_best, describe_columns
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import make_result_columns
-from orchestrator.results.summarise import summarise
+from orchestrator.report.write_report import read_summary, write_report
+from orchestrator.results.make_summary import summarise
 from orchestrator.text.wording import format_number
 
 

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import write_report
 from orchestrator.report.tables.seed_comparisons import write_verdict
+from orchestrator.report.write_report import write_report
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Side, compare_sides, make_question
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from tests.browser import Browser, needs_browser
 from tests.orchestrator.running.deaths import kill
 
@@ -455,7 +455,7 @@ REFRESHING = """
 import sys
 import threading
 from pathlib import Path
-from orchestrator.report.files import refresh_page
+from orchestrator.report.write_report import refresh_page
 refresh_page(Path(sys.argv[1]), threading.Event(), pause=0.2)
 """
 

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
-from orchestrator.report.files import read_summary, write_report
+from orchestrator.report.write_report import read_summary, write_report
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
 GRID = {"space": {"model.norm": {"grid": ["none", "pre", "post"]}}}

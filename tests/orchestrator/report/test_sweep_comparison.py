@@ -16,7 +16,7 @@ from orchestrator.figures.drawing import read_figure_digest
 from orchestrator.figures.sweep_differences import draw_difference_figure
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 
 RATES = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
 GRID = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}

@@ -14,7 +14,7 @@ from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.sentences import describe_best, describe_status
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.summarise import _describe_identical_curves, summarise
+from orchestrator.results.make_summary import _describe_identical_curves, summarise
 from orchestrator.text.wording import format_number
 
 

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.report.csv_tables import make_effect_records
 from orchestrator.report.tables.effects import list_effect_notes
 from orchestrator.results.analysis import compute_score_effects, compute_test_effects
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 
 
 def drawn_values(rng, count):

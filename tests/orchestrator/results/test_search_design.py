@@ -7,8 +7,8 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.effects import list_effect_notes
 from orchestrator.results.analysis import compute_score_effects
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.search_design import read_design
-from orchestrator.results.summarise import summarise
 
 RELEASED = Path(__file__).parents[2] / "sweeps" / "1.0.0"
 GRID = {"model.norm": {"grid": ["none", "pre"]}, "training.batch_size": {"grid": [8, 16]}}

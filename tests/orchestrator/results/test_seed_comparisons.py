@@ -26,8 +26,8 @@ from orchestrator.results.comparing.seed_comparisons import (
     compare_seeds,
 )
 from orchestrator.results.comparing.shared_streams import compare_streams
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.pack_environments import ConfigurationProvenance, find_differing_code
-from orchestrator.results.summarise import summarise
 from trainers.config.member import MemberConfig
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, TrainingState

@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.results.analysis import compute_score_effects
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_planned
-from orchestrator.results.summarise import summarise
 from orchestrator.running.watching.leading_curve import make_undefined_rows
 
 

@@ -16,7 +16,7 @@ from orchestrator.report.comparisons import describe_noise
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.comparing.seed_comparisons import ALL_FAILED
 from orchestrator.results.comparing.sweep_comparison import TOGETHER, compare_sweeps, compute_band_level
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.statistics.intervals import estimate_median
 from search_spaces.grammar.load import parse_sweep
 from tests.command_line import REPOSITORY

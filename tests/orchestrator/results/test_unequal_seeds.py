@@ -9,7 +9,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import compute_score_effects, compute_test_effects
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 
 RATES = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256]
 

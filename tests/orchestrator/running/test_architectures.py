@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator.plan.checks.soundness import build_sample
+from orchestrator.plan.checks.sweep_file_checks import build_sample
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.plan.recorded import list_recorded_values
+from orchestrator.plan.recorded_configurations import list_recorded_values
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.sweep import run_sweep
@@ -62,7 +62,7 @@ def test_whole_sections_are_the_models(tmp_path: Path) -> None:
 
 
 def test_the_columns_are_called_model_and_show_names(short_text: Any, tmp_path: Path) -> None:
-    from orchestrator.results.summarise import summarise
+    from orchestrator.results.make_summary import summarise
 
     for space, model, shown in (
         (SECTIONS, "", "attention_only (width 8, value_width 4)"),
@@ -121,5 +121,7 @@ def test_what_is_wrong_is_said_at_its_place(space: str, model: str, said: str, t
 def test_a_changed_default_is_written_into_a_listed_section(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = sweep(SECTIONS)
     recorded = make_configurations(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
-    monkeypatch.setattr("orchestrator.plan.recorded.find_changed_defaults", lambda spec, one: {"model.norm": "pre"})
+    monkeypatch.setattr(
+        "orchestrator.plan.recorded_configurations.find_changed_defaults", lambda spec, one: {"model.norm": "pre"}
+    )
     assert list_recorded_values(spec, recorded)[0]["model"]["norm"] == "pre"

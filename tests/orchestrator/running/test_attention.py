@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator import open_sweep
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.plan.recorded import rebuild_member
+from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.record.kept.weights import list_kept_weights, load
 from trainers.evaluation.attention_weights import compute_input_attention
 

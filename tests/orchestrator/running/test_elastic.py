@@ -23,7 +23,7 @@ from orchestrator.record.state.parts import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
 from orchestrator.record.state.recuts import describe_recuts, prepare_replacement
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import recutting, scores
 from orchestrator.running.driving.driver import SweepDriver

@@ -14,7 +14,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.running.watching import leading_curve
 from orchestrator.running.watching.follow import LedgerMeter, follow_sweep
 from orchestrator.running.watching.leading_curve import make_leading_curve_rows

@@ -15,7 +15,7 @@ from orchestrator.errors import OutOfSpace
 from orchestrator.machine.shortages import find_out_of_space, raise_out_of_space
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report import files as report_files
+from orchestrator.report import write_report as report_module
 from tests.orchestrator.running.ledgers import curves, sets
 
 SETTINGS = ("training.steps=40", "resources.keep_weights=true", "resources.pack=2", "model.width=48")
@@ -76,7 +76,7 @@ def test_a_disk_that_is_full_when_all_is_trained(lengthwise, tiny, tmp_path, und
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(report_files, "write_atomic", full)
+        patch.setattr(report_module, "write_atomic", full)
         ran = lengthwise("run", tiny, "--storage", tmp_path, *words())
     assert ran.returncode == 130 and "for lack of space" in ran.stdout and "report.html" in ran.stdout
     resumed = lengthwise("resume", tmp_path / "tiny")

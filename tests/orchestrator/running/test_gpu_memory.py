@@ -14,7 +14,7 @@ from orchestrator.machine.gpus import (
     count_gpu_packs,
     read_gpu_memories,
 )
-from orchestrator.plan.checks.soundness import build_first_generation
+from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.packing.packs import MEMORY_SHARE, Cluster, Packer
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import TIME, forecast

@@ -15,7 +15,7 @@ import yaml
 from orchestrator.record.kept.weights import load
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from search_spaces.grammar.shipped import find_shipped_sweeps
 from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds
 from trainers.config.recorded_members import build_recorded_member

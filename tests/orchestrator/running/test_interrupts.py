@@ -48,7 +48,7 @@ WHEN_CREATED, WHEN_CHECKED = (
     ("orchestrator.sweep.sweep", "write_spec"),
     ("orchestrator.sweep.sweep", "import_spec_modules"),
 )
-WHEN_TRAINED = ("orchestrator.report.files", "write_curves")
+WHEN_TRAINED = ("orchestrator.report.write_report", "write_curves")
 Run = Callable[..., tuple[Any, Path]]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.plan.checks.soundness import build_first_generation
+from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers import local, local_worker

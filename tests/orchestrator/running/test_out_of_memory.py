@@ -15,7 +15,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.recuts import describe_recut, describe_recuts
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.protocol import Death
 from orchestrator.running.pack.retries import Retries

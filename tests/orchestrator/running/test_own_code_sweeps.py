@@ -12,8 +12,8 @@ from orchestrator.code.own_code import import_spec_modules
 from orchestrator.code.trust import trust_sweep
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
+from orchestrator.results.read_confirmations import read_confirmations
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import begin_ledger, records
 

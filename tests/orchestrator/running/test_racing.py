@@ -15,7 +15,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import compute_score_effects
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.sweep.selection import choose_best_rows
 from search_spaces import Racing, load_sweep
 from tests.orchestrator.running.ledgers import (

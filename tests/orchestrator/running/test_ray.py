@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.code.packages import make_module_command
-from orchestrator.plan.checks.soundness import build_first_generation
+from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState

@@ -19,12 +19,12 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_effect_records
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.results.analysis import compute_score_effects
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.objective import read_objective
 from orchestrator.results.scoring.rung_decision import compute_scores_at_step, decide_rung
-from orchestrator.results.summarise import summarise
 from orchestrator.running.schedulers import inline
 from orchestrator.statistics.effects.design import SURVIVORS
-from orchestrator.tracking.contents import SweepRuns
+from orchestrator.tracking.run_contents import MlflowRunBuilder
 from search_spaces import Objective, Rungs, load_sweep
 from tests.orchestrator.running.ledgers import (
     cut_ledger,
@@ -377,7 +377,7 @@ def test_a_rung_is_decided_when_no_pack_runs(stage):
 @pytest.mark.slow
 def test_mlflow_shows_a_pruned_configuration_up_to_its_rung(played):
     state = played(*RATES, HALVING, pack=8)
-    contents = SweepRuns(summarise(state), read_records(state.folder), read_curves(state))
+    contents = MlflowRunBuilder(summarise(state), read_records(state.folder), read_curves(state))
     for row, run in contents.make_configuration_runs():
         assert max(point.step for point in run.points if point.key == "progress/loss") == (row.pruned_at or 40)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import LedgerError
-from orchestrator.plan.checks.soundness import build_first_generation
+from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger import ledger as ledger_module
@@ -17,8 +17,8 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sentences import list_judging_notes
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
-from orchestrator.results.summarise import summarise
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
 from orchestrator.running.schedulers import inline

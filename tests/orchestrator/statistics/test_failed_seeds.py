@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.statistics.failed_seeds import score_seeds, summarise_seeds
 
 values_of_seeds = st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=9)

@@ -10,17 +10,17 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from orchestrator.plan.checks.soundness import build_sample, check_reading
+from orchestrator.plan.checks.sweep_file_checks import build_sample, check_reading
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import write_report
 from orchestrator.report.sentences import list_judging_notes
-from orchestrator.results.confirmations import read_confirmations
+from orchestrator.report.write_report import write_report
+from orchestrator.results.make_summary import summarise
+from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.scoring.length_groups import LengthGroups
-from orchestrator.results.summarise import summarise
 from orchestrator.sweep.confirm import confirm_sweep, plan_confirmation
 from orchestrator.tracking.publish import publish
 from search_spaces import SweepFileError, load_sweep, read_sweep

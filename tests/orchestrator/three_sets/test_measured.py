@@ -18,12 +18,12 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_csv_tables
-from orchestrator.report.files import present_report, write_report
-from orchestrator.results.summarise import summarise
+from orchestrator.report.write_report import present_report, write_report
+from orchestrator.results.make_summary import summarise
 from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.sweep.sweep import resume_sweep
-from orchestrator.tracking.contents import SweepRuns
 from orchestrator.tracking.publish import publish
+from orchestrator.tracking.run_contents import MlflowRunBuilder
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 from trainers.settings import registry
@@ -136,7 +136,7 @@ def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_o
         assert [list(line) for line in lines] == [list(line) for line in make_csv_tables(whole)[name]], name
     write_report(folder)
     state = SweepState.load(folder)
-    contents = SweepRuns(again, read_records(folder), read_curves(state))
+    contents = MlflowRunBuilder(again, read_records(folder), read_curves(state))
     points = [point.key for _, run in contents.make_configuration_runs() for point in run.points]
     assert points and not any("steps_to" in key for key in points)
 

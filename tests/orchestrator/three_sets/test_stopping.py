@@ -14,12 +14,12 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_csv_tables
-from orchestrator.report.files import write_report
+from orchestrator.report.write_report import write_report
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.validation_scores import read_validation_scores
-from orchestrator.results.summarise import summarise
 from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.sweep.sweep import resume_sweep
-from orchestrator.tracking.contents import SweepRuns
+from orchestrator.tracking.run_contents import MlflowRunBuilder
 
 STOPPING = (
     "training.stop={metric: accuracy, threshold: 0.9, samples: 100}",
@@ -73,7 +73,7 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
     assert f"{count} stopped early" in page.read_text()
     assert pd.read_csv(table)["seeds_stopped"].sum() == count and (folder / "validation.csv").exists()
 
-    contents = SweepRuns(result, read_records(folder), curves)
+    contents = MlflowRunBuilder(result, read_records(folder), curves)
     runs = {row.config_id: run for row, run in contents.make_configuration_runs()}
     for row in result.rows:
         points = {point.key: point.value for point in runs[row.config_id].points}

@@ -1,6 +1,6 @@
 """Names that MLflow takes, distinct where the texts are."""
 
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.tracking.names import make_key_part, make_run_name, make_unique_names
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.report.files import present_report
+from orchestrator.report.write_report import present_report
 from orchestrator.sweep import train
 from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import make_default_uri

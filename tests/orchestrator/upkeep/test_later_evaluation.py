@@ -19,7 +19,7 @@ from orchestrator.record.ledger.records import encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.tables.later_evaluations import make_later_records, make_later_section
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.upkeep.later_evaluation import evaluate_later
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
@@ -138,7 +138,7 @@ resources: {keep_weights: true}
 def test_rows_of_any_length_can_be_evaluated_and_the_table_says_what_was_trained(
     tmp_path, run_inline, own_code_forgotten, monkeypatch
 ):
-    monkeypatch.setattr("orchestrator.report.files.present_report", lambda *given, **more: None)
+    monkeypatch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
     (tmp_path / "own_maximum.py").write_text(OWN)
     (tmp_path / "own.yaml").write_text(OWN_SWEEP)
     folder = run_inline(tmp_path / "own.yaml")

@@ -15,8 +15,8 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import write_report
-from orchestrator.results.summarise import summarise
+from orchestrator.report.write_report import write_report
+from orchestrator.results.make_summary import summarise
 from orchestrator.running.watching.meter import make_status_rows
 from orchestrator.upkeep import replay as replaying
 from orchestrator.upkeep.deletion import _is_deleted, delete_sweep, plan_deletion

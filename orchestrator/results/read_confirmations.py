@@ -8,9 +8,9 @@ from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import CONFIRMS, find_confirmations, find_confirmed_sweeps, list_planned_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.seed_comparisons import GROUPS, SeedComparison, Side, compare_sides, make_question
-from orchestrator.results.confirmed import Confirmation, ConfirmationRow, match_search
+from orchestrator.results.confirmation import Confirmation, ConfirmationRow, match_search
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.pack_environments import find_differing_code, record_configurations
-from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from orchestrator.claims.descriptions import describe_counts, describe_effect, label_axis
-from orchestrator.claims.details import write_details
+from orchestrator.claims.details_section import write_details
 from orchestrator.claims.figures import draw_claim, is_drawable, write_small_png
 from orchestrator.claims.judgement import NOT_TESTED, Judgement
 from orchestrator.claims.markdown import fold, make_markdown_table

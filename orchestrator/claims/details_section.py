@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from orchestrator.claims.arm_values import ArmValues, compute_seed_medians
 from orchestrator.claims.descriptions import (
     describe_bound,
     describe_effect,
@@ -18,7 +19,6 @@ from orchestrator.claims.markdown import fold, make_markdown_table
 from orchestrator.claims.registration import describe_registration, list_changes
 from orchestrator.claims.repeated_tests import find_judged_test, group_tests, name_judged_tests, name_tests
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import ArmValues, compute_seed_medians
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.recuts import sum_seconds
 from orchestrator.text.wording import (

@@ -18,7 +18,7 @@ import pandas as pd
 
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.parts import STOPPED, ConfigurationState
-from orchestrator.results.confirmed import match_search
+from orchestrator.results.confirmation import match_search
 from orchestrator.results.scoring.objective import compute_judged_values
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import summarise_seeds
@@ -70,7 +70,7 @@ class RunContents:
         return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:24]
 
 
-class SweepRuns:
+class MlflowRunBuilder:
     """Computes the runs of a sweep from its `records`, `summary` and all `curves`."""
 
     def __init__(self, summary: Summary, records: Sequence[Record], curves: pd.DataFrame) -> None:

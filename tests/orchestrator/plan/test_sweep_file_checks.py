@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import search_spaces
-from orchestrator.plan.checks.soundness import (
+from orchestrator.plan.checks.sweep_file_checks import (
     UNBUILT,
     UNIMPORTED,
     build_configurations,

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.record.kept import curves
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.report.files import present_report, write_report
 from orchestrator.report.sentences import write_answers
-from orchestrator.results.summarise import summarise
+from orchestrator.report.write_report import present_report, write_report
+from orchestrator.results.make_summary import summarise
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
 
 

@@ -21,7 +21,7 @@ from orchestrator.report.csv_tables import OUTDATED_FILES, REPORT_CSV, TABLES, m
 from orchestrator.report.page.render import render_page
 from orchestrator.report.tables.later_evaluations import make_later_section
 from orchestrator.report.terminal import Screen, lay_out, make_rich_table, prose
-from orchestrator.results.summarise import summarise
+from orchestrator.results.make_summary import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.text.consoles import say
 from trainers.files.atomic_file import write_atomic

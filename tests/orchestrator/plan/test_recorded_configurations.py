@@ -6,14 +6,14 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, make_configurations
-from orchestrator.plan.recorded import (
+from orchestrator.plan.recorded_configurations import (
     find_changed_defaults,
     list_recorded_values,
     map_config_ids,
     refuse_changed_defaults,
     set_recorded_defaults,
 )
-from orchestrator.plan.recorded import refuse_corrected as refuse_corrected_configurations
+from orchestrator.plan.recorded_configurations import refuse_corrected as refuse_corrected_configurations
 from orchestrator.plan.search import draw_configurations
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.specification import load_spec

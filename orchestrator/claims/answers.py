@@ -10,8 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.values import (
+from orchestrator.claims.arm_values import (
     ArmValues,
     Values,
     compute_configuration_medians,
@@ -23,6 +22,7 @@ from orchestrator.claims.values import (
     replace_failed_by_worst,
     subtract_values,
 )
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import ROUNDING
 from orchestrator.results.scoring.search_design import read_design
