@@ -95,7 +95,7 @@ def check_class(kind: str, name: str) -> list[str]:
             return [*problems, f"has required settings without trial_settings, so it was not tested: {error}"]
         return problems + check_task(task)
     if kind in ("model", "position"):
-        sizes = [item.name for item in settings_fields(cls) if item.name in SMALL["model"]]
+        sizes = [field.name for field in settings_fields(cls) if field.name in SMALL["model"]]
         settings = {"name": name} | {size: SMALL["model"][size] for size in sizes}
         model = settings if kind == "model" else {**SMALL["model"], "position": name}
         return problems + check_model({**SMALL, "task": cls.trial_task or SMALL["task"], "model": model})

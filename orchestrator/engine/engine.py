@@ -28,8 +28,8 @@ from trainers.metrics.recorded_metrics import list_recorded_metrics
 from trainers.optimization.averaging import LARGE_SHARE
 from trainers.settings import registry
 from trainers.settings.fields import Settings, list_technical_keys
-from trainers.settings.identity import identity
-from trainers.settings.walk_settings import walk_parts
+from trainers.settings.identity import make_identity
+from trainers.settings.walk_settings import walk_settings
 from trainers.training.compiling import estimate_seconds
 from trainers.training.cost import Cost, count_trained_bytes, estimate_member_cost, use_one_thread
 
@@ -110,7 +110,7 @@ class Engine:
         averages = lengths = None
         added: Mapping[str, Metric] = {}
         with suppress(ConfigError, TypeError, AttributeError, ValueError):  # a section that is no mapping
-            keys = [part.key for part in walk_parts(TrainingConfig, sections["training"], [])]
+            keys = [node.key for node in walk_settings(TrainingConfig, sections["training"], [])]
             averages = tuple(key.removeprefix("averages.") for key in keys if key.startswith("averages.")) or ("raw",)
             evaluation = EvaluationConfig.from_mapping(sections["evaluation"])
             lengths = tuple(sorted(task.lengths if isinstance(evaluation.lengths, str) else evaluation.lengths))
@@ -275,7 +275,7 @@ class Engine:
         if type(member.model).initial is not Model.initial:
             return None
         initial = member.training.initial
-        return repr((tuple(member.model.parameters(member.task)), initial and identity(initial)))
+        return repr((tuple(member.model.parameters(member.task)), initial and make_identity(initial)))
 
     # Training ---------------------------------------------------------------------------------------------------------
 

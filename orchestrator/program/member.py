@@ -12,7 +12,7 @@ from orchestrator.program.command import find_unknown_placeholders
 from search_spaces.grammar.problems import list_dotted_keys, read_key
 from trainers.errors import Problem, find_nearest
 from trainers.settings.fields import Settings, setting
-from trainers.settings.identity import digest, identity, structure
+from trainers.settings.identity import compute_digest, make_identity, make_structure
 from trainers.tasks.metrics import RecordedMetric
 
 DIRECTIONS = ("minimize", "maximize", "none")
@@ -182,12 +182,12 @@ class ProgramMember(Settings):
     @cached_property
     def config_id(self) -> str:
         """The hash of all values without the seed, 12 hexadecimal digits."""
-        return digest({key: value for key, value in identity(self).items() if key != "seed"})
+        return compute_digest({key: value for key, value in make_identity(self).items() if key != "seed"})
 
     @cached_property
     def structural_key(self) -> str:
         """The hash of the program, its steps and its reports, without config and seed."""
-        return digest(structure(self))
+        return compute_digest(make_structure(self))
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -19,24 +19,24 @@ from trainers.settings.fields import (
 )
 from trainers.settings.nested import is_nested
 from trainers.settings.values import convert_value, list_choices
-from trainers.settings.walk_settings import walk_parts
+from trainers.settings.walk_settings import walk_settings
 
 
 @dataclass(frozen=True)
-class Slot:
-    """A field of a settings class, to which a dotted key leads."""
+class FieldAtKey:
+    """The field of a settings class that a dotted key sets."""
 
     cls: type[Any]
-    item: Field[Any]
+    field: Field[Any]
 
     def problems(self, value: Any) -> list[Problem]:
         """Return the problems of a value for this field."""
-        return check_value(self.cls, self.item, value)[1]
+        return check_value(self.cls, self.field, value)[1]
 
     def accepts(self, value: Any) -> bool:
         """Return whether the field accepts values of this type, ignoring bounds and choices."""
         try:
-            convert_value(read_type_hints(self.cls)[self.item.name], value)
+            convert_value(read_type_hints(self.cls)[self.field.name], value)
         except ValueError:
             return False
         return True
@@ -44,38 +44,38 @@ class Slot:
     @property
     def allowed(self) -> str:
         """The allowed values, as text."""
-        return describe_allowed(self.cls, self.item)
+        return describe_allowed(self.cls, self.field)
 
     @property
     def choices(self) -> tuple[Any, ...] | None:
         """The allowed values if they are a fixed set, else None."""
-        return list_choices(self.item, read_type_hints(self.cls)[self.item.name])
+        return list_choices(self.field, read_type_hints(self.cls)[self.field.name])
 
     @property
     def bounds(self) -> Mapping[str, float | None]:
         """The bounds `low` and `high` (inclusive), `above` and `below` (exclusive); None means no bound."""
-        bounds: Mapping[str, float | None] = self.item.metadata["bounds"]
+        bounds: Mapping[str, float | None] = self.field.metadata["bounds"]
         return bounds
 
 
-def find_slot(sections: Mapping[str, Any], key: str, cls: type[Settings] = MemberConfig) -> Slot | None:
+def find_field(sections: Mapping[str, Any], key: str, cls: type[Settings] = MemberConfig) -> FieldAtKey | None:
     """Return the field that a dotted key sets in `cls`; None for an unknown key or a nested field.
 
-    find_slot({"model": {"name": "encoder"}, ...}, "model.heads") -> the field `heads` of Encoder
+    find_field({"model": {"name": "encoder"}, ...}, "model.heads") -> the field `heads` of Encoder
     """
     parent, _, name = key.rpartition(".")
-    for part in walk_parts(cls, sections, []):
-        if part.key == parent != "":
-            for item in settings_fields(part.cls):
-                if item.name == name and not is_nested(item):
-                    return Slot(part.cls, item)
+    for node in walk_settings(cls, sections, []):
+        if node.key == parent != "":
+            for field in settings_fields(node.cls):
+                if field.name == name and not is_nested(field):
+                    return FieldAtKey(node.cls, field)
     return None
 
 
 def check_single_values(sections: Mapping[str, Any], cls: type[Settings] = MemberConfig) -> list[Problem]:
     """Return unknown names and keys, missing keys and wrong values of plain sections; combinations are not checked."""
     problems, unknown = list[Problem](), list[Problem]()
-    for part in walk_parts(cls, sections, unknown):
-        values = {key: value for key, value in part.values.items() if key != part.name_key}
-        problems += [problem.under(part.key) for problem in field_problems(part.cls, values, nested=False)]
+    for node in walk_settings(cls, sections, unknown):
+        values = {key: value for key, value in node.values.items() if key != node.name_key}
+        problems += [problem.under(node.key) for problem in field_problems(node.cls, values, nested=False)]
     return [*problems, *unknown]

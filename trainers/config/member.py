@@ -19,7 +19,7 @@ from trainers.errors import ConfigError, Problem, WeightsError
 from trainers.metrics.recorded_metrics import list_recorded_metrics
 from trainers.optimization.criterion import Criterion, Stop
 from trainers.settings.fields import Settings, setting, settings_fields
-from trainers.settings.identity import digest, identity, structure
+from trainers.settings.identity import compute_digest, make_identity, make_structure
 
 if TYPE_CHECKING:  # these modules import torch, which a configuration is read without
     from trainers.metrics.metric import Metric
@@ -107,10 +107,10 @@ class TrainingConfig(Settings):
 
     def unused_keys(self) -> Iterator[str]:
         """Yield the keys of AdamW (betas, epsilon) that are set although the optimizer does not use them."""
-        for item in settings_fields(type(self)):  # a value equal to the default cannot be told from an absent key
-            is_set = item.name in ("betas", "epsilon") and getattr(self, item.name) != item.default
-            if is_set and item.name not in self.optimizer.training_keys:
-                yield item.name
+        for field in settings_fields(type(self)):  # a value equal to the default cannot be told from an absent key
+            is_set = field.name in ("betas", "epsilon") and getattr(self, field.name) != field.default
+            if is_set and field.name not in self.optimizer.training_keys:
+                yield field.name
 
 
 class EvaluationConfig(Settings):
@@ -351,12 +351,12 @@ class MemberConfig(Settings):
     @cached_property
     def config_id(self) -> str:
         """The hash of all values except the seed and `absent` values, 12 hexadecimal digits."""
-        return digest({key: value for key, value in identity(self).items() if key != "seed"})
+        return compute_digest({key: value for key, value in make_identity(self).items() if key != "seed"})
 
     @cached_property
     def structural_key(self) -> str:
         """The hash of the values that members of a pack must share, 12 hexadecimal digits."""
-        return digest(structure(self))
+        return compute_digest(make_structure(self))
 
     @cached_property
     def metrics(self) -> dict[str, RecordedMetric]:

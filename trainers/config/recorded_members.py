@@ -11,7 +11,7 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, Problem
 from trainers.settings.fields import sum_revisions
 from trainers.settings.identity import read_absent_values
-from trainers.settings.walk_settings import Part, walk_parts
+from trainers.settings.walk_settings import SettingsNode, walk_settings
 
 
 def build_recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
@@ -19,30 +19,30 @@ def build_recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfi
 
     Raises ConfigError if this version rejects a name or a value.
     """
-    parts = _complete_parts({**resolved, "seed": seed})
-    for part in parts:  # `from_dict` would reject an older revision
-        part.values.pop("revision", None)
-    return MemberConfig.from_dict(parts[0].values, recorded=True)
+    nodes = _complete_nodes({**resolved, "seed": seed})
+    for node in nodes:  # `from_dict` would reject an older revision
+        node.values.pop("revision", None)
+    return MemberConfig.from_dict(nodes[0].values, recorded=True)
 
 
 def describe_revisions(resolved: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each class of a recorded configuration whose revision has changed."""
     sentences = []
-    for part in _complete_parts(resolved):
-        recorded, current = part.values.get("revision", 1), sum_revisions(part.cls)
+    for node in _complete_nodes(resolved):
+        recorded, current = node.values.get("revision", 1), sum_revisions(node.cls)
         if recorded != current:
-            name = part.cls.name or part.cls.__name__
-            sentences.append(f"{part.key}: {name} was revision {recorded} and is revision {current} today")
+            name = node.cls.name or node.cls.__name__
+            sentences.append(f"{node.key}: {name} was revision {recorded} and is revision {current} today")
     return sentences
 
 
-def _complete_parts(resolved: Mapping[str, Any]) -> list[Part]:
+def _complete_nodes(resolved: Mapping[str, Any]) -> list[SettingsNode]:
     """Return every settings class of a recorded configuration, with missing fields set to their `absent` values."""
-    parts, problems = list[Part](), list[Problem]()
-    for part in walk_parts(MemberConfig, resolved, problems):
-        for name, value in read_absent_values(part.cls).items():
-            part.values.setdefault(name, value)
-        parts.append(part)
+    nodes, problems = list[SettingsNode](), list[Problem]()
+    for node in walk_settings(MemberConfig, resolved, problems):
+        for name, value in read_absent_values(node.cls).items():
+            node.values.setdefault(name, value)
+        nodes.append(node)
     if problems:
         raise ConfigError(problems)
-    return parts
+    return nodes

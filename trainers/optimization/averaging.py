@@ -255,7 +255,7 @@ class NormMatched(Bema):
         # A subclass may update other buffers.
         if type(self) is not NormMatched:
             return self
-        return Bema(**{item.name: getattr(self, item.name) for item in settings_fields(Bema)})
+        return Bema(**{field.name: getattr(self, field.name) for field in settings_fields(Bema)})
 
     def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
         """Yield a problem if the list of names is empty, and a problem for each unknown name."""

@@ -273,7 +273,7 @@ def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
     }
 
     # Names must differ from those of other arrays in a checkpoint.
-    reserved = {item.name for item in fields(TrainingState)}
+    reserved = {field.name for field in fields(TrainingState)}
     if clashing := [name for name in state if name in reserved or name.startswith("averages.")]:
         raise ValueError(
             f"optimizer {pack.optimizer.name}: its state has reserved names {', '.join(clashing)}; "

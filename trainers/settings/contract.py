@@ -17,12 +17,12 @@ def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[st
         yield f"{cls.__name__} does not derive from {base.__module__}.{base.__name__}"
         return
 
-    for item in fields(cls):
-        if problem := _find_field_problem(kind, item, hints[item.name]):
-            yield f"{cls.__name__}.{item.name} {problem}"
+    for field in fields(cls):
+        if problem := _find_field_problem(kind, field, hints[field.name]):
+            yield f"{cls.__name__}.{field.name} {problem}"
 
     # The engine calls every class as its base class declares it; a wrong signature would only fail during training.
-    declared = {item.name for item in fields(cls)}
+    declared = {field.name for field in fields(cls)}
     for name in dir(base):
         if name.startswith("_") or name in declared:
             continue
@@ -39,17 +39,18 @@ def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[st
             yield f"{cls.__name__} has no method draw_rows; allowed: draw_rows, or both sample and evaluation_batches"
 
 
-def _find_field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
+def _find_field_problem(kind: str, field: Field[Any], type_hint: Any) -> str | None:
     """Return why a field cannot be an option or a member hyperparameter; None if it is valid."""
-    if "bounds" not in item.metadata:
+    if "bounds" not in field.metadata:
         return "is declared without setting(...), so it is not an option of the YAML file"
 
     # A dropout rate must have the variant "is zero", which only `dropout_rate` declares.
-    is_member = bool(item.metadata.get("member"))
-    if (kind, item.name) in MEMBER_FIELDS:
-        if is_member and item.metadata.get("variant") is not None:
+    is_member = bool(field.metadata.get("member"))
+    if (kind, field.name) in MEMBER_FIELDS:
+        if is_member and field.metadata.get("variant") is not None:
             return None
-        return f"is not declared with trainers.models.{item.name}.{item.name}_rate(), so it would not reach the {kind}"
+        function = f"trainers.models.{field.name}.{field.name}_rate()"
+        return f"is not declared with {function}, so it would not reach the {kind}"
 
     # Only averages, optimizers and losses receive a tensor with the value of every member.
     if is_member and kind not in ("average", "optimizer", "loss"):

@@ -31,14 +31,14 @@ def describe_kind(kind: str) -> list[Description]:
 def describe_class(cls: type[Settings]) -> Description:
     """Return the description of a registered class; each field has its meaning, allowed values and default."""
     field_texts = {}
-    for item in settings_fields(cls):
-        default = "required" if item.default is MISSING else f"default {format_yaml(item.default)}"
-        mark = "".join(f", {mark}" for flag, mark in _MARKS.items() if item.metadata[flag])
-        field_texts[item.name] = f"{item.metadata['help']} ({describe_allowed(cls, item)}; {default}{mark})".strip()
+    for field in settings_fields(cls):
+        default = "required" if field.default is MISSING else f"default {format_yaml(field.default)}"
+        mark = "".join(f", {mark}" for flag, mark in _MARKS.items() if field.metadata[flag])
+        field_texts[field.name] = f"{field.metadata['help']} ({describe_allowed(cls, field)}; {default}{mark})".strip()
 
     # Metrics depend on the settings, so a class without defaults is built with the settings of its trial.
     summary = (cls.__doc__ or "").strip().partition("\n")[0]
-    required = {item.name for item in settings_fields(cls) if item.default is MISSING}
+    required = {field.name for field in settings_fields(cls) if field.default is MISSING}
     values = getattr(cls, "trial_settings", {}) if required else {}
     metrics = dict(getattr(cls(**values), "metrics", None) or {}) if required <= {*values} else {}
     if isinstance(direction := getattr(cls, "direction", None), str):  # a metric apart from tasks is its only metric

@@ -10,7 +10,8 @@ become a tensor of shape (M,). `trainers.settings.identity` explains `absent` an
 
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import field as dataclass_field
 from enum import Enum
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
@@ -42,30 +43,31 @@ def setting(
 ) -> Any:
     """Return a dataclass field that is an option of the YAML file. A field with few values may be a Literal or an Enum.
 
-    low, high: inclusive bounds; above, below: exclusive bounds; per element for tuples. variant: a function of a member
-    hyperparameter's value that members of a pack must share, because it changes the program, for example whether a
-    dropout rate is zero.
-
-    kind: makes the field nested. It holds settings of a registered kind (`kind="position"`), written as a name or
-    `{name: ..., field: ...}`, or of one class (`kind=Stop`), written `{field: ...}`. With the default None it is
-    optional; with `member=True` members of a pack may differ in it. A `labelled` field holds several settings,
-    `{label: {kind: ..., field: ...}}`; the kind defaults to the label, and a plain name means the class of that name
-    under the label of that name. A `bare` field enters the identity as its name alone if all its other values are
-    `absent` (for fields that were plain text in older versions).
-
-    technical: the field changes no numbers, only how they are computed, such as the width that rows are padded to.
-    Comparisons pair seeds across its values and tables have no column for it, but it is part of the `config_id`.
-
-    identifies: False for a field that only adds recorded values, such as more metrics. It is not part of the
-    `config_id` and cannot be searched.
-
-    pinned_by: the field with the hash of the file that this field names. Once the hash is set, this field is not part
-    of the `config_id`: the same file at another path is the same configuration.
-
+    default: the value of a missing key; without it the key is required.
     absent: the first default the field ever had, which never changes: a configuration with this value has the same
-    `config_id` as a configuration without the field. By default it is `default`. Give it when the default changes, and
-    `NOTHING` when a required field gets a default. For a nested field it is a name, {} or None, meaning settings with
-    their own `absent` values.
+        `config_id` as a configuration without the field. By default it is `default`. Give it when the default changes,
+        and `NOTHING` when a required field gets a default. For a nested field it is a name, {} or None, meaning
+        settings with their own `absent` values.
+    low, high: inclusive bounds, of every entry of a tuple.
+    above, below: exclusive bounds, likewise.
+    choices: the allowed values.
+    member: the field is a member hyperparameter: members of a pack may differ in it.
+    variant: a function of a member hyperparameter's value that members of a pack must share, because it changes the
+        program, for example whether a dropout rate is zero.
+    kind: makes the field nested. It holds settings of a registered kind (`kind="position"`), written as a name or
+        `{name: ..., field: ...}`, or of one class (`kind=Stop`), written `{field: ...}`. With the default None it is
+        optional.
+    labelled: a nested field holds several settings, `{label: {kind: ..., field: ...}}`. The kind defaults to the label,
+        and a plain name means the class of that name under the label of that name.
+    bare: a nested field enters the identity as its name alone if all its other values are `absent` (for fields that
+        were plain text in older versions).
+    technical: the field changes no numbers, only how they are computed, such as the width that rows are padded to.
+        Comparisons pair seeds across its values and tables have no column for it, but it is part of the `config_id`.
+    identifies: False for a field that only adds recorded values, such as more metrics. It is not part of the
+        `config_id` and cannot be searched.
+    pinned_by: the field with the hash of the file that this field names. Once the hash is set, this field is not part
+        of the `config_id`: the same file at another path is the same configuration.
+    help: the meaning of the field, printed by `lengthwise list`.
 
     Raises TypeError for an invalid `absent` of a nested field.
     """
@@ -74,7 +76,7 @@ def setting(
     absent = NOTHING if absent is MISSING else absent
     if kind is not None and absent not in (NOTHING, None, {}) and not isinstance(absent, str):
         raise TypeError(f"`absent` of a {kind} field is {absent!r}; allowed: a registered name, {{}}, None or NOTHING")
-    return field(
+    return dataclass_field(
         default=default,
         metadata={
             "bounds": {"low": low, "high": high, "above": above, "below": below},
@@ -93,7 +95,7 @@ def setting(
     )
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting, field))
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting, dataclass_field))
 class Settings:
     """Base of every settings class; subclasses become frozen keyword-only dataclasses that check their values.
 
@@ -108,7 +110,7 @@ class Settings:
         """Make the subclass a frozen dataclass. Raises TypeError for a reserved field name or an invalid revision."""
         super().__init_subclass__(**kwargs)
         dataclass(frozen=True, kw_only=True)(cls)
-        if reserved := {"name", "revision"} & {item.name for item in settings_fields(cls)}:
+        if reserved := {"name", "revision"} & {field.name for field in settings_fields(cls)}:
             raise TypeError(f"{cls.__name__} cannot have a field named {', '.join(sorted(reserved))}")
         if type(cls.revision) is not int or cls.revision < 1:
             raise TypeError(f"{cls.__name__}.revision is {cls.revision!r}; allowed: a whole number from 1")
@@ -116,9 +118,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Convert and check each value, then combinations of values. Raises ConfigError with all problems."""
         problems: list[Problem] = []
-        for item in settings_fields(type(self)):
-            value, value_problems = check_value(type(self), item, getattr(self, item.name))
-            object.__setattr__(self, item.name, value)  # the dataclass is frozen
+        for field in settings_fields(type(self)):
+            value, value_problems = check_value(type(self), field, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)  # the dataclass is frozen
             problems += value_problems
         if not problems:  # cross-checks may rely on valid values
             problems += self.cross_checks()
@@ -136,7 +138,7 @@ class Settings:
             data = {key: value for key, value in data.items() if key != "revision"}
 
         # Valid keys alone need no report: the constructor checks each value, once.
-        is_required = {item.name: item.default is MISSING for item in settings_fields(cls)}
+        is_required = {field.name: field.default is MISSING for field in settings_fields(cls)}
         if not data.keys() <= is_required.keys() or any(
             required and name not in data for name, required in is_required.items()
         ):
@@ -148,26 +150,26 @@ class Settings:
         plain: dict[str, Any] = {"name": self.name} if self.name else {}
         if (revision := sum_revisions(type(self))) != 1:
             plain["revision"] = revision
-        for item in settings_fields(type(self)):
-            value = getattr(self, item.name)
-            if value is not None or not is_nested(item):
-                plain[item.name] = to_plain_value(value)
+        for field in settings_fields(type(self)):
+            value = getattr(self, field.name)
+            if value is not None or not is_nested(field):
+                plain[field.name] = to_plain_value(value)
         return plain
 
 
 def settings_fields(cls: type) -> tuple[Field[Any], ...]:
     """Return the fields of a settings class that were declared with `setting`."""
     declared: tuple[Field[Any], ...] = _cached_on_class(
-        cls, "_settings", lambda: tuple(item for item in fields(cls) if "bounds" in item.metadata)
+        cls, "_settings", lambda: tuple(field for field in fields(cls) if "bounds" in field.metadata)
     )
     return declared
 
 
 def list_technical_keys(settings: Settings, prefix: str = "") -> Iterator[str]:
     """Yield the dotted keys of the technical fields, also inside nested settings."""
-    for item in settings_fields(type(settings)):
-        key, value = f"{prefix}{item.name}", getattr(settings, item.name)
-        if item.metadata["technical"]:
+    for field in settings_fields(type(settings)):
+        key, value = f"{prefix}{field.name}", getattr(settings, field.name)
+        if field.metadata["technical"]:
             yield key
         for name, part in value.items() if isinstance(value, Mapping) else [("", value)]:
             if isinstance(part, Settings):
@@ -180,12 +182,13 @@ def sum_revisions(cls: type[Settings]) -> int:
     return 1 + sum(fixes)
 
 
-def read_absent_value(cls: type, item: Field[Any]) -> Any:
+def read_absent_value(cls: type, field: Field[Any]) -> Any:
     """Return the `absent` value of a field in its declared type, or NOTHING."""
-    absent = item.metadata["absent"]
-    if absent is NOTHING or is_nested(item):
+    absent = field.metadata["absent"]
+    if absent is NOTHING or is_nested(field):
         return absent
-    return _cached_on_class(cls, f"_absent_{item.name}", lambda: convert_value(read_type_hints(cls)[item.name], absent))
+    name = field.name
+    return _cached_on_class(cls, f"_absent_{name}", lambda: convert_value(read_type_hints(cls)[name], absent))
 
 
 def to_plain_value(
@@ -211,7 +214,7 @@ def _name_kind(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
     """Return problems of unknown keys, missing keys and single wrong values; of nested fields only if `nested`."""
-    fields_by_name = {item.name: item for item in settings_fields(cls)}
+    fields_by_name = {field.name: field for field in settings_fields(cls)}
     problems = [
         Problem(
             key=str(key),
@@ -226,18 +229,18 @@ def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -
 
     # A misspelt key is one mistake: do not report the key that it is close to as missing, too.
     misspelt = {problem.nearest for problem in problems}
-    for name, item in fields_by_name.items():
+    for name, field in fields_by_name.items():
         if name not in data:
-            if item.default is MISSING and name not in misspelt:
-                problems.append(Problem(key=name, message="is required", allowed=describe_allowed(cls, item)))
-        elif nested or not is_nested(item):
-            problems += check_value(cls, item, data[name])[1]
+            if field.default is MISSING and name not in misspelt:
+                problems.append(Problem(key=name, message="is required", allowed=describe_allowed(cls, field)))
+        elif nested or not is_nested(field):
+            problems += check_value(cls, field, data[name])[1]
     return problems
 
 
-def describe_allowed(cls: type, item: Field[Any]) -> str:
+def describe_allowed(cls: type, field: Field[Any]) -> str:
     """Return the allowed values of a field as text: its choices, or its type and bounds."""
-    return describe_field_values(item, read_type_hints(cls).get(item.name))
+    return describe_field_values(field, read_type_hints(cls).get(field.name))
 
 
 def read_type_hints(cls: type) -> dict[str, Any]:
@@ -245,7 +248,7 @@ def read_type_hints(cls: type) -> dict[str, Any]:
 
     def resolve() -> dict[str, Any]:
         # Annotations are evaluated in the module of their class, and a class and its base may be in different modules.
-        nested = {item.name for item in settings_fields(cls) if is_nested(item)}
+        nested = {field.name for field in settings_fields(cls) if is_nested(field)}
         hints: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             annotations = {
@@ -266,24 +269,24 @@ def _cached_on_class(cls: type, name: str, make: Callable[[], Any]) -> Any:
     return cls.__dict__[name]
 
 
-def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
+def check_value(cls: type, field: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
     """Return the value in its declared type, and its problems."""
     # Settings that were built before were checked then.
     if isinstance(value, Settings):
         return value, []
-    if is_nested(item):
+    if is_nested(field):
         is_built = isinstance(value, Mapping) and value and all(isinstance(entry, Settings) for entry in value.values())
-        return (value, []) if is_built else build_nested(item, value)
+        return (value, []) if is_built else build_nested(field, value)
 
     # Bounds only make sense for a value of the right type.
     try:
-        converted = convert_value(read_type_hints(cls)[item.name], value)
-        check_bounds(item.metadata, converted)
+        converted = convert_value(read_type_hints(cls)[field.name], value)
+        check_bounds(field.metadata, converted)
     except ValueError as error:
-        choices = list_choices(item, read_type_hints(cls)[item.name])
+        choices = list_choices(field, read_type_hints(cls)[field.name])
         nearest = find_nearest(value, [str(choice) for choice in choices]) if choices else None
         nearest = f"[{nearest}]" if nearest is not None and nearest == value else nearest  # an entry without its list
-        nearest = nearest or suggest_value(read_type_hints(cls)[item.name], item.metadata, value)
-        message, allowed = f"{value!r} {error}", describe_allowed(cls, item)
-        return value, [Problem(key=item.name, given=value, message=message, allowed=allowed, nearest=nearest)]
+        nearest = nearest or suggest_value(read_type_hints(cls)[field.name], field.metadata, value)
+        message, allowed = f"{value!r} {error}", describe_allowed(cls, field)
+        return value, [Problem(key=field.name, given=value, message=message, allowed=allowed, nearest=nearest)]
     return converted, []

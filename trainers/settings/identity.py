@@ -21,26 +21,29 @@ from trainers.settings.fields import (
 from trainers.settings.nested import is_nested
 
 
-def digest(value: Any) -> str:
+def compute_digest(value: Any) -> str:
     """Return the first 12 hexadecimal digits of the SHA-256 of plain data, independent of the order of keys."""
     return hashlib.sha256(_write_json(value).encode()).hexdigest()[:12]
 
 
-def identity(settings: Settings) -> dict[str, Any]:
+def make_identity(settings: Settings) -> dict[str, Any]:
     """Return the values that the `config_id` is computed from, as plain data."""
     return _without_absent(
-        settings, lambda item, value: to_plain_value(value), identity, lambda item: bool(item.metadata["identifies"])
+        settings,
+        lambda field, value: to_plain_value(value),
+        make_identity,
+        lambda field: bool(field.metadata["identifies"]),
     )
 
 
-def structure(settings: Settings) -> dict[str, Any]:
+def make_structure(settings: Settings) -> dict[str, Any]:
     """Return the values that members of a pack must share, as plain data; of member hyperparameters their variants."""
-    return _without_absent(settings, _convert_structural, structure, lambda item: True)
+    return _without_absent(settings, _convert_structural, make_structure, lambda field: True)
 
 
 def read_absent_values(cls: type[Settings]) -> dict[str, Any]:
     """Return the `absent` value of every field that has one, as plain data."""
-    values = {item.name: read_absent_value(cls, item) for item in settings_fields(cls)}
+    values = {field.name: read_absent_value(cls, field) for field in settings_fields(cls)}
     return {name: to_plain_value(value) for name, value in values.items() if value is not NOTHING}
 
 
@@ -61,40 +64,40 @@ def _without_absent(
     if (revision := sum_revisions(cls)) != 1:
         plain["revision"] = revision
 
-    for item in filter(is_included, settings_fields(cls)):
+    for field in filter(is_included, settings_fields(cls)):
         # The path of a file whose hash is recorded does not identify anything.
         converted: Any
-        value, absent = getattr(settings, item.name), read_absent_value(cls, item)
-        if (pin := item.metadata["pinned_by"]) is not None and getattr(settings, pin) is not None:
+        value, absent = getattr(settings, field.name), read_absent_value(cls, field)
+        if (pin := field.metadata["pinned_by"]) is not None and getattr(settings, pin) is not None:
             continue
 
         # Compare value and `absent` in the same plain form.
-        if is_nested(item):
-            if item.metadata["member"] and convert_field(item, None) is NOTHING:
+        if is_nested(field):
+            if field.metadata["member"] and convert_field(field, None) is NOTHING:
                 continue
-            converted, plain_absent = to_plain_value(value, convert_nested), _write_plain_absent(item)
-            if item.metadata["bare"] and converted is not None and converted.keys() == {"name"}:
+            converted, plain_absent = to_plain_value(value, convert_nested), _write_plain_absent(field)
+            if field.metadata["bare"] and converted is not None and converted.keys() == {"name"}:
                 converted = converted["name"]
         else:
-            converted = convert_field(item, value)
-            plain_absent = NOTHING if absent is NOTHING else convert_field(item, absent)
+            converted = convert_field(field, value)
+            plain_absent = NOTHING if absent is NOTHING else convert_field(field, absent)
         if converted is not NOTHING and (absent is NOTHING or _write_json(converted) != _write_json(plain_absent)):
-            plain[item.name] = converted
+            plain[field.name] = converted
     return plain
 
 
-def _write_plain_absent(item: Field[Any]) -> Any:
+def _write_plain_absent(field: Field[Any]) -> Any:
     """Return the `absent` value of a nested field as plain data: the name of its class alone."""
-    absent = item.metadata["absent"]
-    if not isinstance(absent, str) or item.metadata["bare"]:
+    absent = field.metadata["absent"]
+    if not isinstance(absent, str) or field.metadata["bare"]:
         return absent
-    return {absent: {"kind": absent}} if item.metadata["labelled"] else {"name": absent}
+    return {absent: {"kind": absent}} if field.metadata["labelled"] else {"name": absent}
 
 
-def _convert_structural(item: Field[Any], value: Any) -> Any:
+def _convert_structural(field: Field[Any], value: Any) -> Any:
     """Return what members of a pack share of a field: its value, or the variant; NOTHING if they share nothing."""
-    variant = item.metadata["variant"]
-    if item.metadata["member"]:
+    variant = field.metadata["variant"]
+    if field.metadata["member"]:
         return to_plain_value(variant(value)) if variant else NOTHING
     return to_plain_value(value)
 

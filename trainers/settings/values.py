@@ -143,27 +143,27 @@ def _parse_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def list_choices(item: Field[Any], hint: Any) -> tuple[Any, ...] | None:
+def list_choices(field: Field[Any], hint: Any) -> tuple[Any, ...] | None:
     """Return the allowed values of a field if its choices or its type make them a fixed set, else None."""
-    choices: tuple[Any, ...] | None = item.metadata["choices"]
+    choices: tuple[Any, ...] | None = field.metadata["choices"]
     return list_type_choices(hint) if choices is None else choices
 
 
-def describe_field_values(item: Field[Any], hint: Any) -> str:
+def describe_field_values(field: Field[Any], hint: Any) -> str:
     """Return the allowed values of a field as text: its choices, or its type and bounds."""
-    if (kind := item.metadata["kind"]) is not None:
+    if (kind := field.metadata["kind"]) is not None:
         article = "an" if str(kind)[0] in "aeiou" else "a"
         return f"{article} {kind}" if isinstance(kind, str) else "a mapping of keys to values"
-    if (choices := list_choices(item, hint)) is not None:
+    if (choices := list_choices(field, hint)) is not None:
         names = ", ".join(_YAML_NAMES.get(str(choice), str(choice)) for choice in choices)
         return f"a list of {names}" if typing.get_origin(hint) is tuple else names
 
     # Without choices: the type and its bounds, "an integer >= 1".
     signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
     limits = [
-        f"{sign} {item.metadata['bounds'][key]:g}"
+        f"{sign} {field.metadata['bounds'][key]:g}"
         for key, sign in signs.items()
-        if item.metadata["bounds"][key] is not None
+        if field.metadata["bounds"][key] is not None
     ]
     return _describe_type(hint) + (" " + " and ".join(limits) if limits else "")
 

@@ -10,7 +10,7 @@ from trainers.settings.nested import is_nested, read_nested
 
 
 @dataclass(frozen=True)
-class Part:
+class SettingsNode:
     """A settings class in a configuration: its dotted key and its plain values, including the name of the class."""
 
     key: str
@@ -19,29 +19,29 @@ class Part:
     name_key: str | None = None
 
 
-def walk_parts(cls: type[Settings], values: Mapping[str, Any], problems: list[Problem]) -> Iterator[Part]:
-    """Yield `cls` and the classes of its nested fields as parts, outermost first; append unknown names to `problems`.
+def walk_settings(cls: type[Settings], values: Mapping[str, Any], problems: list[Problem]) -> Iterator[SettingsNode]:
+    """Yield `cls` and the classes of its nested fields as nodes, outermost first; append unknown names to `problems`.
 
-    The caller may change the values of a part when it is yielded: they are copies, and the nested fields of a part are
+    The caller may change the values of a node when it is yielded: they are copies, and the nested fields of a node are
     read afterwards.
     """
-    return _walk(Part("", cls, dict(values)), problems)
+    return _walk(SettingsNode("", cls, dict(values)), problems)
 
 
-def _walk(part: Part, problems: list[Problem]) -> Iterator[Part]:
-    """Yield a part, then the parts of its nested fields."""
-    yield part
-    for item in settings_fields(part.cls):
-        if not is_nested(item) or item.name not in part.values:
+def _walk(node: SettingsNode, problems: list[Problem]) -> Iterator[SettingsNode]:
+    """Yield a node, then the nodes of its nested fields."""
+    yield node
+    for field in settings_fields(node.cls):
+        if not is_nested(field) or field.name not in node.values:
             continue
-        entries, name_problems = read_nested(item, part.values[item.name])
-        problems += [problem.under(part.key) for problem in name_problems]
+        entries, name_problems = read_nested(field, node.values[field.name])
+        problems += [problem.under(node.key) for problem in name_problems]
 
-        # Copies replace the values of this part, so that it sees what the caller changes in its nested parts.
+        # Copies replace the values of this node, so that it sees what the caller changes in its nested nodes.
         plain = {}
         for label, (cls, values, name_key) in entries.items():
             plain[label] = {**({name_key: cls.name} if name_key else {}), **values}
-            key = ".".join(filter(None, (part.key, item.name, label)))
-            yield from _walk(Part(key, cls, plain[label], name_key), problems)
+            key = ".".join(filter(None, (node.key, field.name, label)))
+            yield from _walk(SettingsNode(key, cls, plain[label], name_key), problems)
         if plain:
-            part.values[item.name] = plain if item.metadata["labelled"] else plain[""]
+            node.values[field.name] = plain if field.metadata["labelled"] else plain[""]

@@ -199,7 +199,7 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
         # `lengths` is a property of the class, so more lengths need a subclass.
         extended = tuple(sorted({*self.lengths, *new_lengths}))
         longer = type(cls.__name__, (cls,), {"lengths": property(lambda self: extended), "__module__": cls.__module__})
-        built: Self = longer(**{item.name: getattr(self, item.name) for item in settings_fields(cls)})
+        built: Self = longer(**{field.name: getattr(self, field.name) for field in settings_fields(cls)})
         return built
 
     @property

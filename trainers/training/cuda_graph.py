@@ -93,7 +93,7 @@ class CudaGraphStep:
 
 def _shape_key(batch: Batch) -> Hashable:
     """Return a key that batches of the same graph share: types, shapes and fields that are not tensors."""
-    values = [getattr(batch, item.name) for item in fields(batch)]
+    values = [getattr(batch, field.name) for field in fields(batch)]
     return type(batch), tuple(
         (value.shape, value.dtype) if isinstance(value, Tensor) else repr(value) for value in values
     )

@@ -18,7 +18,7 @@ from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, SweepSpec, select_active_values
 from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, make_value_key
 from search_spaces.grammar.problems import Findings, ancestors, format_value, is_within, parent, read_key
-from trainers.config.fields_by_key import check_single_values, find_slot
+from trainers.config.fields_by_key import check_single_values, find_field
 from trainers.errors import Problem
 
 T = TypeVar("T")
@@ -162,11 +162,11 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
 def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
     """Return a problem for each value of a domain that the classes of this case reject; keys are relative to `key`."""
     member_class = get_trainer(spec.sections).member_class
-    slot = find_slot(assign_values(spec, {**case, key: _make_example(domain)}), key, member_class)
-    if slot is not None:
-        return list(find_misfits(domain, slot))
+    field = find_field(assign_values(spec, {**case, key: _make_example(domain)}), key, member_class)
+    if field is not None:
+        return list(find_misfits(domain, field))
 
-    # A key without a slot has no bounds to compare with, so each value is tried in its section.
+    # A key without a field has no bounds to compare with, so each value is tried in its section.
     is_list = isinstance(domain, (Choice, Grid))
     values = domain.values if isinstance(domain, (Choice, Grid)) else (_make_example(domain),)
     problems = []

@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 from orchestrator.plan.checks.bounds import find_misfits
 from orchestrator.plan.domains import convert_to_value, find_range, make_distribution
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
-from trainers.config.fields_by_key import Slot
+from trainers.config.fields_by_key import FieldAtKey
 from trainers.errors import ConfigError
 from trainers.settings.fields import Settings, setting, settings_fields
 
 
-def slot(hint: Any, **limits: Any) -> Slot:
+def make_field(hint: Any, **limits: Any) -> FieldAtKey:
     cls = type("Made", (Settings,), {"__annotations__": {"value": hint}, "value": setting(**limits)})
-    return Slot(cls, settings_fields(cls)[0])
+    return FieldAtKey(cls, settings_fields(cls)[0])
 
 
-RATE = slot(float, low=0.0, below=1.0)
-POSITIVE = slot(float | None, above=0.0)
-SHARE = slot(float, low=0.0, high=1.0)
-COUNT = slot(int, low=1, below=100)
-BOARD = slot(int, choices=(4, 6, 8))
-NAME = slot(str, choices=("none", "pre", "post"))
-PAIR = slot(tuple[float, float], low=0.0, below=1.0)
-FLAG = slot(bool | str, choices=(True, False, "auto"))
+RATE = make_field(float, low=0.0, below=1.0)
+POSITIVE = make_field(float | None, above=0.0)
+SHARE = make_field(float, low=0.0, high=1.0)
+COUNT = make_field(int, low=1, below=100)
+BOARD = make_field(int, choices=(4, 6, 8))
+NAME = make_field(str, choices=("none", "pre", "post"))
+PAIR = make_field(tuple[float, float], low=0.0, below=1.0)
+FLAG = make_field(bool | str, choices=(True, False, "auto"))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ FLAG = slot(bool | str, choices=(True, False, "auto"))
         (Grid((True, "auto")), FLAG),
     ],
 )
-def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: Slot) -> None:
+def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: FieldAtKey) -> None:
     assert list(find_misfits(domain, where)) == []
 
 
@@ -59,17 +59,17 @@ def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: Slot) -> N
         (Uniform(-0.5, 0.5), RATE, ".uniform[0]", -0.5, "0"),
         (Uniform(0.0, 1.0), RATE, ".uniform[1]", 1.0, "0.99999"),
         (Uniform(0.0, 1.0), POSITIVE, ".uniform[0]", 0.0, None),
-        (Uniform(1.0, 2.0), slot(float, above=1.0), ".uniform[0]", 1.0, "1.00001"),
+        (Uniform(1.0, 2.0), make_field(float, above=1.0), ".uniform[0]", 1.0, "1.00001"),
         (LogUniform(0.1, 2.0), RATE, ".log_uniform[1]", 2.0, "0.99999"),
-        (OneMinusLogUniform(0.5, 0.9), slot(float, high=0.8), ".one_minus_log_uniform[1]", 0.9, "0.8"),
+        (OneMinusLogUniform(0.5, 0.9), make_field(float, high=0.8), ".one_minus_log_uniform[1]", 0.9, "0.8"),
         (IntUniform(0, 64, 8), COUNT, ".int_uniform[0]", 0, "1"),
         (IntUniform(4, 100, 8), COUNT, ".int_uniform[1]", 100, "99"),
         (IntUniform(4, 8), BOARD, ".int_uniform", [4, 8], "choice"),
         (Uniform(8.0, 16.0), COUNT, ".uniform", [8.0, 16.0], "int_uniform"),
         (Uniform(0.0, 1.0), NAME, ".uniform", [0.0, 1.0], "choice"),
         (IntUniform(0, 2), NAME, ".int_uniform", [0, 2], "choice"),
-        (Uniform(0.0, 1.0), slot(float, choices=(0.0, 0.5, 1.0)), ".uniform", [0.0, 1.0], "choice"),
-        (Normal(0.01, 0.1), slot(float, low=0.0), ".normal", [0.01, 0.1], "low: 0"),
+        (Uniform(0.0, 1.0), make_field(float, choices=(0.0, 0.5, 1.0)), ".uniform", [0.0, 1.0], "choice"),
+        (Normal(0.01, 0.1), make_field(float, low=0.0), ".normal", [0.01, 0.1], "low: 0"),
         (Normal(0.9, 0.1, 0.5), RATE, ".normal", [0.9, 0.1], "high: 0.99999"),
         (Normal(0.5, 1.0, 0.0, 1.0), RATE, ".high", 1.0, "0.99999"),
         (Normal(0.0, 0.1, -0.1, 0.9), RATE, ".low", -0.1, "0"),
@@ -81,7 +81,7 @@ def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: Slot) -> N
     ],
 )
 def test_what_does_not_fit_is_named_with_what_is_allowed(
-    domain: Domain, where: Slot, below: str, given: Any, nearest: str | None
+    domain: Domain, where: FieldAtKey, below: str, given: Any, nearest: str | None
 ) -> None:
     misfit = next(find_misfits(domain, where))
     assert (misfit.key, misfit.given, misfit.allowed, misfit.nearest) == (below, given, where.allowed, nearest)
@@ -113,16 +113,16 @@ numbers = st.floats(-100, 100).map(lambda value: float(f"{value:.3g}")) | st.sam
 
 
 @st.composite
-def slots(draw: st.DrawFn) -> Slot:
+def fields(draw: st.DrawFn) -> FieldAtKey:
     hint = draw(st.sampled_from([int, float, float | None, int | None, str, bool | str]))
     kind = draw(st.sampled_from(["bounds", "choices", "none"]))
     if hint in (str, bool | str) or kind == "none":
-        return slot(hint)
+        return make_field(hint)
     if kind == "choices":
         item = st.integers(-5, 5) if hint in (int, int | None) else numbers
-        return slot(hint, choices=tuple(draw(st.lists(item, min_size=1, max_size=4))))
+        return make_field(hint, choices=tuple(draw(st.lists(item, min_size=1, max_size=4))))
     names = [draw(st.sampled_from([None, "low", "above"])), draw(st.sampled_from([None, "high", "below"]))]
-    return slot(hint, **{name: draw(st.integers(-5, 5) | numbers) for name in names if name})
+    return make_field(hint, **{name: draw(st.integers(-5, 5) | numbers) for name in names if name})
 
 
 @st.composite
@@ -158,7 +158,7 @@ def everything(domain: Domain) -> list[Any]:
     return [convert_to_value(domain, float(one)) for one in inner]
 
 
-def built(where: Slot, value: Any) -> bool:
+def built(where: FieldAtKey, value: Any) -> bool:
     try:
         where.cls(value=value)
     except ConfigError:
@@ -167,14 +167,14 @@ def built(where: Slot, value: Any) -> bool:
 
 
 @settings(max_examples=300, derandomize=True)
-@given(domains(), slots())
-def test_the_verdict_is_that_of_drawing_everything(domain: Domain, where: Slot) -> None:
+@given(domains(), fields())
+def test_the_verdict_is_that_of_drawing_everything(domain: Domain, where: FieldAtKey) -> None:
     assert (not list(find_misfits(domain, where))) == all(built(where, value) for value in everything(domain))
 
 
 @settings(max_examples=200, derandomize=True)
-@given(domains(), slots())
-def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where: Slot) -> None:
+@given(domains(), fields())
+def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where: FieldAtKey) -> None:
     for misfit in find_misfits(domain, where):
         bare = (misfit.nearest or "").removeprefix("low: ").removeprefix("high: ")
         if bare and bare not in ("choice", "int_uniform"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainers.config.fields_by_key import check_single_values, find_slot
+from trainers.config.fields_by_key import check_single_values, find_field
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.settings import registry
@@ -104,21 +104,21 @@ def test_what_is_wrong_between_values_is_left_to_building(key: str, value: Any) 
     ],
 )
 def test_a_key_fills_the_field_of_the_class_that_is_named(key: str, owner: str) -> None:
-    slot = find_slot(SECTIONS, key)
-    assert slot is not None and slot.item.name == key.rpartition(".")[2] and slot.cls.name == owner
+    field = find_field(SECTIONS, key)
+    assert field is not None and field.field.name == key.rpartition(".")[2] and field.cls.name == owner
 
 
 @pytest.mark.parametrize(
     "key", ["model.name", "model.position", "model.foo", "training.schedule", "training.averages.slow", "seed", "task"]
 )
-def test_a_key_that_holds_no_single_field_has_no_slot(key: str) -> None:
-    assert find_slot(SECTIONS, key) is None
+def test_a_key_that_holds_no_single_field_has_none(key: str) -> None:
+    assert find_field(SECTIONS, key) is None
 
 
 @pytest.mark.parametrize("kind", ["task", "model"])
-def test_every_field_of_every_registered_class_has_a_slot(kind: str) -> None:
+def test_every_field_of_every_registered_class_is_found(kind: str) -> None:
     for name, cls in registry.get_classes(kind).items():
         for item in settings_fields(cls):
-            slot = find_slot({**SECTIONS, kind: {"name": name}}, f"{kind}.{item.name}")
-            assert (slot is None) == bool(item.metadata["kind"])
-            assert slot is None or (slot.cls is cls and slot.problems(object()))
+            field = find_field({**SECTIONS, kind: {"name": name}}, f"{kind}.{item.name}")
+            assert (field is None) == bool(item.metadata["kind"])
+            assert field is None or (field.cls is cls and field.problems(object()))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.trainers.own_tasks import Echo, Last
-from trainers.config.fields_by_key import check_single_values, find_slot
+from trainers.config.fields_by_key import check_single_values, find_field
 from trainers.config.member import MemberConfig
 from trainers.config.recorded_members import build_recorded_member, describe_revisions
 from trainers.errors import ConfigError
@@ -128,9 +128,9 @@ def test_a_threshold_that_cannot_be_is_allowed(sections) -> None:
 
 def test_their_fields_are_places_for_values(sections) -> None:
     plain = built(sections, training__stop=STOP, training__curriculum=RISING).to_dict()
-    assert find_slot(plain, "training.stop.threshold").accepts(0.5)
-    assert not find_slot(plain, "training.curriculum.samples").accepts(0.5)
-    assert find_slot(plain, "training.stop.thresholds") is None and check_single_values(plain) == []
+    assert find_field(plain, "training.stop.threshold").accepts(0.5)
+    assert not find_field(plain, "training.curriculum.samples").accepts(0.5)
+    assert find_field(plain, "training.stop.thresholds") is None and check_single_values(plain) == []
     plain["training"]["stop"]["samples"] = 0
     plain["training"]["curriculum"] = {"name": "treshold"}
     assert [one.key for one in check_single_values(plain)] == ["training.stop.samples", "training.curriculum.name"]

@@ -13,7 +13,7 @@ from tests.trainers.models import own_modules
 from tests.trainers.own_tasks import Last
 from tests.trainers.runs import check_alone, check_one_program
 from trainers.check import check_model
-from trainers.config.fields_by_key import find_slot
+from trainers.config.fields_by_key import find_field
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.vmapped import Vmapped
@@ -289,8 +289,8 @@ def test_a_loss_is_part_of_the_identity_and_its_absence_changes_no_id(member: Ma
     assert len({plain.config_id, named.config_id, member(training__loss={"name": "r_drop", "alpha": 2}).config_id}) == 3
     assert member(training__loss={"name": "r_drop", "alpha": 2}).structural_key == named.structural_key
     assert plain.structural_key != named.structural_key
-    slot = find_slot(named.to_dict(), "training.loss.alpha")
-    assert slot is not None and slot.bounds["low"] == 0.0
+    field = find_field(named.to_dict(), "training.loss.alpha")
+    assert field is not None and field.bounds["low"] == 0.0
 
 
 @pytest.mark.parametrize(

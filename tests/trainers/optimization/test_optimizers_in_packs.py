@@ -13,7 +13,7 @@ from torch import Tensor
 from tests.trainers.runs import check_alone, check_one_program, check_resumed, stepped
 from trainers import Checkpoints, train
 from trainers.check import check_class
-from trainers.config.fields_by_key import find_slot
+from trainers.config.fields_by_key import find_field
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.optimization.optimizer import Optimizer, Update
@@ -125,8 +125,8 @@ def test_an_optimizer_and_its_options_are_part_of_the_identity(member: Make) -> 
     # Member hyperparameters share a program, other options do not.
     assert named({"name": "lion", "beta1": 0.8}).structural_key == named("lion").structural_key
     assert named({"name": "muon", "nesterov": False}).structural_key != named("muon").structural_key
-    slot = find_slot(named("lion").to_dict(), "training.optimizer.beta1")
-    assert slot is not None and slot.bounds["below"] == 1.0
+    field = find_field(named("lion").to_dict(), "training.optimizer.beta1")
+    assert field is not None and field.bounds["below"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from trainers.optimization.schedules import Cosine
 from trainers.positions.rope import Rope
 from trainers.settings import registry
 from trainers.settings.fields import NOTHING, Settings, list_technical_keys, setting, settings_fields
-from trainers.settings.identity import digest, identity, structure
+from trainers.settings.identity import compute_digest, make_identity, make_structure
 from trainers.tasks.set_complement import SetComplement
 
 VALUES: dict[type, st.SearchStrategy[Any]] = {
@@ -67,8 +67,8 @@ def test_a_field_that_is_added_with_a_default_changes_no_name(before, more, data
     more = {name.upper(): field for name, field in more.items() if "default" in field[1]}
     values = values_of(data.draw, before)
     old, new = made(before)(**values), made({**more, **before})(**values)
-    assert digest(identity(old)) == digest(identity(new))
-    assert digest(structure(old)) == digest(structure(new))
+    assert compute_digest(make_identity(old)) == compute_digest(make_identity(new))
+    assert compute_digest(make_structure(old)) == compute_digest(make_structure(new))
 
 
 @checked(max_examples=100)
@@ -77,7 +77,7 @@ def test_another_value_is_another_name(fields, data) -> None:
     cls = made(fields)
     one, other = cls(**values_of(data.draw, fields)), cls(**values_of(data.draw, fields))
     same = json.dumps(one.to_dict()) == json.dumps(other.to_dict())
-    assert (digest(identity(one)) == digest(identity(other))) is same
+    assert (compute_digest(make_identity(one)) == compute_digest(make_identity(other))) is same
 
 
 @checked(max_examples=100)
@@ -99,7 +99,7 @@ def test_member_hyperparameters_do_not_enter_the_structure_but_their_variants_do
 
     one, other = cls(**values), cls(**changed)
     same = of_a_pack(one) == of_a_pack(other)
-    assert (digest(structure(one)) == digest(structure(other))) is same
+    assert (compute_digest(make_structure(one)) == compute_digest(make_structure(other))) is same
 
 
 @checked(max_examples=50)
@@ -205,14 +205,14 @@ def first_and_later(**later: Any) -> tuple[type[Settings], type[Settings]]:
 
 def test_a_changed_default_keeps_names_where_absent_is_given() -> None:
     first, later = first_and_later(absent=8)
-    assert identity(first()) == identity(later(width=8)) == {}
-    assert identity(later()) == identity(first(width=16)) == {"width": 16}
+    assert make_identity(first()) == make_identity(later(width=8)) == {}
+    assert make_identity(later()) == make_identity(first(width=16)) == {"width": 16}
 
 
 def test_a_changed_default_without_absent_gives_one_name_to_two_computations() -> None:
     """What the golden list of absent values is there for."""
     first, later = first_and_later()
-    assert identity(first()) == identity(later()) == {}
+    assert make_identity(first()) == make_identity(later()) == {}
 
 
 def test_a_default_for_a_field_that_was_required_leaves_nothing_out() -> None:
@@ -220,7 +220,7 @@ def test_a_default_for_a_field_that_was_required_leaves_nothing_out() -> None:
         width: int = setting()
 
     _, later = first_and_later(absent=NOTHING)
-    assert identity(later()) == identity(Required(width=16)) == {"width": 16}
+    assert make_identity(later()) == make_identity(Required(width=16)) == {"width": 16}
 
 
 def test_absent_has_the_type_of_its_field() -> None:
@@ -229,9 +229,9 @@ def test_absent_has_the_type_of_its_field() -> None:
         choice: bool | str = setting("auto", absent=False)
         times: bool | int = setting(1)
 
-    assert identity(Numbers(rate=0.0, choice=False)) == {}
-    assert identity(Numbers(rate=0.0, choice=False, times=True)) == {"times": True}
-    assert identity(Numbers(rate=1.0, choice=True)) == {"rate": 1.0, "choice": True}
+    assert make_identity(Numbers(rate=0.0, choice=False)) == {}
+    assert make_identity(Numbers(rate=0.0, choice=False, times=True)) == {"times": True}
+    assert make_identity(Numbers(rate=1.0, choice=True)) == {"rate": 1.0, "choice": True}
 
 
 def test_absent_of_a_registered_class_is_a_name() -> None:
@@ -282,7 +282,7 @@ def test_a_revised_base_revises_what_derives_from_it() -> None:
     class RevisedToo(Base):
         revision = 2
 
-    assert identity(Derived()) == {"revision": 2} and identity(RevisedToo()) == {"revision": 3}
+    assert make_identity(Derived()) == {"revision": 2} and make_identity(RevisedToo()) == {"revision": 3}
 
 
 @pytest.mark.parametrize("revision", [0, "2", True])
@@ -328,4 +328,4 @@ def test_a_technical_field_is_known_by_its_dotted_key_and_part_of_the_id():
     outer = made({"part": (inner, {"kind": inner}), "c": (int, {"default": 1, "technical": True})})
     one, other = (outer(part=inner(padding=value)) for value in (2, 3))
     assert list(list_technical_keys(one)) == ["part.padding", "c"]
-    assert digest(identity(one)) != digest(identity(other))
+    assert compute_digest(make_identity(one)) != compute_digest(make_identity(other))

@@ -236,7 +236,7 @@ def _read_files(task: Dataset) -> Data | ConfigError:
     Raises ConfigError if files are missing.
     """
     folder = task.folder
-    row_format = RowFormat(**{item.name: getattr(task, item.name) for item in fields(RowFormat)})
+    row_format = RowFormat(**{field.name: getattr(task, field.name) for field in fields(RowFormat)})
     try:
         return read_data(folder, task.files, row_format)
     except ConfigError as error:  # returned, because a raised error would not be cached
