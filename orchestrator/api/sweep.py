@@ -253,10 +253,10 @@ class Sweep:
 
     def _describe_status(self) -> str:
         """Return the status of the sweep and its numbers of configurations and seeds as text."""
-        result = self.summary
+        summary = self.summary
         return (
-            f"{result.status}, {result.complete_configurations} of {result.planned} configurations done, "
-            f"{result.seeds_run} seeds ran, {result.seeds_failed} failed"
+            f"{summary.status}, {summary.complete_configurations} of {summary.planned} configurations done, "
+            f"{summary.seeds_run} seeds ran, {summary.seeds_failed} failed"
         )
 
     def _repr_html_(self) -> str:
@@ -287,7 +287,7 @@ def _make_table(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame([{name: None if value == "" else value for name, value in line.items()} for line in lines])
 
 
-def _draw_image(result: Summary) -> str:
+def _draw_image(summary: Summary) -> str:
     """Return the median curves as an HTML image."""
     from matplotlib.figure import Figure
 
@@ -295,7 +295,7 @@ def _draw_image(result: Summary) -> str:
 
     # A figure without pyplot leaves the caller's figures alone.
     figure, content = Figure(figsize=FIGURE_SIZE, layout="constrained"), io.BytesIO()
-    plot_curves(result, figure.subplots())
+    plot_curves(summary, figure.subplots())
     figure.savefig(content, format="png", dpi=100)
     return f'<img alt="median curves" src="data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}">'
 

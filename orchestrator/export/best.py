@@ -14,13 +14,13 @@ from search_spaces.grammar.values import MAX_BYTES, MAX_CHARACTERS
 COPIED_SECTIONS = ("objective", "resources", "tracking")
 
 
-def make_best_file(state: SweepState, result: Summary) -> str:
+def make_best_file(state: SweepState, summary: Summary) -> str:
     """Return the sweep file of the configuration ranked first, with every value and its seeds.
 
     It trains the same members as the sweep, even if defaults have changed since. Raises UserError if no configuration
     has a score yet, and for a configuration that this version would train to other results.
     """
-    row = next((row for row in result.rows if row.rank == 1), None)
+    row = next((row for row in summary.rows if row.rank == 1), None)
     if row is None:
         raise UserError(f"--best: {state.folder}: no configuration has a score yet")
 
@@ -33,7 +33,7 @@ def make_best_file(state: SweepState, result: Summary) -> str:
 
     # Parsing the text at the end proves that the exported file can be run.
     score = f"score {format_number(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
-    ranked = f"ranked 1 of {result.complete_configurations} by {result.score_label}"
+    ranked = f"ranked 1 of {summary.complete_configurations} by {summary.score_label}"
     spec = {
         "name": _shorten_name(state.name, "-best"),
         "study": state.study,

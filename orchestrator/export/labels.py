@@ -13,7 +13,7 @@ from search_spaces.grammar.problems import Findings
 RENAMED_WORDS = ("length", "score", "trained", "selection", "test", "seeds")
 
 
-def read_labels(path: Path, result: Summary) -> dict[str, str]:
+def read_labels(path: Path, summary: Summary) -> dict[str, str]:
     """Return the texts of a labels file by the name that they replace: metrics, searched keys, "#3", and RENAMED_WORDS.
 
     Raises SweepFileError, with line and allowed keys, for unknown keys.
@@ -26,13 +26,18 @@ def read_labels(path: Path, result: Summary) -> dict[str, str]:
     findings.raise_any()
 
     # A misspelt key would silently leave a figure unlabelled.
-    labelled = [*result.metrics, *result.searched, *(format_label(row.number) for row in result.rows), *RENAMED_WORDS]
+    labelled = [
+        *summary.metrics,
+        *summary.searched,
+        *(format_label(row.number) for row in summary.rows),
+        *RENAMED_WORDS,
+    ]
     if not isinstance(labels, dict):
         findings.add("", 'is not a mapping of names to texts, such as "#3": pre-norm', given=labels)
     else:
         for key, text in labels.items():
             if key not in labelled:
-                allowed = f'{", ".join([*result.searched, *RENAMED_WORDS])}, a metric, or a configuration such as "#0"'
+                allowed = f'{", ".join([*summary.searched, *RENAMED_WORDS])}, a metric, or a configuration such as "#0"'
                 findings.add(key, "is not in this sweep", allowed=allowed, nearest=find_nearest_name(key, labelled))
             elif not isinstance(text, str):
                 details = {} if text is ABSENT else {"given": text}
@@ -41,7 +46,7 @@ def read_labels(path: Path, result: Summary) -> dict[str, str]:
     return dict(labels)
 
 
-def select_labelled_rows(result: Summary, labels: Mapping[str, str]) -> list[Row]:
+def select_labelled_rows(summary: Summary, labels: Mapping[str, str]) -> list[Row]:
     """Return the configurations that have a label, in the order of the labels."""
-    rows = {format_label(row.number): row for row in result.rows}
+    rows = {format_label(row.number): row for row in summary.rows}
     return [rows[key] for key in labels if key in rows]

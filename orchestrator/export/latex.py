@@ -18,7 +18,7 @@ _LATEX = {
 }
 
 
-def make_latex_table(result: Summary, labels: Mapping[str, str]) -> str:
+def make_latex_table(summary: Summary, labels: Mapping[str, str]) -> str:
     """Return a `tabular` of configurations: values, medians with quartiles over seeds, failed seeds.
 
     The rows are the configurations that have a label, in that order, or else all by score. `labels` also renames
@@ -26,16 +26,16 @@ def make_latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     \\usepackage{booktabs}.
     """
     # Columns that would be empty in every row are left out.
-    keys = [key for key in result.searched if any(key in row.values for row in result.rows)]
+    keys = [key for key in summary.searched if any(key in row.values for row in summary.rows)]
     short_names = shorten_keys(keys)
-    groups = [group for group in ("trained", "selection", "test") if any(getattr(row, group) for row in result.rows)]
+    groups = [group for group in ("trained", "selection", "test") if any(getattr(row, group) for row in summary.rows)]
     header = ["", *(labels.get(key, short_names[key]) for key in keys), *(labels.get(group, group) for group in groups)]
     header.append(labels.get("seeds", "seeds failed"))
 
     # With labels the user has chosen the rows and their order.
     lines = []
-    for row in select_labelled_rows(result, labels) or result.rows:
-        values = [compact_value(get_searched_value(result, row, key, "")) for key in keys]
+    for row in select_labelled_rows(summary, labels) or summary.rows:
+        values = [compact_value(get_searched_value(summary, row, key, "")) for key in keys]
         text = labels.get(format_label(row.number), format_label(row.number))
 
         # Values are escaped as texts; medians are formulas already.
@@ -50,11 +50,11 @@ def make_latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     # Comments say in the document's source what the numbers are, without being printed.
     comments = [
         "% Needs \\usepackage{booktabs} in the preamble.",
-        f"% Sweep {result.name}: {' '.join(result.score_label.split())}; ranked by the selection lengths.",
-        f"% Median over seeds [quartiles]; selection lengths {format_ranges(result.objective.lengths)}, "
-        f"test lengths {format_ranges(result.test_lengths)}.",
-        f"% {result.complete_configurations} of {result.planned} configurations have all their seeds; "
-        f"{result.seeds_run} seeds ran, {result.seeds_failed} failed ({result.objective.failed_seeds}).",
+        f"% Sweep {summary.name}: {' '.join(summary.score_label.split())}; ranked by the selection lengths.",
+        f"% Median over seeds [quartiles]; selection lengths {format_ranges(summary.objective.lengths)}, "
+        f"test lengths {format_ranges(summary.test_lengths)}.",
+        f"% {summary.complete_configurations} of {summary.planned} configurations have all their seeds; "
+        f"{summary.seeds_run} seeds ran, {summary.seeds_failed} failed ({summary.objective.failed_seeds}).",
     ]
     body = [rf"\begin{{tabular}}{{l{'l' * len(keys)}{'r' * len(groups)}r}}", r"\toprule"]
     body += [" & ".join(map(escape, header)) + r" \\", r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]

@@ -52,7 +52,7 @@ def parse_size(text: str) -> tuple[float, float]:
 
 
 def draw_paper_figures(
-    result: Summary, file_format: str, folder: Path, size: tuple[float, float], labels: Mapping[str, str]
+    summary: Summary, file_format: str, folder: Path, size: tuple[float, float], labels: Mapping[str, str]
 ) -> dict[Path, bytes]:
     """Return the bytes of the figures by path below `folder`: median curves, and the effect of every searched key.
 
@@ -64,37 +64,37 @@ def draw_paper_figures(
     with mpl.rc_context(STYLE):
         # A paper may be printed in grey, so curves also differ in their line style.
         figure, axes = _make_figure(size)
-        plot_curves(result, axes, rows=select_labelled_rows(result, labels), labels=labels, distinct_in_grey=True)
+        plot_curves(summary, axes, rows=select_labelled_rows(summary, labels), labels=labels, distinct_in_grey=True)
         _move_legend_out(axes, figure)
-        files = {folder / f"{result.name}-curves.{file_format}": _render(figure, file_format)}
+        files = {folder / f"{summary.name}-curves.{file_format}": _render(figure, file_format)}
 
         # An effect needs two scores.
-        for key in result.searched:
-            if sum(key in row.values and row.score is not None for row in result.rows) > 1:
+        for key in summary.searched:
+            if sum(key in row.values and row.score is not None for row in summary.rows) > 1:
                 figure, axes = _make_figure(size)
-                plot_effect(result, key, axes, labels=labels)
+                plot_effect(summary, key, axes, labels=labels)
                 axes.yaxis.label.set_fontsize(8)
                 axes.set_title("", loc="left")  # the caption has this text
-                files[folder / f"{result.name}-{file_name(key)}.{file_format}"] = _render(figure, file_format)
+                files[folder / f"{summary.name}-{file_name(key)}.{file_format}"] = _render(figure, file_format)
     return files
 
 
-def write_caption(result: Summary, labels: Mapping[str, str]) -> str:
+def write_caption(summary: Summary, labels: Mapping[str, str]) -> str:
     """Return sentences for the caption of the curves of the labelled configurations, or of all."""
     # A caption that counts only the drawn configurations would hide failures in the others.
-    rows = select_labelled_rows(result, labels) or result.rows
+    rows = select_labelled_rows(summary, labels) or summary.rows
     ran, failed = sum(row.seeds_run for row in rows), sum(row.seeds_failed for row in rows)
     totals = ""
-    if len(rows) < len(result.rows):
-        totals = f"; of all {len(result.rows)} configurations {result.seeds_run} and {result.seeds_failed}"
+    if len(rows) < len(summary.rows):
+        totals = f"; of all {len(summary.rows)} configurations {summary.seeds_run} and {summary.seeds_failed}"
 
     # The reader must know which lengths influenced the selection.
-    test = f"; lengths {format_ranges(result.test_lengths)} were used for neither" if result.test_lengths else ""
-    seeds = replace(result, rows=tuple(rows)).seeds_in_words
+    test = f"; lengths {format_ranges(summary.test_lengths)} were used for neither" if summary.test_lengths else ""
+    seeds = replace(summary, rows=tuple(rows)).seeds_in_words
     return (
         f"Lines: median over {seeds}; bands: quartiles; thin lines: single seeds "
         f"({ran} ran, {failed} failed{totals}). Shaded: trained lengths; hatched: lengths "
-        f"{format_ranges(result.objective.lengths)}, by which configurations are ranked{test}."
+        f"{format_ranges(summary.objective.lengths)}, by which configurations are ranked{test}."
     )
 
 

@@ -37,7 +37,7 @@ def export(
     # Everything is made before anything is written, so an error leaves no files behind. `files` has functions instead
     # of contents, because weights may not fit into memory.
     state = SweepState.load(folder)
-    result = summarise(state)
+    summary = summarise(state)
     files: dict[Path, Callable[[], bytes]] = {}
     paths, lines = list[Path](), list[str]()
 
@@ -52,14 +52,14 @@ def export(
     if labels:
         from orchestrator.export.labels import read_labels
 
-        label_texts = read_labels(labels, result)
+        label_texts = read_labels(labels, summary)
     if best:
         from orchestrator.export.best import make_best_file
 
         # The exported file finds its modules and its program only in its own folder.
         modules = state.spec.get("imports")
         module_note = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
-        add(best, make_best_file(state, result), *module_note, f"run it with: {format_command('run', best)}")
+        add(best, make_best_file(state, summary), *module_note, f"run it with: {format_command('run', best)}")
         for name, content in read_program(state).items():  # an equal file is not replaced
             if not (target := best.parent / name).is_file() or target.read_bytes() != content:
                 add(target, content)
@@ -68,19 +68,19 @@ def export(
 
         add(
             latex,
-            make_latex_table(result, label_texts),
+            make_latex_table(summary, label_texts),
             "include it in a table of a document with \\usepackage{booktabs}",
         )
     if figures:
         from orchestrator.export.paper_figures import DEFAULT_SIZE, draw_paper_figures, parse_size, write_caption
 
         inches = parse_size(size) if size else DEFAULT_SIZE
-        for path, content in draw_paper_figures(result, figures, to or Path(), inches, label_texts).items():
+        for path, content in draw_paper_figures(summary, figures, to or Path(), inches, label_texts).items():
             add(path, content)
 
         # A paper must say what bands and points are; the figure itself has no room for it.
-        lines.append(f"for the caption: {write_caption(result, label_texts)}")
-        if result.searched:
+        lines.append(f"for the caption: {write_caption(summary, label_texts)}")
+        if summary.searched:
             lines.append(
                 "for hyperparameters: one point for each configuration, with the quartiles over its seeds; the star is "
                 "ranked first; line and band: medians and quartiles of neighbouring configurations, or of a category"

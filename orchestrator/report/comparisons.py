@@ -110,21 +110,21 @@ def compare_and_show(
 def _show_named(compared: NamedComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, both configurations, the keys in which they differ, the table of differences, and notes."""
     # The verdict, and both configurations.
-    result, comparisons = compared.first.result, compared.comparisons
-    sides, is_one_sweep = (compared.first, compared.second), compared.second.result is result
-    names = [format_label(side.row.number) + ("" if is_one_sweep else f" of {side.result.name}") for side in sides]
-    yield _show_verdict(comparisons[0], names, console, result)
-    yield from _advise_more_seeds(comparisons[0], [side.result for side in sides], console)
+    summary, comparisons = compared.first.summary, compared.comparisons
+    sides, is_one_sweep = (compared.first, compared.second), compared.second.summary is summary
+    names = [format_label(side.row.number) + ("" if is_one_sweep else f" of {side.summary.name}") for side in sides]
+    yield _show_verdict(comparisons[0], names, console, summary)
+    yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)
     for name, side in (("First", compared.first), ("Second", compared.second)):
-        yield prose(f"{name}: {_describe_configuration(side)}", console, result)
+        yield prose(f"{name}: {_describe_configuration(side)}", console, summary)
 
     # The settings in which they differ, and the differences.
     differing = comparisons[0].shared.differing
     values = [f"{key} {' / '.join(compact_pair(*pair))}" for key, pair in differing.items()]
-    yield prose(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, result)
+    yield prose(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, summary)
     yield ""
     yield Text(describe_sign(comparisons, *_distinguish(names)), style="bold")
-    yield from _lay_out_comparisons(comparisons, [], result, console)
+    yield from _lay_out_comparisons(comparisons, [], summary, console)
 
     # How to read the table.
     notes = list_difference_notes(comparisons)
@@ -135,12 +135,12 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
             "One of them was ranked first by the selection lengths, so differences there favour it, and slightly so at "
             "other lengths. Only fresh seeds (lengthwise confirm) are unbiased."
         )
-    yield from (prose(note, console, result, "dim") for note in notes)
+    yield from (prose(note, console, summary, "dim") for note in notes)
 
 
-def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, result: Summary) -> RenderableType:
+def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, summary: Summary) -> RenderableType:
     """Return the verdict as the first line of a comparison; equal names become "First" and "Second"."""
-    return prose(write_verdict(line, *_distinguish(names)), console, result, "bold")
+    return prose(write_verdict(line, *_distinguish(names)), console, summary, "bold")
 
 
 def _distinguish(names: Sequence[str]) -> tuple[str, str]:
@@ -149,20 +149,22 @@ def _distinguish(names: Sequence[str]) -> tuple[str, str]:
     return (first, second) if first != second else ("First", "Second")
 
 
-def _advise_more_seeds(line: SeedComparison, results: Sequence[Summary], console: Console) -> Iterator[RenderableType]:
+def _advise_more_seeds(
+    line: SeedComparison, summaries: Sequence[Summary], console: Console
+) -> Iterator[RenderableType]:
     """Yield the commands that train enough seeds for an interval, if sweeps that can be extended have too few."""
-    short = [result for result in results if len(result.shared_seeds) < ENOUGH_SEEDS]
+    short = [summary for summary in summaries if len(summary.shared_seeds) < ENOUGH_SEEDS]
     commands = list(filter(None, map(make_extend_command, short)))
     if commands and line.outcome.paired and line.outcome.n < MIN_FOR_MEDIAN:
-        yield prose(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, results[0])
+        yield prose(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, summaries[0])
 
 
 def _describe_configuration(side: Side) -> str:
     """Return label, sweep, config_id, rank and seeds of a configuration as text."""
     row = side.row
-    rank = f"ranked {row.rank} of {side.result.complete_configurations}" if row.rank else "failed"
+    rank = f"ranked {row.rank} of {side.summary.complete_configurations}" if row.rank else "failed"
     ended = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
-    return f"{format_label(row.number)} of {side.result.name} ({row.config_id}, {rank}; {ended})"
+    return f"{format_label(row.number)} of {side.summary.name} ({row.config_id}, {rank}; {ended})"
 
 
 def _is_sweep(name: str) -> bool:
@@ -223,8 +225,8 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
         yield from _advise_more_seeds(compared.together[0], [first, compared.second], console)
     else:
         yield Text("No verdict: nothing can be compared.", "bold")
-    for name, result in (("First", first), ("Second", compared.second)):
-        yield prose(f"{name}: {_describe_sweep(result)}", console, result)
+    for name, summary in (("First", first), ("Second", compared.second)):
+        yield prose(f"{name}: {_describe_sweep(summary)}", console, summary)
     parts = {"Specification": compared.specification, "Code": compared.code, "Environment": compared.environment}
     for title, differing in parts.items():
         if differing:
@@ -282,10 +284,10 @@ def _list_tested(compared: SweepComparison) -> list[SeedComparison]:
 
 
 def _lay_out_comparisons(
-    comparisons: Sequence[SeedComparison], names: Columns, result: Summary, console: Console
+    comparisons: Sequence[SeedComparison], names: Columns, summary: Summary, console: Console
 ) -> Iterator[RenderableType]:
     """Yield the tables of differences that fit the console; `names` are columns before the differences."""
-    cells = make_cells(comparisons, [*names, *make_comparison_columns(comparisons, result.infinity_text)])
+    cells = make_cells(comparisons, [*names, *make_comparison_columns(comparisons, summary.infinity_text)])
     yield from map(make_rich_table, lay_out(cells, console.width, keys=len(names) + 1))
 
 
@@ -305,10 +307,10 @@ def _make_name_columns(compared: SweepComparison) -> Columns:
     return [Column("first", partial(describe_side, 0)), Column("second", partial(describe_side, 1))]
 
 
-def _describe_sweep(result: Summary) -> str:
+def _describe_sweep(summary: Summary) -> str:
     """Return name, folder, and numbers of configurations and seeds of a sweep as text."""
-    done = f"{result.complete_configurations} of {format_count(result.planned, 'configuration')} done"
-    return f"{result.name} in {result.folder} ({done}; {result.seeds_run} seeds ran, {result.seeds_failed} failed)"
+    done = f"{summary.complete_configurations} of {format_count(summary.planned, 'configuration')} done"
+    return f"{summary.name} in {summary.folder} ({done}; {summary.seeds_run} seeds ran, {summary.seeds_failed} failed)"
 
 
 def _describe_differences(differing: Mapping[str, tuple[Any, Any]]) -> str:

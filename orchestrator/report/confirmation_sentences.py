@@ -8,7 +8,7 @@ from orchestrator.text.wording import format_count, format_label, format_number,
 MAX_SHOWN = 3  # scores of configurations
 
 
-def describe_confirmation(result: Summary, confirmed: Confirmation, *, with_scores: bool) -> str:
+def describe_confirmation(summary: Summary, confirmed: Confirmation, *, with_scores: bool) -> str:
     """Return sentences on a confirmation: which is first on fresh seeds, a comparison there, and both scores.
 
     Without `with_scores` the scores stand only in place of an unknown order.
@@ -16,14 +16,14 @@ def describe_confirmation(result: Summary, confirmed: Confirmation, *, with_scor
     # Put both scores of each configuration beside each other.
     scores = [
         f"{format_label(row.number)} "
-        + (format_number(row.confirmed.median, result.infinity_text) if row.confirmed else "not ended yet")
-        + f" ({format_number(row.search.median, result.infinity_text)} in the search)"
+        + (format_number(row.confirmed.median, summary.infinity_text) if row.confirmed else "not ended yet")
+        + f" ({format_number(row.search.median, summary.infinity_text)} in the search)"
         for row in confirmed.rows
     ]
     scores_text = join_first_few(scores, MAX_SHOWN)
     seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {format_ranges(confirmed.seeds)}"
     standing = _describe_standing(confirmed)
-    if standing and result.name == confirmed.name:
+    if standing and summary.name == confirmed.name:
         standing += f" (labels of {confirmed.parent})"
     sentences = [f"Confirmation by {confirmed.name}: on {seeds} {standing or scores_text}."]
 

@@ -35,7 +35,7 @@ def write_csv(path: Path, records: Records, columns: Sequence[str]) -> None:
     write_atomic(path, [text.getvalue().encode()])
 
 
-def make_effect_records(result: Summary) -> Records:
+def make_effect_records(summary: Summary) -> Records:
     """Return the lines of effects.csv: one for every outcome and key, or for each value with a difference or slope.
 
     Empty for a sweep that shows no effects. n is the number of units. correlation is Spearman's, with its interval from
@@ -62,7 +62,7 @@ def make_effect_records(result: Summary) -> Records:
 
     # A sweep without effects has no lines.
     columns.append(Column("", lambda line: line.effect.partial.n if line.slope else None, "partial_n"))
-    lines = list_effect_lines(result) if shows_effects(result) else []
+    lines = list_effect_lines(summary) if shows_effects(summary) else []
     return make_records(lines, [*columns, *parse_columns("missing=missing_reasons")])
 
 
@@ -71,12 +71,12 @@ def _read_part(part: str, name: str, line: EffectLine) -> Any:
     return getattr(getattr(line, part), name, None)
 
 
-def make_validation_records(result: Summary) -> Records:
+def make_validation_records(summary: Summary) -> Records:
     """Return the lines of validation.csv: one for every validation score of a member at an evaluation."""
     columns = parse_columns("config_id seed step stage stopped metric average mean")
 
     # Lengths differ between configurations, so each has a column.
-    scores = read_validation_scores(result.state)
+    scores = read_validation_scores(summary.state)
     lengths = sorted({length for score in scores for length in score.lengths})
     columns += [Column("", partial(_read_value, length), f"at_{length}") for length in lengths]
     return make_records(scores, columns)
@@ -90,18 +90,18 @@ def _read_value(length: int, score: ValidationScore) -> float | None:
 TABLES: Mapping[str, Callable[[Summary], Records]] = {
     REPORT_CSV: make_configuration_records,
     "effects.csv": make_effect_records,
-    "seed_comparisons.csv": lambda result: make_comparison_records(compare_seeds(result)),
+    "seed_comparisons.csv": lambda summary: make_comparison_records(compare_seeds(summary)),
     "confirmed.csv": make_confirmation_records,
     "validation.csv": make_validation_records,
     "race.csv": make_race_records,
     "rungs.csv": make_rung_records,
-    "later_evaluations.csv": lambda result: make_later_records(result.later_evaluations),
+    "later_evaluations.csv": lambda summary: make_later_records(summary.later_evaluations),
 }
 """The CSV files of a report by name, with the functions that make their lines."""
 OUTDATED_FILES = ("averages.csv", "families.csv", "evaluations.csv", "steps_to.csv", "values.csv")
 """CSV files of earlier versions, which a new report deletes."""
 
 
-def make_csv_tables(result: Summary) -> dict[str, Records]:
+def make_csv_tables(summary: Summary) -> dict[str, Records]:
     """Return the lines of the CSV files of a report by name: report.csv and all others that are not empty."""
-    return {name: records for name, make in TABLES.items() if (records := make(result)) or name == REPORT_CSV}
+    return {name: records for name, make in TABLES.items() if (records := make(summary)) or name == REPORT_CSV}

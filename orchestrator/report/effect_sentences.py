@@ -15,32 +15,32 @@ MIN_FOR_HALVES = 5  # distinct values; fewer are named one by one
 CONFOUNDED = "hyperparameters change together, so none can be judged alone"
 
 
-def describe_effects(result: Summary, *, with_values: bool = True) -> str:
+def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     """Return a sentence on the hyperparameters with a clear effect on the score, or the reason if there are none.
 
     With `with_values`, or for a single hyperparameter, it has the median scores below and above the middle value. Only
     one interval of each hyperparameter, or of each value, counts: intervals at other lengths and of slopes would be
     further chances to exclude 0.
     """
-    if result.status == "running":
+    if summary.status == "running":
         return "The effects of hyperparameters are shown when the sweep has ended."
-    if not shows_effects(result):
-        return explain_missing_effects(result) or "No hyperparameter was compared, so it is unknown which matter."
+    if not shows_effects(summary):
+        return explain_missing_effects(summary) or "No hyperparameter was compared, so it is unknown which matter."
 
     # Select the effects with an interval.
-    names = shorten_keys([effect.key for effect in compute_score_effects(result)])
-    on_score = [line for line in list_effect_lines(result) if line.outcome.effects == compute_score_effects(result)]
+    names = shorten_keys([effect.key for effect in compute_score_effects(summary)])
+    on_score = [line for line in list_effect_lines(summary) if line.outcome.effects == compute_score_effects(summary)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
     if not lines:
-        reasons = [effect.reason if effect.matched else CONFOUNDED for effect in compute_score_effects(result)]
+        reasons = [effect.reason if effect.matched else CONFOUNDED for effect in compute_score_effects(summary)]
         why = "; ".join(dict.fromkeys(filter(None, reasons))) or "no effect has an interval"
         return f"It is unknown which hyperparameters mattered: {why}."
 
     # Name the best of several values that differ clearly from the first.
-    sign, clear = -1.0 if result.objective.direction == "minimize" else 1.0, dict[str, tuple[str, str]]()
+    sign, clear = -1.0 if summary.objective.direction == "minimize" else 1.0, dict[str, tuple[str, str]]()
     gains = {id(line): sign * line.difference.difference if line.difference else 0.0 for line in lines}
     for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
-        if effect := _describe_clear(result, line, names[line.effect.key]):
+        if effect := _describe_clear(summary, line, names[line.effect.key]):
             clear.setdefault(names[line.effect.key], effect)
 
     # Join clear effects, then inconclusive ones.
@@ -51,7 +51,7 @@ def describe_effects(result: Summary, *, with_values: bool = True) -> str:
     keys, with_sizes = {name: key for key, name in names.items()}, with_values or len(clear) == 1
     shown = join_first_few(
         [
-            f"{clear[name][0]} ({_describe_halves(result, keys[name]) if with_sizes else ''}{clear[name][1]})"
+            f"{clear[name][0]} ({_describe_halves(summary, keys[name]) if with_sizes else ''}{clear[name][1]})"
             for name in names.values()
             if name in clear
         ],
@@ -61,7 +61,7 @@ def describe_effects(result: Summary, *, with_values: bool = True) -> str:
     return f"What mattered at {format_lengths(lines[0].outcome.lengths)}: {shown}{inconclusive}."
 
 
-def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
+def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
     """Return an effect as text, "higher dropout is worse", and its size; None unless its interval excludes 0."""
     # A line has a difference, a slope, or a correlation.
     if line.difference:
@@ -77,7 +77,7 @@ def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, 
         return None
 
     # Describe its direction by the objective.
-    rises = "worse" if result.objective.direction == "minimize" else "better"
+    rises = "worse" if summary.objective.direction == "minimize" else "better"
     falls = "better" if rises == "worse" else "worse"
     than = f" than {line.difference.against}" if line.difference else ""
     subject = f"{better} {name}" if better == "higher" else f"{name} {better}"
@@ -85,12 +85,12 @@ def _describe_clear(result: Summary, line: EffectLine, name: str) -> tuple[str, 
     return f"{subject} is {rises if value > 0 else falls}{than}", size
 
 
-def _describe_halves(result: Summary, key: str) -> str:
+def _describe_halves(summary: Summary, key: str) -> str:
     """Return the median scores below and above the middle value of a numeric key; empty for other keys."""
     # Split the scores by the median value of the key.
     scores = [
         (row.values[key], row.score)
-        for row in result.rows
+        for row in summary.rows
         if row.complete and row.score is not None and key in row.values
     ]
     if not is_numeric([value for value, _ in scores]) or len({value for value, _ in scores}) < MIN_FOR_HALVES:
@@ -103,5 +103,5 @@ def _describe_halves(result: Summary, key: str) -> str:
         return ""
 
     # Describe the medians.
-    low, high = (format_number(statistics.median(half), result.infinity_text) for half in halves)
+    low, high = (format_number(statistics.median(half), summary.infinity_text) for half in halves)
     return f"median score {low} below {compact_value(middle)}, {high} above; "

@@ -48,7 +48,7 @@ FAILED_SEEDS = {
 }
 
 
-def write_answers(result: Summary, *, with_values: bool = True) -> list[str]:
+def write_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
     """Return the three answers, and sentences on each confirmation after the second; for an empty sweep only the first.
 
     With `with_values` the searched values of the best configuration are named. Without, there is room only for the last
@@ -56,98 +56,100 @@ def write_answers(result: Summary, *, with_values: bool = True) -> list[str]:
     is compared with the next, as report.html does beside its curves.
     """
     # An empty sweep has no best configuration and no effects.
-    if not result.rows:
-        return [describe_status(result)]
-    confirmations = read_confirmations(result)
+    if not summary.rows:
+        return [describe_status(summary)]
+    confirmations = read_confirmations(summary)
     sentences = [
-        describe_status(result),
-        describe_best(result, with_values=with_values),
+        describe_status(summary),
+        describe_best(summary, with_values=with_values),
         *(
-            describe_confirmation(result, confirmed, with_scores=not with_values)
+            describe_confirmation(summary, confirmed, with_scores=not with_values)
             for confirmed in (confirmations if with_values else confirmations[-1:])
         ),
-        *(() if with_values or confirmations else describe_lead(result)),
+        *(() if with_values or confirmations else describe_lead(summary)),
     ]
 
     # A confirmation has too few configurations for effects.
-    if shows_effects(result) or not read_search_labels(result.state.provenance):
-        sentences.append(describe_effects(result, with_values=with_values))
+    if shows_effects(summary) or not read_search_labels(summary.state.provenance):
+        sentences.append(describe_effects(summary, with_values=with_values))
     return sentences
 
 
-def write_short_answer(result: Summary) -> str:
+def write_short_answer(summary: Summary) -> str:
     """Return the answer in a line or two, for a phone; empty before a configuration has a finite score."""
     # Ties have no best configuration.
-    ranked = [row for row in result.rows if row.rank is not None]
+    ranked = [row for row in summary.rows if row.rank is not None]
     if not ranked or ranked[0].score is None or not math.isfinite(ranked[0].score):
         return ""
-    label = make_label(result.state.provenance, ranked[0].number)
+    label = make_label(summary.state.provenance, ranked[0].number)
     if len(ranked) > 1 and all(row.score == ranked[0].score for row in ranked):
         return "No configuration is ahead."
 
     # A confirmation has the last word.
-    finished = [confirmation for confirmation in read_confirmations(result) if confirmation.comparison]
+    finished = [confirmation for confirmation in read_confirmations(summary) if confirmation.comparison]
     if not finished:
-        score = format_number(ranked[0].score, result.infinity_text)
-        return f"{label} is first{'' if result.has_ended else ' so far'}, with {result.judged_name} {score}."
+        score = format_number(ranked[0].score, summary.infinity_text)
+        return f"{label} is first{'' if summary.has_ended else ' so far'}, with {summary.judged_name} {score}."
     return describe_confirmation_briefly(finished[-1])
 
 
-def describe_status(result: Summary) -> str:
+def describe_status(summary: Summary) -> str:
     """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
     # Count failed seeds, with the policy for them.
     failed = "none failed"
-    if result.seeds_failed:
-        crashed = sum(row.seeds_crashed for row in result.rows)
-        policy = FAILED_SEEDS[result.objective.failed_seeds]
-        failed = f"{result.seeds_failed} failed ({result.seeds_failed - crashed} diverged, {crashed} crashed; {policy})"
+    if summary.seeds_failed:
+        crashed = sum(row.seeds_crashed for row in summary.rows)
+        policy = FAILED_SEEDS[summary.objective.failed_seeds]
+        failed = (
+            f"{summary.seeds_failed} failed ({summary.seeds_failed - crashed} diverged, {crashed} crashed; {policy})"
+        )
 
     # Count configurations, pruned ones, and members that stopped early.
-    done, planned = result.complete_configurations, result.planned
+    done, planned = summary.complete_configurations, summary.planned
     count = (
         format_count(planned, "configuration")
         if done == planned
         else f"{done} of {format_count(planned, 'configuration')}"
     )
-    pruned = sum(row.pruned_at is not None for row in result.rows)
-    early = f", {len(result.stopped_at)} stopped early because they were good enough" if result.may_stop else ""
-    ended = "has ended" if result.seeds_run == 1 else "have ended"
-    ran = ended if result.status == "running" else "ran"
+    pruned = sum(row.pruned_at is not None for row in summary.rows)
+    early = f", {len(summary.stopped_at)} stopped early because they were good enough" if summary.may_stop else ""
+    ended = "has ended" if summary.seeds_run == 1 else "have ended"
+    ran = ended if summary.status == "running" else "ran"
     return (
-        f"{STATES.get(result.status, result.status).capitalize()}: {count} with {result.seeds_in_words}"
+        f"{STATES.get(summary.status, summary.status).capitalize()}: {count} with {summary.seeds_in_words}"
         + (f", {pruned} pruned" if pruned else "")
-        + f"; {format_count(result.seeds_run, 'seed')} {ran}, {failed}{early}."
+        + f"; {format_count(summary.seeds_run, 'seed')} {ran}, {failed}{early}."
         + (
-            f" {result.state.message[:1].upper()}{result.state.message[1:]}."
-            if result.status == "interrupted" and result.state.message
+            f" {summary.state.message[:1].upper()}{summary.state.message[1:]}."
+            if summary.status == "interrupted" and summary.state.message
             else ""
         )
-        + "".join(f" {warning}." for warning in result.warnings)
+        + "".join(f" {warning}." for warning in summary.warnings)
     )
 
 
-def describe_best(result: Summary, *, with_values: bool = True) -> str:
+def describe_best(summary: Summary, *, with_values: bool = True) -> str:
     """Return a sentence on the configuration ranked first, with its score and its value at the test lengths."""
     # Before a finite score no configuration is best.
-    row = next((row for row in result.rows if row.rank == 1), None)
+    row = next((row for row in summary.rows if row.rank == 1), None)
     if row is None or row.score is None or not math.isfinite(row.score):
         return (
             "No configuration has a finite score yet."
-            if not result.has_ended
+            if not summary.has_ended
             else "No configuration has a finite score."
         )
 
     # Name the first configuration with its values and ties.
-    tied = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
-    values_text = format_values(row.values, result.searched) if with_values else ""
-    if tied and tied + 1 == sum(other.rank is not None for other in result.rows) == len(result.rows):
-        return _describe_tie(result, row.score, len(result.rows))
+    tied = sum(other.score == row.score for other in summary.rows if other.rank is not None) - 1
+    values_text = format_values(row.values, summary.searched) if with_values else ""
+    if tied and tied + 1 == sum(other.rank is not None for other in summary.rows) == len(summary.rows):
+        return _describe_tie(summary, row.score, len(summary.rows))
 
     # Add the score, and the value at the test lengths.
-    so_far = "" if result.has_ended else " so far"
+    so_far = "" if summary.has_ended else " so far"
     chosen = (
-        f"Best{so_far} at the {format_lengths(result.objective.lengths, 'selection ')}: "
-        f"{make_label(result.state.provenance, row.number)}, with {_describe_score(result, row.score)}"
+        f"Best{so_far} at the {format_lengths(summary.objective.lengths, 'selection ')}: "
+        f"{make_label(summary.state.provenance, row.number)}, with {_describe_score(summary, row.score)}"
         + (f" though {row.seeds_failed} of its {row.seeds_run} seeds failed" if row.seeds_failed else "")
         + (f", tied with {format_count(tied, 'other')}" if tied else "")
         + (f"; it has {values_text}" if values_text else "")
@@ -157,26 +159,28 @@ def describe_best(result: Summary, *, with_values: bool = True) -> str:
     test_lengths = format_lengths(row.groups.test, "test ")
     if math.isnan(row.test.median):
         return f"{chosen}. On the {test_lengths} it has no value."
-    sentence = f"{chosen}. On the {test_lengths} it reaches {_describe_test_value(result, row)}."
-    if not with_values or result.objective.threshold is None or row.generalization_length is None:
+    sentence = f"{chosen}. On the {test_lengths} it reaches {_describe_test_value(summary, row)}."
+    if not with_values or summary.objective.threshold is None or row.generalization_length is None:
         return sentence  # the screen has a column of the reach
 
     # Add the reach.
     reach, longest = row.generalization_length, max(row.groups.test)
     if reach >= longest:
-        return f"{sentence} Its median is {describe_threshold(result)} at every length up to {longest}."
-    band = result.bands[row.config_id, *result.objective_curve]
-    at_longest = format_number(band.median[list(band.lengths).index(longest)], result.infinity_text)
-    return f"{sentence} Its median is {describe_threshold(result)} up to length {reach}, and {at_longest} at {longest}."
+        return f"{sentence} Its median is {describe_threshold(summary)} at every length up to {longest}."
+    band = summary.bands[row.config_id, *summary.objective_curve]
+    at_longest = format_number(band.median[list(band.lengths).index(longest)], summary.infinity_text)
+    return (
+        f"{sentence} Its median is {describe_threshold(summary)} up to length {reach}, and {at_longest} at {longest}."
+    )
 
 
-def describe_lead(result: Summary) -> list[str]:
+def describe_lead(summary: Summary) -> list[str]:
     """Return sentences that compare the first configuration with the next over their seeds; empty for ties."""
     # An order in which all are equal has no first.
-    rows = [row for row in result.rows if row.complete and row.rank is not None]
+    rows = [row for row in summary.rows if row.complete and row.rank is not None]
     if len(rows) < 2 or all(row.score == rows[0].score for row in rows):
         return []
-    first, second = (Side(result, row) for row in rows[:2])
+    first, second = (Side(summary, row) for row in rows[:2])
     questions = (make_question(first, second, group) for group in GROUPS)
     question = next((question for question in questions if question.lengths), None)
     if question is None:
@@ -190,55 +194,55 @@ def describe_lead(result: Summary) -> list[str]:
     outcome = comparison.outcome
 
     # Too few seeds for an interval: the command for more. With one the same seeds, which ranked the first, favour it.
-    if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(result)):
+    if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(summary)):
         return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
     verdict = write_verdict(comparison, leader, rival, with_metric=False)
     favoured = f" The search favours {leader}, which it ranked first on these seeds."
     return [f"Against the next: {verdict}{'' if math.isnan(outcome.low) else favoured}"]
 
 
-def _describe_tie(result: Summary, score: float, count: int) -> str:
+def _describe_tie(summary: Summary, score: float, count: int) -> str:
     """Return a sentence that all configurations have the same score."""
-    tied = f"all {count}" + ("" if result.has_ended else " so far")
-    lengths = format_lengths(result.objective.lengths, "selection ")
-    return f"No configuration is ahead: {tied} have {_describe_score(result, score)} at the {lengths}."
+    tied = f"all {count}" + ("" if summary.has_ended else " so far")
+    lengths = format_lengths(summary.objective.lengths, "selection ")
+    return f"No configuration is ahead: {tied} have {_describe_score(summary, score)} at the {lengths}."
 
 
-def _describe_score(result: Summary, score: float) -> str:
+def _describe_score(summary: Summary, score: float) -> str:
     """Return the objective with its value: "total_variation (ema) 0.0262 (lower is better)"."""
-    statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
-    better = "lower" if result.objective.direction == "minimize" else "higher"
-    return f"{statistic}{result.judged_name} {format_number(score, result.infinity_text)} ({better} is better)"
+    statistic = "" if summary.objective.seeds == "median" else f"{summary.objective.statistic} of "
+    better = "lower" if summary.objective.direction == "minimize" else "higher"
+    return f"{statistic}{summary.judged_name} {format_number(score, summary.infinity_text)} ({better} is better)"
 
 
-def describe_columns(result: Summary, cells: Cells) -> str:
+def describe_columns(summary: Summary, cells: Cells) -> str:
     """Return a legend of a table of configurations: lengths of each group, quartiles, reach, and infinity if shown."""
     # The lengths of each group, if all configurations have the same.
-    groups = {row.groups for row in result.rows}
+    groups = {row.groups for row in summary.rows}
     common = groups.pop() if len(groups) == 1 else None
-    lengths = {"trained": common.trained, "selection": result.objective.lengths, "test": common.test} if common else {}
+    lengths = {"trained": common.trained, "selection": summary.objective.lengths, "test": common.test} if common else {}
     parts = [", ".join(f"{name} {format_ranges(group)}" for name, group in lengths.items() if group)]
-    if read_search_labels(provenance := result.state.provenance):
+    if read_search_labels(provenance := summary.state.provenance):
         parts.append(f"labels of {provenance[CONFIRMS]['sweep']}; number: in this sweep, for commands")
 
     # The meaning of brackets, reach and infinities.
     texts = [text for column in cells.values() for text in column]
     parts += ["brackets: quartiles over seeds"] if any(" [" in text for text in texts) else []
-    if result.objective.threshold is not None:
-        parts.append(f"reach: up to this length every median is {describe_threshold(result)}")
-    if result.seeds_failed and result.objective.failed_seeds == "worst":
-        worst = "-inf" if result.objective.direction == "maximize" else result.infinity_text
+    if summary.objective.threshold is not None:
+        parts.append(f"reach: up to this length every median is {describe_threshold(summary)}")
+    if summary.seeds_failed and summary.objective.failed_seeds == "worst":
+        worst = "-inf" if summary.objective.direction == "maximize" else summary.infinity_text
         if any(re.search(rf"(?<![\w-]){worst}(?!\w)", text) for text in texts):
             parts.append(f"{worst}: failed seeds, which count as the worst value")
     return "; ".join(filter(None, parts))
 
 
-def _describe_test_value(result: Summary, row: Row) -> str:
+def _describe_test_value(summary: Summary, row: Row) -> str:
     """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
     # Enough seeds have an interval, fewer have quartiles.
     assert row.test is not None
-    infinite, median_text = result.infinity_text, format_number(row.test.median, result.infinity_text)
-    band = result.bands[row.config_id, *result.objective_curve]
+    infinite, median_text = summary.infinity_text, format_number(row.test.median, summary.infinity_text)
+    band = summary.bands[row.config_id, *summary.objective_curve]
     values = band.reduce_seed_curves(row.groups.test, "mean").values()
     if len(values) >= MIN_FOR_MEDIAN and not any(map(math.isnan, values)):
         estimate = estimate_median(values)
@@ -248,79 +252,79 @@ def _describe_test_value(result: Summary, row: Row) -> str:
     return f"{median_text} (quartiles {q25} to {q75}; {format_count(len(values), 'seed')})"
 
 
-def list_judging_notes(result: Summary) -> list[str]:
+def list_judging_notes(summary: Summary) -> list[str]:
     """Return the sentences below the answers: how to continue, counts, the selection, and notes."""
     # How to continue, and counts.
-    lines = [*_describe_continuation(result), *list_count_notes(result)]
-    if not result.rows:
+    lines = [*_describe_continuation(summary), *list_count_notes(summary)]
+    if not summary.rows:
         return lines
 
     # The selection, the reach, and how logits were computed, if that is not the plain way.
-    lines += [describe_selection(result), *describe_order(result, complete=True)]
-    if result.objective.threshold is not None:
+    lines += [describe_selection(summary), *describe_order(summary, complete=True)]
+    if summary.objective.threshold is not None:
         lines.append(
-            f"Reach: the greatest length at which the median of {result.judged_name}, there and at every shorter "
-            f"length, is {describe_threshold(result)}"
+            f"Reach: the greatest length at which the median of {summary.judged_name}, there and at every shorter "
+            f"length, is {describe_threshold(summary)}"
         )
-    if {row.form for row in result.rows if row.form} == {"table"}:
+    if {row.form for row in summary.rows if row.form} == {"table"}:
         lines.append(
             "Logits were computed from a table with a row for each token (model.form: table), which is exact but for "
             "rounding"
         )
-    return lines + list(result.notes)
+    return lines + list(summary.notes)
 
 
-def describe_threshold(result: Summary) -> str:
+def describe_threshold(summary: Summary) -> str:
     """Return the threshold of the reach: "at most 0.1"."""
-    return f"{'at most' if result.objective.direction == 'minimize' else 'at least'} {result.objective.threshold:g}"
+    return f"{'at most' if summary.objective.direction == 'minimize' else 'at least'} {summary.objective.threshold:g}"
 
 
-def _describe_continuation(result: Summary) -> list[str]:
+def _describe_continuation(summary: Summary) -> list[str]:
     """Return a sentence with the command that continues a sweep; empty if it has ended or is running."""
-    if result.has_ended or result.status == "running":
+    if summary.has_ended or summary.status == "running":
         return []
-    verb = "status" if result.status == STOPPED else "resume"
+    verb = "status" if summary.status == STOPPED else "resume"
     return [
-        f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {format_command(verb, result.folder)}"
+        f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {format_command(verb, summary.folder)}"
     ]
 
 
-def make_extend_command(result: Summary) -> str:
+def make_extend_command(summary: Summary) -> str:
     """Return the command that doubles the seeds, to ENOUGH_SEEDS at least; empty if seeds cannot be added."""
-    if not can_add_seeds(result.state):
+    if not can_add_seeds(summary.state):
         return ""
-    return f"{format_command('extend', result.folder)} --seeds {max(ENOUGH_SEEDS, 2 * len(result.shared_seeds))}"
+    return f"{format_command('extend', summary.folder)} --seeds {max(ENOUGH_SEEDS, 2 * len(summary.shared_seeds))}"
 
 
-def list_count_notes(result: Summary) -> list[str]:
+def list_count_notes(summary: Summary) -> list[str]:
     """Return sentences on the unit of lengths, on a race, on unequal seeds, and on an adaptive sampler."""
     # Explain the unit of lengths, a race and unequal seeds.
-    lines = [] if result.axis == "length" else [f"Unit of length: {result.axis}"]
-    lines += [describe_race(result.race)] if result.race else []
-    lines += describe_unequal_seeds(result)
+    lines = [] if summary.axis == "length" else [f"Unit of length: {summary.axis}"]
+    lines += [describe_race(summary.race)] if summary.race else []
+    lines += describe_unequal_seeds(summary)
 
     # Configurations that tpe drew by results are not independent.
-    if result.state.spec.get("search", {}).get("sampler") == "tpe":
-        drawn, informed = len(result.state.draws), count_informed(result.state)
+    if summary.state.spec.get("search", {}).get("sampler") == "tpe":
+        drawn, informed = len(summary.state.draws), count_informed(summary.state)
         lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
     return lines
 
 
-def describe_unequal_seeds(result: Summary) -> list[str]:
+def describe_unequal_seeds(summary: Summary) -> list[str]:
     """Return a sentence on unequal seeds of configurations and their use; empty if all have the same."""
-    if not result.has_unequal_seeds:
+    if not summary.has_unequal_seeds:
         return []
     return [
-        f"Configurations have {result.seeds_in_words} each, not all the same: medians are over the seeds of "
-        f"each, effects of hyperparameters and weight averages over the {len(result.shared_seeds)} common seeds"
+        f"Configurations have {summary.seeds_in_words} each, not all the same: medians are over the seeds of "
+        f"each, effects of hyperparameters and weight averages over the {len(summary.shared_seeds)} common seeds"
     ]
 
 
-def describe_selection(result: Summary) -> str:
+def describe_selection(summary: Summary) -> str:
     """Return a sentence on the metric and lengths of the selection, and on the lengths that did not influence it."""
     # The lengths that were not used.
-    (metric, average), objective = result.objective_curve, result.objective
-    groups = {row.groups for row in result.rows}
+    (metric, average), objective = summary.objective_curve, summary.objective
+    groups = {row.groups for row in summary.rows}
     common = groups.pop() if len(groups) == 1 else None
     unused = "the test lengths, which differ between configurations, were not used for selection"
     if common:
@@ -330,35 +334,35 @@ def describe_selection(result: Summary) -> str:
         unused = "no test lengths were evaluated"
 
     # The rule of the selection.
-    averages = {name for measured in result.measured.values() for name in measured.averages}
+    averages = {name for measured in summary.measured.values() for name in measured.averages}
     average_text = "" if averages == {"raw"} else f" of the {average} average"
     over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
     return (
         f"Selected by {metric}{average_text}, {over}{format_lengths(objective.lengths)}, "
         + ("each seed at its chosen evaluation, " if objective.evaluation == BEST else "")
         + f"{objective.statistic} over seeds ({objective.direction}); {unused}"
-        + (f"; {_describe_trained(result, common)}" if common else "")
+        + (f"; {_describe_trained(summary, common)}" if common else "")
     )
 
 
-def _describe_trained(result: Summary, common: LengthGroups) -> str:
+def _describe_trained(summary: Summary, common: LengthGroups) -> str:
     """Return the trained lengths of the judged metric, with those that were evaluated (`common.trained`), as text.
 
     A ledger of 1.0.0 has only the longest trained length, unless all lengths were evaluated.
     """
     # A program may declare no trained lengths; a distribution may not be trained on.
-    metric, first = result.objective.metric, result.rows[0].config_id
-    distribution = result.measured[first].metrics[metric].distribution
-    longest = max(measured.longest_trained.get(distribution, 0) for measured in result.measured.values())
-    if not longest and "program" in result.state.spec:
+    metric, first = summary.objective.metric, summary.rows[0].config_id
+    distribution = summary.measured[first].metrics[metric].distribution
+    longest = max(measured.longest_trained.get(distribution, 0) for measured in summary.measured.values())
+    if not longest and "program" in summary.state.spec:
         return "the trained lengths are unknown"  # its author may not have declared any
     if not longest:
         return f"no length of {metric} was trained on"
 
     # Compare the trained lengths with the evaluated ones.
-    recorded = {measured.trained.get(distribution, ()) for measured in result.measured.values()}
+    recorded = {measured.trained.get(distribution, ()) for measured in summary.measured.values()}
     trained = recorded.pop() if len(recorded) == 1 else ()
-    if not trained and result.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
+    if not trained and summary.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
         trained = common.trained
     if trained and trained == common.trained:
         return f"trained on {format_ranges(trained)}"
@@ -366,20 +370,20 @@ def _describe_trained(result: Summary, common: LengthGroups) -> str:
     return f"trained on {format_ranges(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
 
 
-def describe_order(result: Summary, *, complete: bool = False) -> list[str]:
+def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
     """Return a sentence on the agreement of test order and score order; empty for fewer than two configurations.
 
     With `complete` the configurations that are better than the first at the test lengths are named.
     """
     # An order needs two ranked configurations and common test lengths.
     labels = {
-        row.config_id: make_label(result.state.provenance, row.number)
-        for row in result.rows
+        row.config_id: make_label(summary.state.provenance, row.number)
+        for row in summary.rows
         if row.complete and row.rank is not None
     }
     if len(labels) < 2:
         return []
-    orders = compare_orders(result)
+    orders = compare_orders(summary)
     if orders is None:
         return [
             "No test lengths were evaluated in all configurations, so it is unknown whether the order by score holds "
@@ -387,24 +391,26 @@ def describe_order(result: Summary, *, complete: bool = False) -> list[str]:
         ]
 
     # Count the configurations that are better than the first, with the largest gain.
-    lower = "lower" if result.objective.direction == "minimize" else "higher"
-    scored = " with a score" if any(row.failed for row in result.rows) else ""
+    lower = "lower" if summary.objective.direction == "minimize" else "higher"
+    scored = " with a score" if any(row.failed for row in summary.rows) else ""
     better, several = orders.better, orders.others > 1
     rest = f"the {orders.others} others{scored}" if several else f"the other configuration{scored}"
     if better:
         subject = f"{len(better)} of {rest}" if several else rest
-        gain_text = ("up to " * (len(better) > 1)) + format_number(better[0][1], result.infinity_text)
+        gain_text = ("up to " * (len(better) > 1)) + format_number(better[0][1], summary.infinity_text)
         clause = f"{subject} {'is' if len(better) == 1 else 'are'} {lower} there, by {gain_text}"
     else:
         clause = f"none of {rest} is {lower} there" if several else f"{rest} is not {lower} there"
     if complete and better:
-        gains = [f"{labels[name]} by {format_number(gain, result.infinity_text)}" for name, gain in better[:MAX_BETTER]]
+        gains = [
+            f"{labels[name]} by {format_number(gain, summary.infinity_text)}" for name, gain in better[:MAX_BETTER]
+        ]
         gains += [f"{len(better) - MAX_BETTER} more"] if len(better) > MAX_BETTER else []
         clause += f" ({', '.join(gains)}); not used for selection"
 
     # Add the rank correlation of both orders.
     correlation = [_describe_correlation(orders.correlation)] if orders.others + 1 >= MIN_FOR_AGREEMENT else []
-    return [f"Order at the {format_lengths(result.test_lengths, 'test ')}: {'; '.join([*correlation, clause])}"]
+    return [f"Order at the {format_lengths(summary.test_lengths, 'test ')}: {'; '.join([*correlation, clause])}"]
 
 
 def _describe_correlation(estimate: Estimate) -> str:

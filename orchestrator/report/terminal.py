@@ -39,9 +39,9 @@ LEFT_ALIGNED = {
 }
 
 
-def prose(text: str, console: Console, result: Summary, style: str = "") -> Text:
+def prose(text: str, console: Console, summary: Summary, style: str = "") -> Text:
     """Return a sentence that wraps on a terminal, unless it contains the sweep's folder; files have it on one line."""
-    unwrapped = not console.is_terminal or str(result.folder) in text
+    unwrapped = not console.is_terminal or str(summary.folder) in text
     return Text(text, style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold")
 
 
@@ -97,58 +97,58 @@ def make_rich_table(cells: Cells) -> Table:
 class Screen:
     """Renders a sweep on about 20 lines of 100 characters: answers, then the first configurations."""
 
-    def __init__(self, result: Summary) -> None:
-        self.result = result
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         # A confirmation, whose verdict follows its standing, has more room.
-        result, width = self.result, options.max_width
-        yield Text(f"Sweep {result.name}", style="bold")
-        for sentence in write_answers(result, with_values=False):
-            if console.is_terminal and str(result.folder) not in sentence:  # a command is copied as one line
+        summary, width = self.summary, options.max_width
+        yield Text(f"Sweep {summary.name}", style="bold")
+        for sentence in write_answers(summary, with_values=False):
+            if console.is_terminal and str(summary.folder) not in sentence:  # a command is copied as one line
                 room = MAX_CONFIRMATION if sentence.startswith("Confirmation ") else MAX_SENTENCE
                 sentence = "\n".join(
                     textwrap.wrap(sentence, width, max_lines=math.ceil(room / width), placeholder=" ...")
                 )
-            yield prose(sentence, console, result)
+            yield prose(sentence, console, summary)
 
         # The table of the first configurations.
-        rows = [row for row in result.rows if row.complete]
+        rows = [row for row in summary.rows if row.complete]
         if rows:
             yield ""
-            cells = make_short_table(result, rows[:MAX_ROWS], lambda cells: measure_table(cells) <= width)
+            cells = make_short_table(summary, rows[:MAX_ROWS], lambda cells: measure_table(cells) <= width)
             yield from map(make_rich_table, lay_out(cells, width, keys=2))
-            hidden = [name for name in make_cells(rows, make_value_columns(result)) if name not in cells]
+            hidden = [name for name in make_cells(rows, make_value_columns(summary)) if name not in cells]
             omitted = [format_count(len(rows) - MAX_ROWS, "configuration")] if len(rows) > MAX_ROWS else []
             omitted += [f"values of {', '.join(hidden)}"] if hidden else []
-            yield prose(describe_columns(result, cells), console, result, "dim")
+            yield prose(describe_columns(summary, cells), console, summary, "dim")
         else:
             yield ""
             omitted = []
 
         # What only the page has, with the beginning of the first note, and the path of the page.
-        if result.notes:
-            omitted.append(f"{format_count(len(result.notes), 'note')}, the first: {result.notes[0]}")
+        if summary.notes:
+            omitted.append(f"{format_count(len(summary.notes), 'note')}, the first: {summary.notes[0]}")
         if omitted:
             lines = textwrap.wrap(f"more on the page: {'; '.join(omitted)}", width, max_lines=1, placeholder=" ...")
             yield Text(lines[0], "dim")
-        yield Text(f"Page: {result.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
+        yield Text(f"Page: {summary.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 
 
-def make_short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> Cells:
+def make_short_table(summary: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> Cells:
     """Return the columns of the table of `rows` that fit.
 
     The config_id is always left out; if needed the quartiles, then values.
     """
     # Hide columns that say nothing in this sweep.
-    names, values = make_cells(rows, make_identity_columns(result)), make_cells(rows, make_value_columns(result))
+    names, values = make_cells(rows, make_identity_columns(summary)), make_cells(rows, make_value_columns(summary))
     del names[CONFIG_ID]
-    hidden = {"form"} if result.has_unequal_seeds else {"seeds", "form"}
-    score_is_median = result.objective.reduce == "mean" and result.objective.seeds == "median"
+    hidden = {"form"} if summary.has_unequal_seeds else {"seeds", "form"}
+    score_is_median = summary.objective.reduce == "mean" and summary.objective.seeds == "median"
     hidden |= {"score"} if score_is_median else set()  # shown as the median at the selection lengths
-    hidden |= set() if result.seeds_failed else {"failed"}
-    columns = [column for column in make_result_columns(result) if column.heading not in hidden]
-    results = make_cells(rows, columns, result.infinity_text)
+    hidden |= set() if summary.seeds_failed else {"failed"}
+    columns = [column for column in make_result_columns(summary) if column.heading not in hidden]
+    results = make_cells(rows, columns, summary.infinity_text)
 
     # Leave out quartiles, then values, until the others fit.
     if not fits(names | values | results):

@@ -38,12 +38,12 @@ def present_report(folder: Path, console: Console, *, quiet: bool = False, show:
     state = SweepState.load(folder)
     curves = read_curves(state)
     write_curves(state, curves)
-    result = summarise(state, curves)
-    write_report(folder, result, curves)
+    summary = summarise(state, curves)
+    write_report(folder, summary, curves)
 
     # Print the results, and open the page.
     if not quiet:
-        console.print(Screen(result))
+        console.print(Screen(summary))
     if show and not webbrowser.open((folder / REPORT_HTML).resolve().as_uri()):
         say(console, f"no browser found; open {folder / REPORT_HTML}")
 
@@ -65,22 +65,22 @@ def read_summary(folder: Path) -> Summary:
     return summarise(SweepState.load(folder))
 
 
-def write_report(folder: Path, result: Summary | None = None, curves: pd.DataFrame | None = None) -> tuple[Path, Path]:
+def write_report(folder: Path, summary: Summary | None = None, curves: pd.DataFrame | None = None) -> tuple[Path, Path]:
     """Write report.html and the CSV tables of a sweep, finished or not; return the paths of report.html and report.csv.
 
-    `result` and `curves` are the summary and all curves of the sweep, if they are known. Deletes CSV tables of an
+    `summary` and `curves` are the summary and all curves of the sweep, if they are known. Deletes CSV tables of an
     earlier report that this report does not have.
     """
     # Read the summary and the curves unless they are known.
-    state = SweepState.load(folder) if result is None or curves is None else None
+    state = SweepState.load(folder) if summary is None or curves is None else None
     if state is not None:
         curves = read_curves(state) if curves is None else curves
-        result = result or summarise(state, curves)
-    assert result is not None and curves is not None
+        summary = summary or summarise(state, curves)
+    assert summary is not None and curves is not None
 
     # Write the page and the tables; an old table would contradict them.
-    tables = make_csv_tables(result)
-    write_atomic(folder / REPORT_HTML, [render_page(result, curves).encode()])
+    tables = make_csv_tables(summary)
+    write_atomic(folder / REPORT_HTML, [render_page(summary, curves).encode()])
     for name, lines in tables.items():
         write_csv(folder / name, lines, ["config_id"])
     for name in {*TABLES, *OUTDATED_FILES} - tables.keys():
@@ -118,15 +118,15 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_S
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:
     """Print a table of the later evaluations with these keys (`make_evaluation_key`), at all of their lengths."""
     # Print the table of these evaluations with its notes.
-    result = read_summary(folder)
+    summary = read_summary(folder)
     section = make_later_section(
-        result, [evaluation for evaluation in result.later_evaluations if evaluation.key in keys]
+        summary, [evaluation for evaluation in summary.later_evaluations if evaluation.key in keys]
     )
     console.print(Text(section.heading, style="bold"))
     for part in lay_out(section.cells, console.width, keys=2):
         console.print(make_rich_table(part))
     for note in section.notes:
-        console.print(prose(note, console, result, "dim"))
+        console.print(prose(note, console, summary, "dim"))
 
     # Name the files that have them as well.
-    say(console, f"Table: {result.folder / 'later_evaluations.csv'}\nReport: {result.folder / REPORT_HTML}")
+    say(console, f"Table: {summary.folder / 'later_evaluations.csv'}\nReport: {summary.folder / REPORT_HTML}")

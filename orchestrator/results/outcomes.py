@@ -14,11 +14,11 @@ from search_spaces import ABSENT
 from search_spaces.grammar.problems import read_key
 
 
-def collect_searched_values(result: Summary) -> dict[str, dict[str, Any]]:
+def collect_searched_values(summary: Summary) -> dict[str, dict[str, Any]]:
     """Return the searched values of every complete configuration by config_id and dotted key."""
-    rows = (row for row in result.rows if row.complete)
+    rows = (row for row in summary.rows if row.complete)
     values_by_configuration = {
-        row.config_id: {key: get_searched_value(result, row, key) for key in result.searched} for row in rows
+        row.config_id: {key: get_searched_value(summary, row, key) for key in summary.searched} for row in rows
     }
 
     # Statistics expect that a configuration lacks the conditional keys that it did not draw.
@@ -28,41 +28,43 @@ def collect_searched_values(result: Summary) -> dict[str, dict[str, Any]]:
     }
 
 
-def get_searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -> Any:
+def get_searched_value(summary: Summary, row: Row, key: str, missing: Any = ABSENT) -> Any:
     """Return the value of a searched key in a configuration, or `missing`.
 
     If a listed configuration leaves the key out, this is the fixed value of the key, or `missing` for a section.
     """
     value = row.values.get(key, ABSENT)
-    if value is ABSENT and result.searched[key] == "listed" and result.design.kind == "fixed":
-        value = read_key(result.recorded[row.config_id].resolved, key)
+    if value is ABSENT and summary.searched[key] == "listed" and summary.design.kind == "fixed":
+        value = read_key(summary.recorded[row.config_id].resolved, key)
         value = ABSENT if isinstance(value, Mapping) and missing is not ABSENT else value
     return missing if value is ABSENT else value
 
 
 @lru_cache(CACHED_SUMMARIES)
-def compute_test_outcomes(result: Summary) -> dict[str, Quartiles]:
+def compute_test_outcomes(summary: Summary) -> dict[str, Quartiles]:
     """Return the quartiles over seeds of the mean over the test lengths, by config_id of complete configurations.
 
     A failed configuration has its score, infinite or NaN. Empty without test lengths.
     """
     quartiles: dict[str, Quartiles] = {}
     # A failed configuration counts with its score, so that effects do not see only the successful ones.
-    for row in result.rows if result.test_lengths else ():
-        band = result.bands.get((row.config_id, *result.objective_curve))
-        outcome = compute_quartiles_at(band, result.test_lengths, result.objective) if band and not row.failed else None
+    for row in summary.rows if summary.test_lengths else ():
+        band = summary.bands.get((row.config_id, *summary.objective_curve))
+        outcome = (
+            compute_quartiles_at(band, summary.test_lengths, summary.objective) if band and not row.failed else None
+        )
         if row.complete and row.scored is not None:
             quartiles[row.config_id] = outcome or row.scored
     return quartiles
 
 
-def collect_shared_seed_values(result: Summary, lengths: Sequence[int], reduce: str) -> dict[str, dict[int, float]]:
+def collect_shared_seed_values(summary: Summary, lengths: Sequence[int], reduce: str) -> dict[str, dict[int, float]]:
     """Return the judged metric of the common seeds, reduced over `lengths`, by config_id; NaN for a failed seed."""
     values_by_config = {}
-    for row in (row for row in result.rows if row.complete):
-        band = result.bands.get((row.config_id, *result.objective_curve))
+    for row in (row for row in summary.rows if row.complete):
+        band = summary.bands.get((row.config_id, *summary.objective_curve))
         value_by_seed = band.reduce_seed_curves(lengths, reduce) if band else {}
         values_by_config[row.config_id] = {
-            seed: value_by_seed.get(seed, math.nan) for seed in sorted(result.shared_seeds)
+            seed: value_by_seed.get(seed, math.nan) for seed in sorted(summary.shared_seeds)
         }
     return values_by_config

@@ -16,16 +16,16 @@ from orchestrator.statistics.quartiles import Quartiles
 
 
 @lru_cache(CACHED_SUMMARIES)
-def read_confirmations(result: Summary) -> tuple[Confirmation, ...]:
+def read_confirmations(summary: Summary) -> tuple[Confirmation, ...]:
     """Return the confirmations of a sweep in its storage folder, first the sweep itself if it is a confirmation.
 
     Confirmations whose ledger or curves cannot be read are left out; a report on them raises the error.
     """
     # A report on a confirmation shows this confirmation, too; its search may have been deleted.
-    state, confirmations = result.state, list[Confirmation]()
+    state, confirmations = summary.state, list[Confirmation]()
     if CONFIRMS in state.provenance:
         searches = [search.folder for search in find_confirmed_sweeps(state)]
-        confirmations.append(_make_confirmation(result, SweepState.load(searches[0]) if searches else None))
+        confirmations.append(_make_confirmation(summary, SweepState.load(searches[0]) if searches else None))
 
     # A damaged confirmation must not hide the others.
     for confirmation in find_confirmations(state):
@@ -36,36 +36,36 @@ def read_confirmations(result: Summary) -> tuple[Confirmation, ...]:
     return tuple(confirmations)
 
 
-def _make_confirmation(result: Summary, search: SweepState | None) -> Confirmation:
+def _make_confirmation(summary: Summary, search: SweepState | None) -> Confirmation:
     """Return a confirmation from its summary and the state of its search, None if the search is missing."""
     # Scores of the search were copied into the provenance, so they are known even if the search is gone.
-    confirms, seeds = result.state.provenance[CONFIRMS], tuple(sorted(list_planned_seeds(result.state)))
-    rows = result.by_config_id
+    confirms, seeds = summary.state.provenance[CONFIRMS], tuple(sorted(list_planned_seeds(summary.state)))
+    rows = summary.by_config_id
     return Confirmation(
-        name=result.name,
-        folder=result.folder,
+        name=summary.name,
+        folder=summary.folder,
         parent=confirms["sweep"],
         seeds=seeds,
         reused_seeds=tuple(sorted(set(seeds) & list_planned_seeds(search))) if search else (),
-        changed_code=_list_changed_code(result, search) if search else (),
-        unfinished="" if result.has_ended else result.status,
+        changed_code=_list_changed_code(summary, search) if search else (),
+        unfinished="" if summary.has_ended else summary.status,
         search_size=confirms["of"],
         rows=tuple(
-            _make_row(rows.get(config_id or ""), recorded) for recorded, config_id in match_search(result.state)
+            _make_row(rows.get(config_id or ""), recorded) for recorded, config_id in match_search(summary.state)
         ),
-        comparison=_compare_first_two(result),
+        comparison=_compare_first_two(summary),
     )
 
 
-def _compare_first_two(result: Summary) -> SeedComparison | None:
+def _compare_first_two(summary: Summary) -> SeedComparison | None:
     """Return the comparison of the search's first two configurations on the seeds of their confirmation.
 
     They were first before these seeds were trained, so nothing favours either. None for an unfinished confirmation,
     or if the two cannot be compared.
     """
-    rows = [result.by_config_id.get(config_id or "") for _, config_id in match_search(result.state)[:2]]
-    sides = [Side(result, row) for row in rows if row is not None and row.complete]
-    if not result.has_ended or len(sides) < 2:
+    rows = [summary.by_config_id.get(config_id or "") for _, config_id in match_search(summary.state)[:2]]
+    sides = [Side(summary, row) for row in rows if row is not None and row.complete]
+    if not summary.has_ended or len(sides) < 2:
         return None
     first, second = sides
     questions = (make_question(first, second, group) for group in GROUPS)
@@ -78,11 +78,11 @@ def _compare_first_two(result: Summary) -> SeedComparison | None:
         return None
 
 
-def _list_changed_code(result: Summary, search: SweepState) -> tuple[str, ...]:
+def _list_changed_code(summary: Summary, search: SweepState) -> tuple[str, ...]:
     """Return the parts of the code that differ between a confirmation and its search."""
     search_records, changed_parts = record_configurations(search), set[str]()
-    for recorded, config_id in match_search(result.state):
-        searched, confirmed = search_records.get(recorded["config_id"]), result.recorded.get(config_id or "")
+    for recorded, config_id in match_search(summary.state):
+        searched, confirmed = search_records.get(recorded["config_id"]), summary.recorded.get(config_id or "")
         if searched and confirmed:
             changed_parts |= find_differing_code(searched.code, confirmed.code).keys()
     return tuple(sorted(changed_parts))

@@ -68,8 +68,8 @@ def publish(
         name = _choose_experiment(state, records) if experiment is None else experiment or state.study
         store = MlflowExperiment(uri, name, folder.resolve().parent)
         curves = read_curves(state)
-        result = summarise(state, curves)
-        runs = MlflowRunBuilder(result, records, curves)
+        summary = summarise(state, curves)
+        runs = MlflowRunBuilder(summary, records, curves)
 
         # Update the run of the sweep first, because its children refer to it.
         existing_runs, sweep_run, digests = store.read_runs(runs.sweep_id), runs.make_sweep_run(), list[str]()
@@ -78,20 +78,20 @@ def publish(
         for row, contents in runs.make_configuration_runs(parent_id):
             store.sync_run(contents, existing_runs.get(row.config_id))
             digests.append(contents.compute_digest())
-            on_progress(len(digests), len(result.rows))
+            on_progress(len(digests), len(summary.rows))
 
         # Files are large, and change only if a run does; they come last, so that values appear early.
         def make_files() -> Sequence[Path]:
             if wait_for_files is not None:
                 wait_for_files()
             else:
-                write_report(folder, result, curves)
+                write_report(folder, summary, curves)
                 write_curves(state, curves)
             return [folder / CURVES_FILE, *list_report_files(folder)]
 
         if sweep_files:
             store.upload(parent, make_files, {"sweep.yaml": state.spec}, sweep_run.compute_digest(*digests))
-        links, completed = store.make_links(parent_id), result.complete_configurations
+        links, completed = store.make_links(parent_id), summary.complete_configurations
         return Published(store.uri, parent_id, links, store.created, completed, store.points)
 
 

@@ -35,58 +35,58 @@ GROUPS = ("trained", "selection", "test")
 Floats = npt.NDArray[np.float32]
 
 
-def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
+def page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     """Return all data of the page; `curves` are those of all members, also of unfinished configurations."""
     # Configurations refer to groups of lengths by number.
-    objective = result.objective
+    objective = summary.objective
     groups: dict[LengthGroups, int] = {}
-    configurations = [_describe_configuration(result, row, groups) for row in result.rows]
+    configurations = [_describe_configuration(summary, row, groups) for row in summary.rows]
     return {
-        "name": result.name,
-        "folder": str(result.folder),
-        "running": result.status == "running",
-        "fresh": has_fresh_seeds(result),
-        "confirmations": len(read_confirmations(result)),
-        "confirmed": any(confirmed.comparison is not None for confirmed in read_confirmations(result)),
-        "axis": result.axis,
-        "more_seeds": make_extend_command(result),
+        "name": summary.name,
+        "folder": str(summary.folder),
+        "running": summary.status == "running",
+        "fresh": has_fresh_seeds(summary),
+        "confirmations": len(read_confirmations(summary)),
+        "confirmed": any(confirmed.comparison is not None for confirmed in read_confirmations(summary)),
+        "axis": summary.axis,
+        "more_seeds": make_extend_command(summary),
         "judged": {
             "metric": objective.metric,
             "average": objective.average,
             "reduce": objective.reduce,
             "statistic": objective.statistic,
             "policy": objective.failed_seeds,
-            "infinite": result.infinity_text,
+            "infinite": summary.infinity_text,
         },
         "configurations": configurations,
         "groups": [{name: [*getattr(lengths, name)] for name in GROUPS} for lengths in groups],
         "table": make_cells(
-            result.rows,
-            [*make_identity_columns(result), *make_value_columns(result), *make_result_columns(result)],
-            result.infinity_text,
+            summary.rows,
+            [*make_identity_columns(summary), *make_value_columns(summary), *make_result_columns(summary)],
+            summary.infinity_text,
         ),
         "hyperparameters": [
-            _describe_hyperparameter(result, key, name) for key, name in shorten_keys([*result.searched]).items()
+            _describe_hyperparameter(summary, key, name) for key, name in shorten_keys([*summary.searched]).items()
         ],
-        "effects": [*_list_effects(result)] if shows_effects(result) and result.status != "running" else [],
-        "chance": describe_chance(result) if shows_effects(result) and result.status != "running" else "",
-        "no_effects": explain_missing_effects(result) or "",
-        "pairing": _classify_pairs(result),
-        **_encode_curves(result, curves),
+        "effects": [*_list_effects(summary)] if shows_effects(summary) and summary.status != "running" else [],
+        "chance": describe_chance(summary) if shows_effects(summary) and summary.status != "running" else "",
+        "no_effects": explain_missing_effects(summary) or "",
+        "pairing": _classify_pairs(summary),
+        **_encode_curves(summary, curves),
     }
 
 
-def has_fresh_seeds(result: Summary) -> bool:
+def has_fresh_seeds(summary: Summary) -> bool:
     """Return whether this is a confirmation with seeds by which no search has ranked."""
-    reused = any(confirmed.reused_seeds for confirmed in read_confirmations(result))
-    return bool(read_search_labels(result.state.provenance)) and not reused
+    reused = any(confirmed.reused_seeds for confirmed in read_confirmations(summary))
+    return bool(read_search_labels(summary.state.provenance)) and not reused
 
 
-def _describe_configuration(result: Summary, row: Row, groups: dict[LengthGroups, int]) -> dict[str, Any]:
+def _describe_configuration(summary: Summary, row: Row, groups: dict[LengthGroups, int]) -> dict[str, Any]:
     """Return the data of a configuration; adds new groups of lengths to `groups`, which numbers them."""
-    metrics = [metric for metric in result.headline if metric in result.measured[row.config_id].metrics]
+    metrics = [metric for metric in summary.headline if metric in summary.measured[row.config_id].metrics]
     return {
-        "label": make_label(result.state.provenance, row.number),
+        "label": make_label(summary.state.provenance, row.number),
         "rank": row.rank,
         "state": "" if row.rank else row.why_unranked,
         "seeds": [*row.seeds],
@@ -94,21 +94,21 @@ def _describe_configuration(result: Summary, row: Row, groups: dict[LengthGroups
         "run": row.seeds_run,
         "values": {
             name: compact_value(row.values[key])
-            for key, name in shorten_keys([*result.searched]).items()
+            for key, name in shorten_keys([*summary.searched]).items()
             if key in row.values
         },
         "selection": _make_finite(row.selection and row.selection.median),
         "test": _make_finite(row.test and row.test.median),
         "groups": {
-            metric: groups.setdefault(result.find_length_groups(row, metric), len(groups)) for metric in metrics
+            metric: groups.setdefault(summary.find_length_groups(row, metric), len(groups)) for metric in metrics
         },
     }
 
 
-def _describe_hyperparameter(result: Summary, key: str, name: str) -> dict[str, Any]:
+def _describe_hyperparameter(summary: Summary, key: str, name: str) -> dict[str, Any]:
     """Return name, scale and values of a searched key: all numbers or all texts, None for a missing value."""
     # A key is numeric if all of its values are numbers.
-    values = [get_searched_value(result, row, key, None) for row in result.rows]
+    values = [get_searched_value(summary, row, key, None) for row in summary.rows]
     present = [value for value in values if value is not None]
     is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in present)
     numbers = np.array(present if is_number else [], dtype=float)
@@ -117,17 +117,17 @@ def _describe_hyperparameter(result: Summary, key: str, name: str) -> dict[str, 
     return {
         "name": name,
         "log": is_number
-        and (result.searched[key].startswith("log") or spans_decades(numbers) or is_geometric(numbers)),
+        and (summary.searched[key].startswith("log") or spans_decades(numbers) or is_geometric(numbers)),
         "values": [value if is_number or value is None else compact_value(value) for value in values],
         "number": is_number,
     }
 
 
-def _list_effects(result: Summary) -> Iterator[dict[str, Any]]:
+def _list_effects(summary: Summary) -> Iterator[dict[str, Any]]:
     """Yield the effect of every key on every outcome, with differences between values and partial slopes."""
-    names = shorten_keys([*result.searched])
+    names = shorten_keys([*summary.searched])
     # One entry per outcome and key; script/hyperparameters.js reads these names.
-    for outcome in list_outcomes(result):
+    for outcome in list_outcomes(summary):
         for effect in outcome.effects:
             yield {
                 "name": names[effect.key],
@@ -155,7 +155,7 @@ def _list_effects(result: Summary) -> Iterator[dict[str, Any]]:
             }
 
 
-def _classify_pairs(result: Summary) -> dict[str, Any]:
+def _classify_pairs(summary: Summary) -> dict[str, Any]:
     """Return the class of each configuration, and the pairs of classes with paired seeds.
 
     Members of one structure and one code draw the same numbers (`find_shared_streams`), so classes are compared by
@@ -163,24 +163,24 @@ def _classify_pairs(result: Summary) -> dict[str, Any]:
     """
     # Group configurations by structure and code.
     classes: dict[Any, list[Row]] = {}
-    for row in result.rows:
-        recorded = result.recorded[row.config_id]
+    for row in summary.rows:
+        recorded = summary.recorded[row.config_id]
         keys = recorded.structural_keys or ("program" in recorded.resolved or row.config_id)
         code = frozenset(map(repr, recorded.code.values()))
         classes.setdefault((keys, code), []).append(row)
 
     # Compare the first configurations of the classes.
-    first = [result.recorded[rows[0].config_id] for rows in classes.values()]
+    first = [summary.recorded[rows[0].config_id] for rows in classes.values()]
     paired = [
         [number, other_number]
         for number, other_number in combinations(range(len(first)), 2)
-        if are_paired(first[number], first[other_number], partial(import_recorded, result.state))
+        if are_paired(first[number], first[other_number], partial(import_recorded, summary.state))
     ]
     class_numbers = {row.config_id: number for number, rows in enumerate(classes.values()) for row in rows}
-    return {"classes": [class_numbers[row.config_id] for row in result.rows], "paired": paired}
+    return {"classes": [class_numbers[row.config_id] for row in summary.rows], "paired": paired}
 
 
-def _encode_curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
+def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     """Return metrics, averages, steps, and all curves as base64 of float32 in the order that script/state.js reads.
 
     The curves of seeds at the judged evaluation come first, in the order metric, average, configuration, seed, length.
@@ -188,12 +188,13 @@ def _encode_curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     configuration, quartile, length. Missing numbers are NaN.
     """
     # Choose metrics, averages, and as many steps as MAX_NUMBERS allows.
-    objective, row_numbers = result.objective, {row.config_id: row_number for row_number, row in enumerate(result.rows)}
-    shown = curves[curves["metric"].isin(result.headline) & curves["config_id"].isin(row_numbers)]
-    metrics = [name for name in result.headline if name in result.metrics]
+    objective = summary.objective
+    row_numbers = {row.config_id: row_number for row_number, row in enumerate(summary.rows)}
+    shown = curves[curves["metric"].isin(summary.headline) & curves["config_id"].isin(row_numbers)]
+    metrics = [name for name in summary.headline if name in summary.metrics]
     lengths = {name: np.unique(shown.loc[shown["metric"] == name, "length"].to_numpy()) for name in metrics}
-    directions = {name: result.get_direction(name) for name in metrics}
-    averages, seeds = list(result.averages), max((len(row.seeds) for row in result.rows), default=0)
+    directions = {name: summary.get_direction(name) for name in metrics}
+    averages, seeds = list(summary.averages), max((len(row.seeds) for row in summary.rows), default=0)
     total = sum(map(len, lengths.values())) * len(averages) * len(row_numbers)
     steps = _thin_steps(
         sorted(shown["step"].unique().tolist()), max(1, (MAX_NUMBERS - total * (seeds + 3)) // (3 * max(total, 1)))
@@ -214,7 +215,7 @@ def _encode_curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
                 (len(evaluations), len(row_numbers), 3, len(column_by_length)), np.nan, dtype=np.float32
             )
             for evaluation, bands in enumerate(bands_by_evaluation):
-                for row in result.rows:
+                for row in summary.rows:
                     if (band := bands.get((row.config_id, metric, average))) is None:
                         continue
                     row_number = row_numbers[row.config_id]

@@ -59,7 +59,7 @@ _UNBROKEN = re.compile(  # intervals, ranges and percentages, which a browser wo
 )
 
 
-def render_page(result: Summary, curves: pd.DataFrame) -> str:
+def render_page(summary: Summary, curves: pd.DataFrame) -> str:
     """Return the page as HTML; `curves` are those of all members, also of unfinished configurations.
 
     Names given by users are escaped here or shown as text by the script. Only scripts of this package run.
@@ -75,19 +75,19 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
     )
 
     # Fill the template with the data for the script, and with the text of the page.
-    data = json.dumps(_remove_all_controls(page_data(result, curves)), allow_nan=False, separators=(",", ":"))
+    data = json.dumps(_remove_all_controls(page_data(summary, curves)), allow_nan=False, separators=(",", ":"))
     return Template(_read_file("page.html")).substitute(
         policy=policy,
-        title=escape(f"lengthwise: {result.name}"),
-        name=escape(result.name),
-        meta=_render_source(result),
+        title=escape(f"lengthwise: {summary.name}"),
+        name=escape(summary.name),
+        meta=_render_source(summary),
         columns=escape(
-            describe_columns(result, make_cells(result.rows, make_result_columns(result), result.infinity_text))
+            describe_columns(summary, make_cells(summary.rows, make_result_columns(summary), summary.infinity_text))
         )
-        if result.rows
+        if summary.rows
         else "",
-        answers=_render_answers(result),
-        sections="\n".join(_make_sections(result)),
+        answers=_render_answers(summary),
+        sections="\n".join(_make_sections(summary)),
         data=data.replace("<", "\\u003c"),  # so that no text can end the script element
         style=style,
         library=library,
@@ -119,62 +119,62 @@ def _remove_all_controls(value: Any) -> Any:
     return [*map(_remove_all_controls, value)] if isinstance(value, list | tuple) else value
 
 
-def _render_source(result: Summary) -> str:
+def _render_source(summary: Summary) -> str:
     """Return description, study and folder of a sweep as HTML, with the time if it is running."""
-    live = f"; as of {time.strftime('%Y-%m-%d %H:%M:%S')}, loads itself again" if result.status == "running" else ""
-    description = str(result.state.spec.get("description") or "").strip().rstrip(".")
-    study = f"study {result.state.study}, in {result.folder}"
+    live = f"; as of {time.strftime('%Y-%m-%d %H:%M:%S')}, loads itself again" if summary.status == "running" else ""
+    description = str(summary.state.spec.get("description") or "").strip().rstrip(".")
+    study = f"study {summary.state.study}, in {summary.folder}"
     if not description:
         return escape(study + live)
     return f"{escape(description)} <span class=where>({escape(study)})</span>{escape(live)}"
 
 
-def _make_sections(result: Summary) -> Iterator[str]:
+def _make_sections(summary: Summary) -> Iterator[str]:
     """Yield the HTML of the sections on failures and confirmations, then of folded sections."""
     # Failures and confirmations are always shown.
-    yield from _make_failure_section(result)
-    for confirmed in read_confirmations(result):
-        yield _render_section(make_confirmation_section(result, confirmed))
+    yield from _make_failure_section(summary)
+    for confirmed in read_confirmations(summary):
+        yield _render_section(make_confirmation_section(summary, confirmed))
 
     # A reader unfolds the rest.
-    folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=list_judging_notes(result))]
-    if shows_effects(result) and result.status != "running":
+    folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=list_judging_notes(summary))]
+    if shows_effects(summary) and summary.status != "running":
         folded.append(
-            Section(heading="About the effects of hyperparameters", cells={}, paragraphs=list_effect_notes(result))
+            Section(heading="About the effects of hyperparameters", cells={}, paragraphs=list_effect_notes(summary))
         )
-    folded += make_race_sections(result)
-    folded += [make_later_section(result)] if result.later_evaluations else []
-    folded.append(make_provenance_section(result))
+    folded += make_race_sections(summary)
+    folded += [make_later_section(summary)] if summary.later_evaluations else []
+    folded.append(make_provenance_section(summary))
     for section in folded:
         body = _render_section(section, heading=False)
         yield f"<details><summary>{escape(section.heading)}</summary>{body}</details>"
-    yield f"<details><summary>Commands</summary>{_make_commands(result)}</details>"
+    yield f"<details><summary>Commands</summary>{_make_commands(summary)}</details>"
 
 
-def _make_failure_section(result: Summary) -> Iterator[str]:
+def _make_failure_section(summary: Summary) -> Iterator[str]:
     """Yield the section on failed seeds and dead packs, with a line for similar reasons; nothing without failures."""
     # Group the failed seeds by similar reasons.
-    groups = group_errors((why, (row, seed)) for row in result.rows for seed, why in row.failures)
-    if not groups and not result.state.failed_packs:
+    groups = group_errors((why, (row, seed)) for row in summary.rows for seed, why in row.failures)
+    if not groups and not summary.state.failed_packs:
         return
     lines = [
         {
             "seeds": str(len(failed)),
-            "which": _describe_seeds(result, failed),
+            "which": _describe_seeds(summary, failed),
             "why, for example": f"{label} ({values}), seed {seed}: {why}" if values else why,
         }
         for why, failed in groups.items()
         for row, seed in failed[:1]
-        for values in [format_values(row.values, result.searched)]
-        for label in [make_label(result.state.provenance, row.number)]
+        for values in [format_values(row.values, summary.searched)]
+        for label in [make_label(summary.state.provenance, row.number)]
     ]
     cells = {name: [line[name] for line in lines[:MAX_FAILURES]] for name in (lines[0] if lines else ())}
     note = [f"{len(lines) - MAX_FAILURES} more reasons are in the ledger."] if len(lines) > MAX_FAILURES else []
 
     # Seeds of dead packs can be retried.
-    state = result.state
+    state = summary.state
     died = (
-        [f"{format_count(state.seeds_crashed, 'seed')} crashed; {advise_retry(result.folder)}"]
+        [f"{format_count(state.seeds_crashed, 'seed')} crashed; {advise_retry(summary.folder)}"]
         if state.failed_packs
         else []
     )
@@ -182,38 +182,38 @@ def _make_failure_section(result: Summary) -> Iterator[str]:
     yield f"<section id=what-failed>{_render_section(section)}</section>"
 
 
-def _describe_seeds(result: Summary, failed: Sequence[tuple[Row, int]]) -> str:
+def _describe_seeds(summary: Summary, failed: Sequence[tuple[Row, int]]) -> str:
     """Return the seeds by configuration: "#0 seeds 0-3, #7 seed 2"."""
     # Collect the failed seeds of each configuration.
     seeds: dict[int, list[int]] = {}
     for row, seed in failed:
         seeds.setdefault(row.number, []).append(seed)
     texts = [
-        f"{make_label(result.state.provenance, number)} seed{'s'[: len(few) > 1]} {format_ranges(few)}"
+        f"{make_label(summary.state.provenance, number)} seed{'s'[: len(few) > 1]} {format_ranges(few)}"
         for number, few in sorted(seeds.items())
     ]
     return join_first_few(texts, MAX_CONFIGURATIONS)
 
 
-def _make_commands(result: Summary) -> str:
+def _make_commands(summary: Summary) -> str:
     """Return the HTML of the commands for this sweep, each with its purpose."""
     # User code is searched beside the original sweep file, whose path is not recorded.
-    again = {"the same sweep again": f"{format_command('run', result.folder / 'sweep.yaml')} --name another-name"}
-    numbers = [row.number for row in result.rows]
+    again = {"the same sweep again": f"{format_command('run', summary.folder / 'sweep.yaml')} --name another-name"}
+    numbers = [row.number for row in summary.rows]
     commands = {
-        **({} if result.state.modules else again),
-        "this page again": f"{format_command('report', result.folder)} --open",
+        **({} if summary.state.modules else again),
+        "this page again": f"{format_command('report', summary.folder)} --open",
     }
     if len(numbers) > 1:
-        commands["two configurations"] = f"{format_command('compare', result.folder)} {numbers[0]} {numbers[1]}"
-    if more_seeds := make_extend_command(result):
+        commands["two configurations"] = f"{format_command('compare', summary.folder)} {numbers[0]} {numbers[1]}"
+    if more_seeds := make_extend_command(summary):
         commands["more seeds"] = more_seeds
         commands["the first three again, on fresh seeds"] = (
-            f"{format_command('confirm', result.folder)} --top 3 --seeds {ENOUGH_SEEDS}"
+            f"{format_command('confirm', summary.folder)} --top 3 --seeds {ENOUGH_SEEDS}"
         )
     commands |= {
-        "figures for a paper": f"{format_command('export', result.folder)} --figures pdf",
-        "to MLflow": format_command("publish", result.folder),
+        "figures for a paper": f"{format_command('export', summary.folder)} --figures pdf",
+        "to MLflow": format_command("publish", summary.folder),
     }
 
     # Align the purposes as comments.
@@ -235,15 +235,15 @@ def _render_section(section: Section, *, heading: bool = True) -> str:
     )
 
 
-def _render_answers(result: Summary) -> str:
+def _render_answers(summary: Summary) -> str:
     """Return the answers as HTML paragraphs with bold beginnings; the count of failed seeds links to their reasons.
 
     A phone shows the status and a short answer above the curves, the other answers below them (page.css).
     """
-    sentences = [_BEGINNING.sub(r"<b>\g<0></b>", escape(sentence)) for sentence in write_answers(result)]
+    sentences = [_BEGINNING.sub(r"<b>\g<0></b>", escape(sentence)) for sentence in write_answers(summary)]
     status, *others = (f"<p>{_keep_together(sentence)}</p>" for sentence in sentences)
     status = _FAILED_COUNT.sub(r"<a href=#what-failed>\g<0></a>", status, count=1)
-    short = "".join(_render_paragraphs(filter(None, [write_short_answer(result)]), "short"))
+    short = "".join(_render_paragraphs(filter(None, [write_short_answer(summary)]), "short"))
     rest = f"<section class='answers rest'>{''.join(others)}</section>" if others else ""
     return f"<section class='answers first'>{status}{short}</section>{rest}"
 

@@ -25,9 +25,9 @@ from orchestrator.text.wording import compact_value, format_label, format_number
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
 
 
-def make_identity_columns(result: Summary) -> Columns:
+def make_identity_columns(summary: Summary) -> Columns:
     """Return the columns that identify a configuration: rank, label, config_id, and number."""
-    provenance = result.state.provenance
+    provenance = summary.state.provenance
     own_numbers = "number" if read_search_labels(provenance) else ""  # for commands, where labels are of the search
     return [
         Column("rank", lambda row: row.rank or "", "rank", lambda row: str(row.rank) if row.rank else row.why_unranked),
@@ -37,23 +37,23 @@ def make_identity_columns(result: Summary) -> Columns:
     ]
 
 
-def make_value_columns(result: Summary) -> Columns:
+def make_value_columns(summary: Summary) -> Columns:
     """Return a column for each searched key, headed by the short key unless another column has this heading."""
     # A short key must not look like another column.
-    headings = {column.heading for column in (*make_identity_columns(result), *make_result_columns(result))}
+    headings = {column.heading for column in (*make_identity_columns(summary), *make_result_columns(summary))}
 
     def make_column(key: str, short: str) -> Column:
         return Column(
             key if short in headings else short,
-            lambda row: _encode_value(get_searched_value(result, row, key, "")),
+            lambda row: _encode_value(get_searched_value(summary, row, key, "")),
             key,
-            lambda row: compact_value(get_searched_value(result, row, key, NONE)),
+            lambda row: compact_value(get_searched_value(summary, row, key, NONE)),
         )
 
-    return [make_column(key, short) for key, short in shorten_keys([*result.searched]).items()]
+    return [make_column(key, short) for key, short in shorten_keys([*summary.searched]).items()]
 
 
-def make_result_columns(result: Summary) -> Columns:
+def make_result_columns(summary: Summary) -> Columns:
     """Return the columns of results: score, medians by group of lengths and distribution, reach, counts of seeds."""
     # Make the medians at each group of lengths, and on other distributions.
     groups = [
@@ -62,11 +62,11 @@ def make_result_columns(result: Summary) -> Columns:
     ]
     distribution_columns = [
         Column(f"{metric} {group}", _read_other_distribution(metric, group), f"{metric}_{group}_median", quartiles=True)
-        for metric, group in dict.fromkeys(key for row in result.rows for key in row.other_distributions)
+        for metric, group in dict.fromkeys(key for row in summary.rows for key in row.other_distributions)
     ]
 
     # Only some sweeps have a reach, rounds of a race, or early stopping.
-    reach, rounds = "reach" if result.objective.threshold is not None else "", "rounds" if result.race else ""
+    reach, rounds = "reach" if summary.objective.threshold is not None else "", "rounds" if summary.race else ""
     stopped = [
         Column("stopped", attrgetter("stopped_at"), text=_describe_stopped),
         Column("", lambda row: len(row.stopped_at), "seeds_stopped"),
@@ -74,7 +74,7 @@ def make_result_columns(result: Summary) -> Columns:
     ]
     return [
         Column(
-            "score", attrgetter("scored"), "score", lambda row: format_number(row.score, result.infinity_text), True
+            "score", attrgetter("scored"), "score", lambda row: format_number(row.score, summary.infinity_text), True
         ),
         *groups,
         *distribution_columns,
@@ -89,11 +89,11 @@ def make_result_columns(result: Summary) -> Columns:
         ),
         Column("failed", attrgetter("seeds_failed"), "seeds_failed"),
         *parse_columns("seeds_crashed"),
-        *(stopped if result.may_stop else ()),
-        *(parse_columns("rounds pruned_at" if result.race.rungs else "rounds") if result.race else ()),
+        *(stopped if summary.may_stop else ()),
+        *(parse_columns("rounds pruned_at" if summary.race.rungs else "rounds") if summary.race else ()),
         *parse_columns("complete failed"),
         Column(
-            "form" if len({row.form for row in result.rows}) > 1 else "",
+            "form" if len({row.form for row in summary.rows}) > 1 else "",
             attrgetter("form"),
             "form",
             lambda row: row.form or NONE,
@@ -101,10 +101,10 @@ def make_result_columns(result: Summary) -> Columns:
     ]
 
 
-def make_configuration_records(result: Summary) -> Records:
+def make_configuration_records(summary: Summary) -> Records:
     """Return a line of report.csv for every configuration, by rank."""
     return make_records(
-        result.rows, [*make_identity_columns(result), *make_value_columns(result), *make_result_columns(result)]
+        summary.rows, [*make_identity_columns(summary), *make_value_columns(summary), *make_result_columns(summary)]
     )
 
 
@@ -151,18 +151,18 @@ def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
     ]
 
 
-def make_confirmation_section(result: Summary, confirmed: Confirmation) -> Section:
+def make_confirmation_section(summary: Summary, confirmed: Confirmation) -> Section:
     """Return the section with search scores beside confirmed scores, at the selection and at the test lengths."""
     return Section(
         heading="Search score and confirmed score",
-        cells=make_cells(confirmed.rows, _make_confirmation_columns(confirmed), result.infinity_text),
+        cells=make_cells(confirmed.rows, _make_confirmation_columns(confirmed), summary.infinity_text),
         paragraphs=[f"{confirmed.sentence}."],
     )
 
 
-def make_confirmation_records(result: Summary) -> Records:
+def make_confirmation_records(summary: Summary) -> Records:
     """Return a line of confirmed.csv for every configuration of every confirmation."""
-    confirmations = read_confirmations(result)
+    confirmations = read_confirmations(summary)
     return [
         line
         for confirmed in confirmations

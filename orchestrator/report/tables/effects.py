@@ -67,17 +67,19 @@ class EffectLine:
         return "; ".join(f"{column}: {why}" for column, why in reasons.items() if why)
 
 
-def list_outcomes(result: Summary) -> list[EffectsAtLengths]:
+def list_outcomes(summary: Summary) -> list[EffectsAtLengths]:
     """Return the effects at the selection lengths and, if there are any, at the test lengths."""
-    score = EffectsAtLengths(group="selection", lengths=result.objective.lengths, effects=compute_score_effects(result))
-    test = EffectsAtLengths(group="test", lengths=result.test_lengths, effects=compute_test_effects(result))
+    score = EffectsAtLengths(
+        group="selection", lengths=summary.objective.lengths, effects=compute_score_effects(summary)
+    )
+    test = EffectsAtLengths(group="test", lengths=summary.test_lengths, effects=compute_test_effects(summary))
     return [score, *([test] if test.effects else [])]
 
 
-def list_effect_lines(result: Summary) -> list[EffectLine]:
+def list_effect_lines(summary: Summary) -> list[EffectLine]:
     """Return a line for each outcome, key and value with a difference or a slope."""
     lines = []
-    for outcome in list_outcomes(result):
+    for outcome in list_outcomes(summary):
         for effect in outcome.effects:
             # Join the difference and the slope of each value.
             differences = {difference.value: difference for difference in effect.differences}
@@ -95,21 +97,21 @@ def list_effect_lines(result: Summary) -> list[EffectLine]:
     return lines
 
 
-def list_effect_notes(result: Summary) -> list[str]:
+def list_effect_notes(summary: Summary) -> list[str]:
     """Return notes on the unit of n, on how to read the effects, and on missing numbers."""
     # Describe the outcome and the unit of n.
-    rises = "worse" if result.objective.direction == "minimize" else "better"
-    effects = [effect for outcome in list_outcomes(result) for effect in outcome.effects]
-    unit, why = result.design.unit, result.design.dependence
+    rises = "worse" if summary.objective.direction == "minimize" else "better"
+    effects = [effect for outcome in list_outcomes(summary) for effect in outcome.effects]
+    unit, why = summary.design.unit, summary.design.dependence
     notes = [
-        f"Outcomes: {result.judged_name}, median over seeds, at the selection lengths and at the test lengths; + means "
-        f"that it rises with the hyperparameter, which is {rises}. An interval that contains 0 is inconclusive.",
-        f"n counts {unit}, and no interval or test is given: {why}." if why else UNIT_NOTES[result.design.kind],
+        f"Outcomes: {summary.judged_name}, median over seeds, at the selection lengths and at the test lengths; + "
+        f"means that it rises with the hyperparameter, which is {rises}. An interval that contains 0 is inconclusive.",
+        f"n counts {unit}, and no interval or test is given: {why}." if why else UNIT_NOTES[summary.design.kind],
     ]
 
     # Say how many intervals are expected to exclude 0 by chance.
-    notes += filter(None, [describe_chance(result)])
-    if not compute_test_effects(result):
+    notes += filter(None, [describe_chance(summary)])
+    if not compute_test_effects(summary):
         notes.append("Configurations have no common test lengths.")
 
     # Describe how each kind of number is computed.
@@ -140,9 +142,9 @@ def list_effect_notes(result: Summary) -> list[str]:
     return [*notes, *_explain_missing("Importance (fANOVA)", [(e.key, e.importance.reason) for e in effects])]
 
 
-def describe_chance(result: Summary) -> str:
+def describe_chance(summary: Summary) -> str:
     """Return a sentence on how many of the shown intervals exclude 0 by chance; empty without intervals."""
-    effects = [effect for outcome in list_outcomes(result) for effect in outcome.effects]
+    effects = [effect for outcome in list_outcomes(summary) for effect in outcome.effects]
     number = sum(1 for _ in list_shown_intervals(effects))
     counted = format_count(number, "interval")
     return f"{counted} in all; without any effect, about 1 of 20 excludes 0 by chance." if number else ""

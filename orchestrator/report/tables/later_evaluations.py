@@ -15,14 +15,14 @@ HEADING = "Kept weights evaluated later"
 Line = tuple[LaterEvaluation, str, int]  # an evaluation, a metric and a length
 
 
-def make_later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) -> Section:
+def make_later_section(summary: Summary, evaluations: Sequence[LaterEvaluation] = ()) -> Section:
     """Return the section with the judged metric of later evaluations (default: all) at every length, by average."""
     # Make a line for each evaluation, metric and length, and a column for each weight average.
-    evaluations = evaluations or result.later_evaluations
+    evaluations = evaluations or summary.later_evaluations
     lines = [
         (evaluation, metric, length)
         for evaluation in evaluations
-        for metric in evaluation.list_metrics_like(result.metrics[result.objective.metric].base)
+        for metric in evaluation.list_metrics_like(summary.metrics[summary.objective.metric].base)
         for length in evaluation.measured.metrics[metric].lengths
     ]
     columns = [
@@ -36,7 +36,7 @@ def make_later_section(result: Summary, evaluations: Sequence[LaterEvaluation] =
     ]
     averages = dict.fromkeys(average for evaluation in evaluations for average in evaluation.measured.averages)
     columns += [Column(average, partial(_read_quartiles, average)) for average in averages]
-    cells = make_cells(lines, columns, result.infinity_text)
+    cells = make_cells(lines, columns, summary.infinity_text)
     if len(set(cells["metric"])) == 1:
         del cells["metric"]
 

@@ -12,20 +12,20 @@ from orchestrator.text.wording import format_count, join_first_few
 MAX_GROUPS = 6  # shown groups of packs
 
 
-def make_provenance_section(result: Summary) -> Section:
+def make_provenance_section(summary: Summary) -> Section:
     """Return the section with machine and versions, code records, user modules, and environments of packs."""
     # The sweep: machine, versions, code records and user modules.
-    environments = PackEnvironments.from_state(result.state)
-    facts = dict(result.state.provenance)
+    environments = PackEnvironments.from_state(summary.state)
+    facts = dict(summary.state.provenance)
     versions = facts.pop("versions", {})
     texts = {key.replace("_", " "): fact if isinstance(fact, str) else json.dumps(fact) for key, fact in facts.items()}
     texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
     texts |= {f"code {name}": describe_code(code) for name, code in environments.codes.items()}
-    for fields in result.state.modules:
+    for fields in summary.state.modules:
         where = "installed" if fields["installed"] else name_copy_folder(fields["sha256"])
         texts[f"module {fields['module']}"] = f"{join_first_few(list(fields['files']), maximum=8)} ({where})"
 
-    if defaults := list_program_defaults(result.state.packs.values()):
+    if defaults := list_program_defaults(summary.state.packs.values()):
         texts["defaults of the program"] = describe_defaults(defaults)
 
     # The largest groups of packs, beginning with the keys in which groups differ.

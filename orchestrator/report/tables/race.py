@@ -22,13 +22,13 @@ RUNG_NOTES = (
 )
 
 
-def make_race_sections(result: Summary) -> list[Section]:
+def make_race_sections(summary: Summary) -> list[Section]:
     """Return the sections on the rounds of a race and on its rungs, if there are any; empty without a race."""
-    if result.race is None:
+    if summary.race is None:
         return []
 
     # Describe each round in a line.
-    list_labels = partial(_list_labels, {row.config_id: row.number for row in result.rows})
+    list_labels = partial(_list_labels, {row.config_id: row.number for row in summary.rows})
     rounds = [
         Column("round", lambda line: line[0]),
         Column("seeds", lambda line: format_ranges(line[1].new_seeds)),
@@ -41,14 +41,14 @@ def make_race_sections(result: Summary) -> list[Section]:
     sections = [
         Section(
             heading="Race over seeds",
-            cells=make_cells(list(enumerate(result.race.rounds, start=1)), rounds),
-            paragraphs=[f"{describe_race(result.race)}."],
+            cells=make_cells(list(enumerate(summary.race.rounds, start=1)), rounds),
+            paragraphs=[f"{describe_race(summary.race)}."],
             notes=ROUND_NOTES,
         )
     ]
 
     # Describe each rung of the first round in a line.
-    if result.race.rungs:
+    if summary.race.rungs:
         rungs = [
             Column("rung at step", lambda rung: f"{rung.step:,}"),
             Column("improvement since", lambda rung: f"{rung.since:,}"),
@@ -57,12 +57,12 @@ def make_race_sections(result: Summary) -> list[Section]:
             Column("kept by the guard", lambda rung: list_labels(rung.guarded) or None),
             Column("pruned", lambda rung: list_labels(rung.pruned) or None),
         ]
-        cells = make_cells(result.race.rungs, rungs)
+        cells = make_cells(summary.race.rungs, rungs)
         sections.append(Section(heading="Pruned during training", cells=cells, notes=RUNG_NOTES))
     return sections
 
 
-def make_race_records(result: Summary) -> Records:
+def make_race_records(summary: Summary) -> Records:
     """Return a line of race.csv for every configuration of every round: its seeds, the rule, whether it stays.
 
     `value` is its median score or rank sum over all seeds up to the round; `stays` is empty until it is decided.
@@ -77,12 +77,12 @@ def make_race_records(result: Summary) -> Records:
             "p": race_round.decision.p if race_round.decision else None,
             "stays": config_id in race_round.decision.survivors if race_round.decision else "",
         }
-        for number, race_round in enumerate(result.race.rounds if result.race else (), start=1)
+        for number, race_round in enumerate(summary.race.rounds if summary.race else (), start=1)
         for config_id in race_round.contenders
     ]
 
 
-def make_rung_records(result: Summary) -> Records:
+def make_rung_records(summary: Summary) -> Records:
     """Return a line of rungs.csv for every configuration of every rung, with the deciding value.
 
     `value` is its median score at the step; `improvement` (the median since an earlier step) and `spread` decide the
@@ -98,7 +98,7 @@ def make_rung_records(result: Summary) -> Records:
             "spread": rung.spreads.get(config_id),
             "outcome": "guarded" if config_id in rung.guarded else "ahead" if config_id in rung.survivors else "pruned",
         }
-        for rung in (result.race.rungs if result.race else ())
+        for rung in (summary.race.rungs if summary.race else ())
         for config_id, value in rung.values.items()
     ]
 

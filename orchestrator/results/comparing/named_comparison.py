@@ -52,7 +52,7 @@ def compare_named(
     questions = [question for (question,) in make_questions([(first_side, second_side)], metric, average, lengths)]
     if not questions:
         raise UserError(
-            f"{first} and {second} have no common lengths of {metric or first_side.result.objective.metric}"
+            f"{first} and {second} have no common lengths of {metric or first_side.summary.objective.metric}"
         )
     comparisons = tuple(compare_sides(first_side, second_side, question, NAMED_FAMILY) for question in questions)
 
@@ -74,12 +74,12 @@ def _load_compared_configuration(folder: Path, name: str, summaries: dict[Path, 
     if sweep.resolve() not in summaries:
         state = SweepState.load(sweep)
         summaries[sweep.resolve()] = (state, summarise(state))
-    state, result = summaries[sweep.resolve()]
+    state, summary = summaries[sweep.resolve()]
 
     # A comparison over part of the seeds would change when the others end.
-    row = result.by_config_id[find_configuration(state, label).config_id]
+    row = summary.by_config_id[find_configuration(state, label).config_id]
     if not row.complete:
         raise UserError(
             f"{sweep}: configuration {label} {row.why_incomplete}: {row.seeds_run} of {row.seeds_planned} seeds ended"
         )
-    return Side(result, row)
+    return Side(summary, row)

@@ -24,17 +24,17 @@ def make_questions(
     """
     # A chosen evaluation is better than a last one by selection alone, so the two cannot be compared.
     first, second = pairs[0]
-    objective = first.result.objective
-    evaluations = [side.result.objective.evaluation for side in (first, second)]
+    objective = first.summary.objective
+    evaluations = [side.summary.objective.evaluation for side in (first, second)]
     if evaluations[0] != evaluations[1]:
-        names = [side.result.name for side in (first, second)]
+        names = [side.summary.name for side in (first, second)]
         raise UserError(
             f"not comparable: objective.evaluation is {evaluations[0]} in {names[0]}, {evaluations[1]} in {names[1]}"
         )
 
     # Configurations may have different tasks, so different metrics.
-    measured = [side.result.measured[side.row.config_id] for pair in pairs for side in pair]
-    names = [side.result.name for pair in pairs for side in pair]
+    measured = [side.summary.measured[side.row.config_id] for pair in pairs for side in pair]
+    names = [side.summary.name for pair in pairs for side in pair]
     metric = _choose_common(
         "metric", metric, objective.metric, [measurements.metrics for measurements in measured], names
     )
@@ -60,7 +60,9 @@ def make_questions(
 
 def find_common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
     """Return the lengths at which every configuration evaluated a metric."""
-    lengths = [set(side.result.measured[side.row.config_id].metrics[metric].lengths) for pair in pairs for side in pair]
+    lengths = [
+        set(side.summary.measured[side.row.config_id].metrics[metric].lengths) for pair in pairs for side in pair
+    ]
     return tuple(sorted(set.intersection(*lengths)))
 
 

@@ -30,7 +30,7 @@ FIRST_TWO, PAIRS, AGAINST_FIRST = "first and second", "every pair", "each agains
 class Side:
     """A configuration of a comparison, and the summary of its sweep."""
 
-    result: Summary
+    summary: Summary
     row: Row
 
 
@@ -98,18 +98,18 @@ class SeedComparison:
 
 
 @lru_cache(CACHED_SUMMARIES)
-def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
+def compare_seeds(summary: Summary) -> tuple[SeedComparison, ...]:
     """Return comparisons of grid points or listed configurations, and of the first configuration with the second.
 
     Only grid points with the same draw as the first are compared. With more than MAX_ALL_PAIRS of them the first is
     compared with up to MAX_AGAINST_FIRST that follow by rank.
     """
-    rows = [row for row in result.rows if row.complete and row.rank is not None]
+    rows = [row for row in summary.rows if row.complete and row.rank is not None]
     if len(rows) < 2:
         return ()
 
     # More tests weaken Holm's correction, so all pairs are compared only if there are few.
-    same_draw = [row for row in rows if _has_same_draw(result, rows[0], row)]
+    same_draw = [row for row in rows if _has_same_draw(summary, rows[0], row)]
     all_pairs = len(same_draw) <= MAX_ALL_PAIRS
     first, *others = same_draw
     pairs = list(combinations(same_draw, 2)) if all_pairs else [(first, row) for row in others[:MAX_AGAINST_FIRST]]
@@ -122,9 +122,9 @@ def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
     for family, family_pairs in families.items():
         for group in GROUPS:
             group_comparisons = [
-                compare_sides(Side(result, first), Side(result, second), question, family)
+                compare_sides(Side(summary, first), Side(summary, second), question, family)
                 for first, second in family_pairs
-                if (question := make_question(Side(result, first), Side(result, second), group)).lengths
+                if (question := make_question(Side(summary, first), Side(summary, second), group)).lengths
             ]
             comparisons += correct_family(group_comparisons)
     return tuple(comparisons)
@@ -134,9 +134,9 @@ def make_question(
     first: Side, second: Side, group: str, metric: str | None = None, average: str | None = None
 ) -> Question:
     """Return the question at the common lengths of a group, by default about the judged metric and average."""
-    objective = first.result.objective
+    objective = first.summary.objective
     metric, average = metric or objective.metric, average or objective.average
-    lengths = [set(getattr(side.result.find_length_groups(side.row, metric), group)) for side in (first, second)]
+    lengths = [set(getattr(side.summary.find_length_groups(side.row, metric), group)) for side in (first, second)]
 
     # The objective's reduction and direction are those of the judged metric, and make no sense for others.
     is_judged = metric == objective.metric
@@ -146,7 +146,7 @@ def make_question(
         metric=metric,
         average=average,
         reduce=objective.reduce if group == "selection" and is_judged else "mean",
-        direction=objective.direction if is_judged else first.result.metrics[metric].direction,
+        direction=objective.direction if is_judged else first.summary.metrics[metric].direction,
         policy=objective.failed_seeds,
     )
 
@@ -196,8 +196,8 @@ def has_enough_pairs(common: int, first: int, second: int) -> bool:
 
 def compare_recorded_streams(first: Side, second: Side) -> SharedStreams:
     """Return which random streams members of one seed share between two configurations."""
-    first_record, second_record = (side.result.recorded[side.row.config_id] for side in (first, second))
-    return compare_streams(first_record, second_record, partial(import_recorded, first.result.state))
+    first_record, second_record = (side.summary.recorded[side.row.config_id] for side in (first, second))
+    return compare_streams(first_record, second_record, partial(import_recorded, first.summary.state))
 
 
 def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:
@@ -231,7 +231,7 @@ def replace_failed_seeds(values: Floats, question: Question) -> Floats:
 
 def collect_seed_values(side: Side, question: Question) -> dict[int, float]:
     """Return the value of every planned seed; NaN for a failed seed."""
-    band = side.result.bands.get((side.row.config_id, question.metric, question.average))
+    band = side.summary.bands.get((side.row.config_id, question.metric, question.average))
     if band is None:
         return {}
 
@@ -240,13 +240,13 @@ def collect_seed_values(side: Side, question: Question) -> dict[int, float]:
     return {seed: value_by_seed.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.seeds})}
 
 
-def _has_same_draw(result: Summary, first: Row, other: Row) -> bool:
+def _has_same_draw(summary: Summary, first: Row, other: Row) -> bool:
     """Return whether two configurations have equal values of drawn keys, which are neither of a grid nor listed."""
-    if result.design.kind == "grid_by_random":
-        return result.design.draw[first.config_id] == result.design.draw[other.config_id]
+    if summary.design.kind == "grid_by_random":
+        return summary.design.draw[first.config_id] == summary.design.draw[other.config_id]
 
     # Draws of other designs are not numbered, but equal drawn values tell them.
-    drawn_keys = [key for key, kind in result.searched.items() if kind not in ("grid", "listed")]
+    drawn_keys = [key for key, kind in summary.searched.items() if kind not in ("grid", "listed")]
     return all(
         first.values[key] == other.values[key] for key in drawn_keys if key in first.values and key in other.values
     )

@@ -181,12 +181,12 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     sweeps, unmatched_keys = (first, second), tuple[str, ...]()
     all_keys = keys = tuple(sorted({*first.searched, *second.searched}))
     shared_keys = frozenset(first.searched) & frozenset(second.searched)
-    first_rows, second_rows = (_index_rows(result, keys, shared_keys) for result in sweeps)
+    first_rows, second_rows = (_index_rows(summary, keys, shared_keys) for summary in sweeps)
 
     # A key that was removed from the space can prevent every match: then by the shared keys with common values.
     if first_rows.keys().isdisjoint(second_rows):
         values_by_key = {
-            key: [_index_rows(result, (key,), shared_keys).keys() for result in sweeps] for key in shared_keys
+            key: [_index_rows(summary, (key,), shared_keys).keys() for summary in sweeps] for key in shared_keys
         }
         keys = tuple(
             key
@@ -194,7 +194,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
             if key in shared_keys and not values_by_key[key][0].isdisjoint(values_by_key[key][1])
         )
         unmatched_keys = tuple(key for key in all_keys if key not in keys)
-        first_rows, second_rows = (_index_rows(result, keys, shared_keys) for result in sweeps)
+        first_rows, second_rows = (_index_rows(summary, keys, shared_keys) for summary in sweeps)
         if len(first_rows) < len(first.rows) or len(second_rows) < len(second.rows):
             first_rows = {}
 
@@ -205,7 +205,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     if not matched_values:
         nearest_numbers = [line for key in all_keys if (line := _find_nearest_numbers(first, second, key))]
         hint = f"; nearest: {', '.join(nearest_numbers)}" if nearest_numbers else ""
-        tasks = [_get_task_name(result) for result in sweeps]
+        tasks = [_get_task_name(summary) for summary in sweeps]
         other_tasks = f"their tasks are {' and '.join(tasks)}; " if all(tasks) and tasks[0] != tasks[1] else ""
         raise UserError(
             f"{first.folder} and {second.folder}: {other_tasks}no configurations match in the searched keys "
@@ -234,23 +234,23 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     )
 
 
-def _read_settings(result: Summary, other: Summary) -> dict[str, Any]:
+def _read_settings(summary: Summary, other: Summary) -> dict[str, Any]:
     """Return the settings of a sweep that may change results, with the defaults of its program that `other` knows."""
-    settings = {key: value for key, value in result.state.spec.items() if key not in PASSIVE}
+    settings = {key: value for key, value in summary.state.spec.items() if key not in PASSIVE}
     known_keys = {*other.state.spec.get("config", {}), *list_program_defaults(other.state.packs.values())}
-    defaults = list_program_defaults(result.state.packs.values())
+    defaults = list_program_defaults(summary.state.packs.values())
     return add_defaults(settings, {key: values for key, values in defaults.items() if key in known_keys})
 
 
-def _get_task_name(result: Summary) -> str:
+def _get_task_name(summary: Summary) -> str:
     """Return the name of the task of a sweep; "" for a program, or if the task is searched."""
-    names = {read_key(dict(recorded.resolved), "task.name") for recorded in result.recorded.values()}
+    names = {read_key(dict(recorded.resolved), "task.name") for recorded in summary.recorded.values()}
     return str(names.pop()) if len(names) == 1 and ABSENT not in names else ""
 
 
-def _index_rows(result: Summary, keys: tuple[str, ...], shared_keys: frozenset[str]) -> dict[Hashable, Row]:
+def _index_rows(summary: Summary, keys: tuple[str, ...], shared_keys: frozenset[str]) -> dict[Hashable, Row]:
     """Return the configurations of a sweep by their values of `keys`."""
-    return {_make_match_key(result, row, keys, shared_keys): row for row in result.rows}
+    return {_make_match_key(summary, row, keys, shared_keys): row for row in summary.rows}
 
 
 def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
@@ -258,21 +258,21 @@ def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
     numbers, other_numbers = (
         {
             value
-            for row in result.rows
-            if type(value := row.values.get(key, read_key(dict(result.recorded[row.config_id].resolved), key)))
+            for row in summary.rows
+            if type(value := row.values.get(key, read_key(dict(summary.recorded[row.config_id].resolved), key)))
             in (int, float)
         }
-        for result in (first, second)
+        for summary in (first, second)
     )
 
     x, y = min(product(numbers, other_numbers), key=lambda pair: abs(pair[0] - pair[1]), default=(0, 0))
     return f"{key} {x} / {y}" if x != y else ""
 
 
-def _make_match_key(result: Summary, row: Row, keys: tuple[str, ...], shared_keys: frozenset[str]) -> Hashable:
+def _make_match_key(summary: Summary, row: Row, keys: tuple[str, ...], shared_keys: frozenset[str]) -> Hashable:
     """Return the values of `keys` in a configuration: drawn ones for `shared_keys`, which both sweeps searched."""
     # The other sweep has a key that it did not search only among its resolved values.
-    resolved = dict(result.recorded[row.config_id].resolved)
+    resolved = dict(summary.recorded[row.config_id].resolved)
     drawn_values = {key: row.values[key] for key in shared_keys if key in row.values}
     values = (drawn_values[key] if key in drawn_values else read_key(resolved, key) for key in keys)
     return tuple(ABSENT if value is ABSENT else make_value_key(value) for value in values)
@@ -280,7 +280,7 @@ def _make_match_key(result: Summary, row: Row, keys: tuple[str, ...], shared_key
 
 def _make_question_at(pair: Pair, question: Question, length: int) -> Question:
     """Return the question at one length, with the group of that length."""
-    groups = pair[0].result.find_length_groups(pair[0].row, question.metric)
+    groups = pair[0].summary.find_length_groups(pair[0].row, question.metric)
     group = next((name for name in GROUPS if length in getattr(groups, name)), "other")
     return replace(question, group=group, lengths=(length,), reduce="mean")
 
