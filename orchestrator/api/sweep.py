@@ -255,8 +255,8 @@ class Sweep:
         """Return the status of the sweep and its numbers of configurations and seeds as text."""
         summary = self.summary
         return (
-            f"{summary.status}, {summary.complete_configurations} of {summary.planned} configurations done, "
-            f"{summary.seeds_run} seeds ran, {summary.seeds_failed} failed"
+            f"{summary.status}, {summary.complete_configurations} of {summary.planned_configurations} configurations "
+            f"done, {summary.seeds_run} seeds ran, {summary.seeds_failed} failed"
         )
 
     def _repr_html_(self) -> str:

@@ -19,32 +19,23 @@ SUGGESTED_SEEDS = (9, 12, 17, 24, 36, 48)  # numbers of seeds that may be sugges
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """The verdict of a claim with the answers behind it.
-
-    `answer` is over all seeds and decides. Other answers decide nothing: `learned_answer` is over the seeds that
-    learned the task, `measured_answer` over all seeds with the values of unlearned ones as measured,
-    `other_statistic_answer` is the mean of a difference that the median decides, or vice versa. `holm_p` is the p-value
-    after Holm's correction over all claims of the page. `sweep` is None if the sweep is missing. `seeds_needed` is the
-    number of seeds with values like these that would decide an undecided claim: one of SUGGESTED_SEEDS, 0 if none
-    would, None if unknown.
-
-    All tests of a claim have the same verdict. If the judged test pools the seeds of several tests, `pooled` has their
-    ids, and `unpooled_answer` is the answer over its own seeds.
-    """
+    """The verdict of a claim with the answers behind it. All tests of a claim have the same verdict."""
 
     claim: Claim
     verdict: str
     reason: str = ""
-    sweep: SweepCurves | None = None
+    sweep: SweepCurves | None = None  # None if the sweep is missing
     arms: Mapping[str, ArmValues] | None = None
-    answer: Answer | None = None
-    learned_answer: Answer | None = None
-    measured_answer: Answer | None = None
-    other_statistic_answer: Answer | None = None
-    holm_p: float = math.nan
+    answer: Answer | None = None  # over all seeds; the only answer that decides
+    learned_answer: Answer | None = None  # over the seeds that learned the task
+    measured_answer: Answer | None = None  # over all seeds, with the values of unlearned ones as measured
+    other_statistic_answer: Answer | None = None  # the mean of a difference that the median decides, or vice versa
+    holm_p: float = math.nan  # the p-value after Holm's correction over all claims of the page
+    # The number of seeds with values like these that would decide an undecided claim: one of SUGGESTED_SEEDS, 0 if none
+    # would, None if unknown.
     seeds_needed: int | None = None
-    pooled: tuple[str, ...] = ()
-    unpooled_answer: Answer | None = None
+    pooled: tuple[str, ...] = ()  # the ids of the tests whose seeds the judged test pools
+    unpooled_answer: Answer | None = None  # of a judged test that pools: the answer over its own seeds
 
     @property
     def verdict_text(self) -> str:

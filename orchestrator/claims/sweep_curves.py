@@ -48,8 +48,10 @@ class SweepCurves:
         self.name = self.state.name
         self.objective = read_objective(self.state.spec)
 
-        digests = {config_id: configuration.measured for config_id, configuration in state.configurations.items()}
-        self.measurements = read_measurements(state.measured, digests)
+        digests = {
+            config_id: configuration.measurements_digest for config_id, configuration in state.configurations.items()
+        }
+        self.measurements = read_measurements(state.measurements_by_digest, digests)
         self.groups = self._group_lengths((self.objective.metric,))
         self._tables: dict[tuple[str, str, str], pd.DataFrame] = {}
 

@@ -28,7 +28,11 @@ def make_latex_table(summary: Summary, labels: Mapping[str, str]) -> str:
     # Columns that would be empty in every row are left out.
     keys = [key for key in summary.searched if any(key in row.values for row in summary.rows)]
     short_names = shorten_keys(keys)
-    groups = [group for group in ("trained", "selection", "test") if any(getattr(row, group) for row in summary.rows)]
+    groups = [
+        group
+        for group in ("trained", "selection", "test")
+        if any(getattr(row, f"{group}_quartiles") for row in summary.rows)
+    ]
     header = ["", *(labels.get(key, short_names[key]) for key in keys), *(labels.get(group, group) for group in groups)]
     header.append(labels.get("seeds", "seeds failed"))
 
@@ -42,9 +46,9 @@ def make_latex_table(summary: Summary, labels: Mapping[str, str]) -> str:
         cells = [escape(cell) for cell in (text, *values)]
         if cells[0].startswith(("[", "*")):
             cells[0] = f"{{}}{cells[0]}"  # otherwise the \\ before it would take the cell as an argument
-        cells += [_format_quartiles(getattr(row, group)) for group in groups]
+        cells += [_format_quartiles(getattr(row, f"{group}_quartiles")) for group in groups]
         unfinished = "unfinished" if row.pruned_at is None else row.why_unranked
-        cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.complete else f", {unfinished}"))
+        cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.is_complete else f", {unfinished}"))
         lines.append(" & ".join(cells) + r" \\")
 
     # Comments say in the document's source what the numbers are, without being printed.
@@ -53,7 +57,7 @@ def make_latex_table(summary: Summary, labels: Mapping[str, str]) -> str:
         f"% Sweep {summary.name}: {' '.join(summary.score_label.split())}; ranked by the selection lengths.",
         f"% Median over seeds [quartiles]; selection lengths {format_ranges(summary.objective.lengths)}, "
         f"test lengths {format_ranges(summary.test_lengths)}.",
-        f"% {summary.complete_configurations} of {summary.planned} configurations have all their seeds; "
+        f"% {summary.complete_configurations} of {summary.planned_configurations} configurations have all their seeds; "
         f"{summary.seeds_run} seeds ran, {summary.seeds_failed} failed ({summary.objective.failed_seeds}).",
     ]
     body = [rf"\begin{{tabular}}{{l{'l' * len(keys)}{'r' * len(groups)}r}}", r"\toprule"]

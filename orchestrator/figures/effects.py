@@ -76,11 +76,13 @@ def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
 def _make_panel(summary: Summary, key: str) -> Panel:
     """Return the panel of a key: a dot for every configuration that has the key and a score."""
     values = collect_searched_values(summary)
-    rows = [row for row in summary.rows if row.scored is not None and key in values.get(row.config_id, {})]
+    rows = [row for row in summary.rows if row.score_quartiles is not None and key in values.get(row.config_id, {})]
     return Panel(
         label=summary.score_label,
         dots=tuple(
-            Dot(values[row.config_id][key], row.scored, row.rank == 1) for row in rows if row.scored is not None
+            Dot(values[row.config_id][key], row.score_quartiles, row.rank == 1)
+            for row in rows
+            if row.score_quartiles is not None
         ),
         effect=next((effect for effect in compute_score_effects(summary) if effect.key == key), None),
     )

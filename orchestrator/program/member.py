@@ -196,7 +196,7 @@ class ProgramMember(Settings):
         return tuple(sorted({length for name in evaluation.metrics for length in evaluation.lengths_of(name)}))
 
     @property
-    def measured(self) -> Measurements:
+    def measurements(self) -> Measurements:
         """The reported metrics and lengths as the ledger records them."""
         evaluation, trained = self.evaluation, self._trained_lengths()
         metrics = {}

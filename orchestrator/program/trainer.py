@@ -60,7 +60,7 @@ class ProgramTrainer:
 
     def list_measurements(self, member: ProgramMember) -> Measurements:
         """Return the declared metrics."""
-        return member.measured
+        return member.measurements
 
     def read_declared_objective(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the declared metrics, averages and lengths; None if the section `evaluation` cannot be built."""

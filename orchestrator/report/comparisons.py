@@ -309,7 +309,7 @@ def _make_name_columns(compared: SweepComparison) -> Columns:
 
 def _describe_sweep(summary: Summary) -> str:
     """Return name, folder, and numbers of configurations and seeds of a sweep as text."""
-    done = f"{summary.complete_configurations} of {format_count(summary.planned, 'configuration')} done"
+    done = f"{summary.complete_configurations} of {format_count(summary.planned_configurations, 'configuration')} done"
     return f"{summary.name} in {summary.folder} ({done}; {summary.seeds_run} seeds ran, {summary.seeds_failed} failed)"
 
 

@@ -91,7 +91,7 @@ def _describe_halves(summary: Summary, key: str) -> str:
     scores = [
         (row.values[key], row.score)
         for row in summary.rows
-        if row.complete and row.score is not None and key in row.values
+        if row.is_complete and row.score is not None and key in row.values
     ]
     if not is_numeric([value for value, _ in scores]) or len({value for value, _ in scores}) < MIN_FOR_HALVES:
         return ""

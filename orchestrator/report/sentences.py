@@ -105,14 +105,14 @@ def describe_status(summary: Summary) -> str:
         )
 
     # Count configurations, pruned ones, and members that stopped early.
-    done, planned = summary.complete_configurations, summary.planned
+    done, planned = summary.complete_configurations, summary.planned_configurations
     count = (
         format_count(planned, "configuration")
         if done == planned
         else f"{done} of {format_count(planned, 'configuration')}"
     )
     pruned = sum(row.pruned_at is not None for row in summary.rows)
-    early = f", {len(summary.stopped_at)} stopped early because they were good enough" if summary.may_stop else ""
+    early = f", {len(summary.stop_steps)} stopped early because they were good enough" if summary.may_stop else ""
     ended = "has ended" if summary.seeds_run == 1 else "have ended"
     ran = ended if summary.status == "running" else "ran"
     return (
@@ -154,10 +154,10 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
         + (f", tied with {format_count(tied, 'other')}" if tied else "")
         + (f"; it has {values_text}" if values_text else "")
     )
-    if row.test is None or not row.groups.test:
+    if row.test_quartiles is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
     test_lengths = format_lengths(row.groups.test, "test ")
-    if math.isnan(row.test.median):
+    if math.isnan(row.test_quartiles.median):
         return f"{chosen}. On the {test_lengths} it has no value."
     sentence = f"{chosen}. On the {test_lengths} it reaches {_describe_test_value(summary, row)}."
     if not with_values or summary.objective.threshold is None or row.generalization_length is None:
@@ -177,7 +177,7 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
 def describe_lead(summary: Summary) -> list[str]:
     """Return sentences that compare the first configuration with the next over their seeds; empty for ties."""
     # An order in which all are equal has no first.
-    rows = [row for row in summary.rows if row.complete and row.rank is not None]
+    rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
     if len(rows) < 2 or all(row.score == rows[0].score for row in rows):
         return []
     first, second = (Side(summary, row) for row in rows[:2])
@@ -240,15 +240,15 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
 def _describe_test_value(summary: Summary, row: Row) -> str:
     """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
     # Enough seeds have an interval, fewer have quartiles.
-    assert row.test is not None
-    infinite, median_text = summary.infinity_text, format_number(row.test.median, summary.infinity_text)
+    assert row.test_quartiles is not None
+    infinite, median_text = summary.infinity_text, format_number(row.test_quartiles.median, summary.infinity_text)
     band = summary.bands[row.config_id, *summary.objective_curve]
     values = band.reduce_seed_curves(row.groups.test, "mean").values()
     if len(values) >= MIN_FOR_MEDIAN and not any(map(math.isnan, values)):
         estimate = estimate_median(values)
         low, high = (format_number(end, infinite) for end in (estimate.low, estimate.high))
         return f"{median_text} (95 % interval {low} to {high})"
-    q25, q75 = (format_number(value, infinite) for value in (row.test.q25, row.test.q75))
+    q25, q75 = (format_number(value, infinite) for value in (row.test_quartiles.q25, row.test_quartiles.q75))
     return f"{median_text} (quartiles {q25} to {q75}; {format_count(len(values), 'seed')})"
 
 
@@ -334,7 +334,7 @@ def describe_selection(summary: Summary) -> str:
         unused = "no test lengths were evaluated"
 
     # The rule of the selection.
-    averages = {name for measured in summary.measured.values() for name in measured.averages}
+    averages = {name for measured in summary.measurements.values() for name in measured.averages}
     average_text = "" if averages == {"raw"} else f" of the {average} average"
     over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
     return (
@@ -352,15 +352,15 @@ def _describe_trained(summary: Summary, common: LengthGroups) -> str:
     """
     # A program may declare no trained lengths; a distribution may not be trained on.
     metric, first = summary.objective.metric, summary.rows[0].config_id
-    distribution = summary.measured[first].metrics[metric].distribution
-    longest = max(measured.longest_trained.get(distribution, 0) for measured in summary.measured.values())
+    distribution = summary.measurements[first].metrics[metric].distribution
+    longest = max(measured.longest_trained.get(distribution, 0) for measured in summary.measurements.values())
     if not longest and "program" in summary.state.spec:
         return "the trained lengths are unknown"  # its author may not have declared any
     if not longest:
         return f"no length of {metric} was trained on"
 
     # Compare the trained lengths with the evaluated ones.
-    recorded = {measured.trained.get(distribution, ()) for measured in summary.measured.values()}
+    recorded = {measured.trained.get(distribution, ()) for measured in summary.measurements.values()}
     trained = recorded.pop() if len(recorded) == 1 else ()
     if not trained and summary.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
         trained = common.trained
@@ -379,7 +379,7 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
     labels = {
         row.config_id: make_label(summary.state.provenance, row.number)
         for row in summary.rows
-        if row.complete and row.rank is not None
+        if row.is_complete and row.rank is not None
     }
     if len(labels) < 2:
         return []
@@ -392,7 +392,7 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
 
     # Count the configurations that are better than the first, with the largest gain.
     lower = "lower" if summary.objective.direction == "minimize" else "higher"
-    scored = " with a score" if any(row.failed for row in summary.rows) else ""
+    scored = " with a score" if any(row.has_failed for row in summary.rows) else ""
     better, several = orders.better, orders.others > 1
     rest = f"the {orders.others} others{scored}" if several else f"the other configuration{scored}"
     if better:

@@ -113,7 +113,7 @@ class Screen:
             yield prose(sentence, console, summary)
 
         # The table of the first configurations.
-        rows = [row for row in summary.rows if row.complete]
+        rows = [row for row in summary.rows if row.is_complete]
         if rows:
             yield ""
             cells = make_short_table(summary, rows[:MAX_ROWS], lambda cells: measure_table(cells) <= width)

@@ -57,7 +57,7 @@ def shows_effects(summary: Summary) -> bool:
 
 def explain_missing_effects(summary: Summary) -> str | None:
     """Return a sentence on why a search shows no effects; None if it shows them or nothing was searched."""
-    scores = [row.score for row in summary.rows if row.complete and row.score is not None]
+    scores = [row.score for row in summary.rows if row.is_complete and row.score is not None]
 
     if not _has_search(summary) or not scores:
         return None
@@ -78,7 +78,7 @@ def _has_search(summary: Summary) -> bool:
 @lru_cache(CACHED_SUMMARIES)
 def compute_score_effects(summary: Summary) -> tuple[Effect, ...]:
     """Return the effect of every searched key on the score, at the selection lengths."""
-    scores = {row.config_id: row.score for row in summary.rows if row.complete}
+    scores = {row.config_id: row.score for row in summary.rows if row.is_complete}
     objective = summary.objective
     return _compute_effects(summary, objective.lengths, objective.reduce, scores, make_seed_statistic(objective))
 

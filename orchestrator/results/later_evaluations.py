@@ -19,24 +19,19 @@ Key = tuple[str, str, int, tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class LaterEvaluation:
-    """A later evaluation of the kept weights of a configuration, without influence on scores and ranks.
+    """A later evaluation of the kept weights of a configuration, without influence on scores and ranks."""
 
-    `key` is the `make_evaluation_key` of its record. `task` has the replaced settings of the task by dotted key.
-    `measured` has the trained lengths of the configuration. `bands` by (metric, average) are over all `seeds` of the
-    configuration; `failed` of these seeds have no weights. `sha256` is the checksum of the curves.
-    """
-
-    key: Key
+    key: Key  # the `make_evaluation_key` of its record
     config_id: str
     number: int
-    task: Mapping[str, Any]
+    task: Mapping[str, Any]  # the replaced settings of the task by dotted key
     samples: int
     step: int
-    seeds: tuple[int, ...]
-    failed: int
-    measured: Measurements
-    bands: Mapping[tuple[str, str], Band]
-    sha256: str
+    seeds: tuple[int, ...]  # all seeds of the configuration
+    failed: int  # how many of `seeds` have no weights
+    measurements: Measurements  # with the trained lengths of the configuration
+    bands: Mapping[tuple[str, str], Band]  # by metric and average, over `seeds`
+    sha256: str  # the checksum of the curves
 
     @property
     def setting(self) -> str:
@@ -45,16 +40,16 @@ class LaterEvaluation:
 
     def format_trained_lengths(self, metric: str) -> str:
         """Return the trained lengths of a metric as text; for ledgers of 1.0.0 the longest one."""
-        distribution = self.measured.metrics[metric].distribution
-        if lengths := self.measured.trained.get(distribution, ()):
+        distribution = self.measurements.metrics[metric].distribution
+        if lengths := self.measurements.trained.get(distribution, ()):
             return format_ranges(lengths)
-        longest = self.measured.longest_trained.get(distribution)
+        longest = self.measurements.longest_trained.get(distribution)
         return "none" if longest is None else f"up to {longest}"
 
     def list_metrics_like(self, base: str) -> list[str]:
         """Return the names of the metrics with this base name, one for each distribution, or else the first metric."""
-        names = [name for name, metric in self.measured.metrics.items() if metric.base == base]
-        return names or list(self.measured.metrics)[:1]
+        names = [name for name, metric in self.measurements.metrics.items() if metric.base == base]
+        return names or list(self.measurements.metrics)[:1]
 
 
 def make_evaluation_key(fields: Mapping[str, Any]) -> Key:
@@ -86,14 +81,14 @@ def _read_evaluation(state: SweepState, fields: Mapping[str, Any], objective: Ob
     """Return the later evaluation that a record describes, with the bands of its curves."""
     # A later evaluation may use another task, but which lengths were trained is a fact of the training run.
     trained_measurements = Measurements.from_recorded(
-        state.measured[state.configurations[fields["config_id"]].measured]
+        state.measurements_by_digest[state.configurations[fields["config_id"]].measurements_digest]
     )
-    measured = Measurements.from_recorded(fields["measured"]).replace_trained_lengths(trained_measurements)
+    measurements = Measurements.from_recorded(fields["measured"]).replace_trained_lengths(trained_measurements)
 
     # The table has every metric at all lengths; a metric counts only at the lengths that its record names.
     curves = read_part(state.folder, fields["file"], fields["sha256"]).to_pandas()
-    directions = {name: metric.direction for name, metric in measured.metrics.items()}
-    for name, metric in measured.metrics.items():
+    directions = {name: metric.direction for name, metric in measurements.metrics.items()}
+    for name, metric in measurements.metrics.items():
         curves = curves[(curves["metric"] != name) | curves["length"].isin(metric.lengths)]
     bands = make_bands(curves, objective, directions)
     return LaterEvaluation(
@@ -105,7 +100,7 @@ def _read_evaluation(state: SweepState, fields: Mapping[str, Any], objective: Ob
         step=fields["step"],
         seeds=tuple(fields["seeds"]),
         failed=sum(digest is None for digest in fields["weights"]),
-        measured=measured,
+        measurements=measurements,
         bands={(metric, average): band for (_, metric, average), band in bands.items()},
         sha256=fields["sha256"],
     )

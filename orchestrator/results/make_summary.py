@@ -49,10 +49,11 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     its checksum, LedgerError for a configuration that does not measure the objective.
     """
     # Scores are meaningless if a configuration does not measure the objective.
-    digests = {config_id: configuration.measured for config_id, configuration in state.configurations.items()}
-    objective, measured = read_objective(state.spec), read_measurements(state.measured, digests)
-    _check_objective_measured(state, objective, measured)
-    metrics = [item for measurements in measured.values() for item in measurements.metrics.items()]
+    configurations = state.configurations.items()
+    digests = {config_id: configuration.measurements_digest for config_id, configuration in configurations}
+    objective, measurements = read_objective(state.spec), read_measurements(state.measurements_by_digest, digests)
+    _check_objective_measured(state, objective, measurements)
+    metrics = [item for measured in measurements.values() for item in measured.metrics.items()]
     directions = {name: metric.direction for name, metric in metrics}
 
     # Medians over the seeds that happen to have finished would change later, so bands need all seeds.
@@ -70,8 +71,8 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     # Ranks follow when all rows are known.
     rows = [
         replace(
-            _make_row(configuration, measured[config_id], bands, objective),
-            complete=config_id in complete_ids,
+            _make_row(configuration, measurements[config_id], bands, objective),
+            is_complete=config_id in complete_ids,
             rounds=race.count_rounds(config_id) if race else 0,
         )
         for config_id, configuration in state.configurations.items()
@@ -80,7 +81,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         state=state,
         status=state.ended or ("running" if describe_running_driver(state.folder) else "interrupted"),
         objective=objective,
-        measured=measured,
+        measurements=measurements,
         recorded=record_configurations(state),
         searched={key: get_domain_kind(state.spec.get("space", {}).get(key)) for key in list_searched_keys(state)},
         design=read_design(state),
@@ -162,7 +163,10 @@ def _describe_extension(state: SweepState) -> list[str]:
 def _describe_averages(state: SweepState) -> list[str]:
     """Return a sentence for each weight average that is still largely its initial weights after training."""
     steps_and_shares = (
-        (configuration.resolved["training"]["steps"], state.measured[configuration.measured].get("start_shares", {}))
+        (
+            configuration.resolved["training"]["steps"],
+            state.measurements_by_digest[configuration.measurements_digest].get("start_shares", {}),
+        )
         for configuration in state.configurations.values()
     )
     return [*describe_start_shares(steps_and_shares).values()]
@@ -179,12 +183,14 @@ def _describe_repeated_steps(state: SweepState) -> list[str]:
     return [f"{members} reported a step again with other values: this program does not resume bit for bit"]
 
 
-def _check_objective_measured(state: SweepState, objective: Objective, measured: Mapping[str, Measurements]) -> None:
+def _check_objective_measured(
+    state: SweepState, objective: Objective, measurements: Mapping[str, Measurements]
+) -> None:
     """Raise LedgerError for a configuration that does not measure the objective of the sweep."""
-    for config_id, measurements in measured.items():
-        metric = measurements.metrics.get(objective.metric)
+    for config_id, measured in measurements.items():
+        metric = measured.metrics.get(objective.metric)
         has_lengths = metric is not None and set(objective.lengths) <= set(metric.lengths)
-        if not has_lengths or objective.average not in measurements.averages:
+        if not has_lengths or objective.average not in measured.averages:
             judged_value = f"{objective.metric} of {objective.average} at {format_lengths(objective.lengths)}"
             number = state.configurations[config_id].number
             raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged_value}")
@@ -213,12 +219,12 @@ def _make_row(
         number=configuration.number,
         values=configuration.values,
         groups=groups,
-        complete=False,
+        is_complete=False,
         seeds=tuple(sorted(configuration.members)),
         seeds_run=len(ended_members),
         seeds_failed=len(failed_members),
         seeds_crashed=sum(member.has_crashed for member in ended_members),
-        stopped_at=list_early_stops(configuration),
+        stop_steps=list_early_stops(configuration),
         pruned_at=configuration.pruned_at,
         form=", ".join(sorted({member.form for member in members if member.form})),
         failures=tuple((member.seed, _describe_failure(member)) for member in failed_members),
@@ -230,9 +236,9 @@ def _make_row(
         return row
     return replace(
         row,
-        trained=compute_quartiles_at(band, groups.trained, objective),
-        selection=compute_quartiles_at(band, groups.selection, objective),
-        test=compute_quartiles_at(band, groups.test, objective),
+        trained_quartiles=compute_quartiles_at(band, groups.trained, objective),
+        selection_quartiles=compute_quartiles_at(band, groups.selection, objective),
+        test_quartiles=compute_quartiles_at(band, groups.test, objective),
         other_distributions=_judge_other_distributions(configuration.config_id, measured, bands, objective),
         generalization_length=None
         if objective.threshold is None
@@ -274,7 +280,7 @@ def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, obj
     A configuration that left a race is ranked behind all that stayed longer, also behind incomplete ones.
     """
     # Python's sort is stable, so equal rounds of a race stay in the order of their scores.
-    complete_rows = {row.config_id: row for row in rows if row.complete}
+    complete_rows = {row.config_id: row for row in rows if row.is_complete}
     seeds = {config_id: seeds for config_id, seeds in state.list_packed_seeds().items() if config_id in complete_rows}
     scores = score_configurations(score_members(curves, objective, seeds), objective)
     best_first = rank_configurations(scores, objective.direction)
@@ -282,12 +288,12 @@ def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, obj
 
     # An unfinished configuration in a later round has outlived this one, so a rank is left free for it.
     pruned_rows = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
-    unfinished_rows = [row for row in rows if not row.complete and row.pruned_at is None]
+    unfinished_rows = [row for row in rows if not row.is_complete and row.pruned_at is None]
     ranked_rows, unfinished_rounds = [], [row.rounds for row in unfinished_rows]
     for position, config_id in enumerate(best_first, start=1):
         score = scores[config_id]
         (q25, _, q75), failed = score.quartiles, score.is_failed
-        row = replace(complete_rows[config_id], score=score.score, score_q25=q25, score_q75=q75, failed=failed)
+        row = replace(complete_rows[config_id], score=score.score, score_q25=q25, score_q75=q75, has_failed=failed)
         rank = position + sum(rounds > row.rounds for rounds in unfinished_rounds)
         ranked_rows.append(replace(row, rank=None if failed else rank))
     return [*ranked_rows, *unfinished_rows, *pruned_rows]

@@ -16,7 +16,7 @@ from search_spaces.grammar.problems import read_key
 
 def collect_searched_values(summary: Summary) -> dict[str, dict[str, Any]]:
     """Return the searched values of every complete configuration by config_id and dotted key."""
-    rows = (row for row in summary.rows if row.complete)
+    rows = (row for row in summary.rows if row.is_complete)
     values_by_configuration = {
         row.config_id: {key: get_searched_value(summary, row, key) for key in summary.searched} for row in rows
     }
@@ -51,17 +51,17 @@ def compute_test_outcomes(summary: Summary) -> dict[str, Quartiles]:
     for row in summary.rows if summary.test_lengths else ():
         band = summary.bands.get((row.config_id, *summary.objective_curve))
         outcome = (
-            compute_quartiles_at(band, summary.test_lengths, summary.objective) if band and not row.failed else None
+            compute_quartiles_at(band, summary.test_lengths, summary.objective) if band and not row.has_failed else None
         )
-        if row.complete and row.scored is not None:
-            quartiles[row.config_id] = outcome or row.scored
+        if row.is_complete and row.score_quartiles is not None:
+            quartiles[row.config_id] = outcome or row.score_quartiles
     return quartiles
 
 
 def collect_shared_seed_values(summary: Summary, lengths: Sequence[int], reduce: str) -> dict[str, dict[int, float]]:
     """Return the judged metric of the common seeds, reduced over `lengths`, by config_id; NaN for a failed seed."""
     values_by_config = {}
-    for row in (row for row in summary.rows if row.complete):
+    for row in (row for row in summary.rows if row.is_complete):
         band = summary.bands.get((row.config_id, *summary.objective_curve))
         value_by_seed = band.reduce_seed_curves(lengths, reduce) if band else {}
         values_by_config[row.config_id] = {

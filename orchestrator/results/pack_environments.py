@@ -128,7 +128,7 @@ def record_configurations(state: SweepState) -> dict[str, ConfigurationProvenanc
         pack_by_seed = {seed: member.pack_id for seed, member in configuration.members.items()}
         packs = [state.packs[pack_id] for pack_id in pack_by_seed.values()]
         keys = {pack.structural_key for pack in packs} - {""}
-        measured = state.measured[configuration.measured]
+        measured = state.measurements_by_digest[configuration.measurements_digest]
         recorded[config_id] = ConfigurationProvenance(
             resolved=add_defaults(configuration.resolved, list_program_defaults(packs)),
             structural_keys=frozenset(keys),

@@ -64,7 +64,7 @@ def _compare_first_two(summary: Summary) -> SeedComparison | None:
     or if the two cannot be compared.
     """
     rows = [summary.by_config_id.get(config_id or "") for _, config_id in match_search(summary.state)[:2]]
-    sides = [Side(summary, row) for row in rows if row is not None and row.complete]
+    sides = [Side(summary, row) for row in rows if row is not None and row.is_complete]
     if not summary.has_ended or len(sides) < 2:
         return None
     first, second = sides
@@ -90,17 +90,17 @@ def _list_changed_code(summary: Summary, search: SweepState) -> tuple[str, ...]:
 
 def _make_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmationRow:
     """Return a confirmed configuration from its row in the confirmation (None if missing) and the search's record."""
-    finished_row = row if row is not None and row.complete else None
+    finished_row = row if row is not None and row.is_complete else None
     return ConfirmationRow(
         config_id=recorded["config_id"],
         number=recorded.get("number"),
         values=recorded["values"],
         search_rank=recorded["rank"],
         search=_parse_quartiles(recorded["score"]),
-        confirmed=finished_row.scored if finished_row else None,
+        confirmed=finished_row.score_quartiles if finished_row else None,
         confirmed_rank=finished_row.rank if finished_row else None,
         search_test=_parse_quartiles(recorded["test"]) if recorded["test"] else None,
-        confirmed_test=finished_row.test if finished_row else None,
+        confirmed_test=finished_row.test_quartiles if finished_row else None,
         seeds_run=row.seeds_run if row is not None else 0,
         seeds_failed=row.seeds_failed if row is not None else 0,
     )

@@ -28,40 +28,34 @@ CACHED_SUMMARIES = 4  # whose effects and comparisons are cached, because a repo
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """The results of a configuration. Score, rank and quartiles are None until all its seeds have ended.
-
-    `seeds_failed` counts the `seeds_crashed`, lost with a pack that died, and the seeds that diverged.
-    `other_distributions` has the judged metric by metric and group (trained, test). `seeds` are the planned seeds,
-    `stopped_at` the steps at which seeds stopped early. `rounds` counts the rounds of a race that the configuration was
-    in, 0 without a race. `pruned_at` is the step of the rung at which it was pruned; then it is never complete.
-    `failures` has the seed and the reason of every failed seed.
-    """
+    """The results of a configuration. Score, rank and quartiles are None until all its seeds have ended."""
 
     config_id: str
     number: int
-    values: dict[str, Any]
-    groups: LengthGroups
-    complete: bool
-    failed: bool = False
+    values: dict[str, Any]  # drawn values by dotted key
+    groups: LengthGroups  # of the judged metric
+    is_complete: bool  # never of a pruned configuration
+    has_failed: bool = False
     rank: int | None = None
     score: float | None = None
     score_q25: float = math.nan
     score_q75: float = math.nan
-    trained: Quartiles | None = None
-    selection: Quartiles | None = None
-    test: Quartiles | None = None
+    trained_quartiles: Quartiles | None = None
+    selection_quartiles: Quartiles | None = None
+    test_quartiles: Quartiles | None = None
+    # The judged metric on other distributions, by metric and group (trained, test).
     other_distributions: Mapping[tuple[str, str], Quartiles] = field(default_factory=dict)
     generalization_length: int | None = None
     area_beyond: float | None = None
-    seeds: tuple[int, ...] = ()
+    seeds: tuple[int, ...] = ()  # planned seeds
     seeds_run: int = 0
-    seeds_failed: int = 0
-    seeds_crashed: int = 0
-    stopped_at: tuple[int, ...] = ()
-    rounds: int = 0
-    pruned_at: int | None = None
-    form: str = ""
-    failures: tuple[tuple[int, str], ...] = ()
+    seeds_failed: int = 0  # seeds that crashed or diverged
+    seeds_crashed: int = 0  # seeds lost with a pack that died
+    stop_steps: tuple[int, ...] = ()  # the steps at which seeds stopped early
+    rounds: int = 0  # rounds of a race that the configuration was in; 0 without a race
+    pruned_at: int | None = None  # the step of the rung at which it was pruned
+    form: str = ""  # how logits were computed; "" for the plain way
+    failures: tuple[tuple[int, str], ...] = ()  # the seed and the reason of every failed seed
 
     @property
     def seeds_planned(self) -> int:
@@ -71,7 +65,7 @@ class Row:
     @property
     def why_unranked(self) -> str:
         """Why the configuration has no rank: "failed", "pruned at step 300", or "..." while seeds are unfinished."""
-        if self.failed:
+        if self.has_failed:
             return "failed"
         return "..." if self.pruned_at is None else f"pruned at step {self.pruned_at}"
 
@@ -81,33 +75,26 @@ class Row:
         return "has not ended" if self.pruned_at is None else f"was {self.why_unranked}"
 
     @property
-    def scored(self) -> Quartiles | None:
+    def score_quartiles(self) -> Quartiles | None:
         """The score with its quartiles; None until all seeds have ended."""
         return None if self.score is None else Quartiles(self.score_q25, self.score, self.score_q75)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Summary:
-    """The results of a sweep; `rows` by score, unfinished configurations last.
+    """The results of a sweep."""
 
-    `state` is the state of the ledger. `status` is the recorded status of a sweep that ended, else running or
-    interrupted. `measured` has the measurements of each configuration by config_id, `recorded` the rest of its record.
-    `searched` has the kind of domain of every searched key, `design` how configurations were drawn. `bands` are at the
-    judged evaluation of each seed. `notes` are sentences on limitations of these results, `warnings` sentences that
-    make all results doubtful.
-    """
-
-    state: SweepState
-    status: str
+    state: SweepState  # of the ledger
+    status: str  # the recorded status of a sweep that ended, else running or interrupted
     objective: Objective
-    measured: Mapping[str, Measurements]
-    recorded: Mapping[str, ConfigurationProvenance]
-    searched: dict[str, str]
-    design: Design
-    rows: tuple[Row, ...]
-    bands: dict[CurveKey, Band]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
+    measurements: Mapping[str, Measurements]  # by config_id
+    recorded: Mapping[str, ConfigurationProvenance]  # the rest of each configuration's record, by config_id
+    searched: dict[str, str]  # the kind of domain of every searched key
+    design: Design  # how configurations were drawn
+    rows: tuple[Row, ...]  # by score, unfinished configurations last
+    bands: dict[CurveKey, Band]  # at the judged evaluation of each seed
+    notes: tuple[str, ...]  # sentences on limitations of these results
+    warnings: tuple[str, ...] = ()  # sentences that make all results doubtful
 
     @property
     def name(self) -> str:
@@ -125,7 +112,7 @@ class Summary:
         return self.status in ("complete", "failed")
 
     @property
-    def planned(self) -> int:
+    def planned_configurations(self) -> int:
         """The number of configurations when all are drawn."""
         drawn_count = len(self.state.configurations)
         return drawn_count if self.has_ended else max(count_planned(self.state), drawn_count)
@@ -148,7 +135,7 @@ class Summary:
     @property
     def axis(self) -> str:
         """The unit of lengths: the name of the axis in figures."""
-        return next((measured.axis for measured in self.measured.values()), "length")
+        return next((measured.axis for measured in self.measurements.values()), "length")
 
     @cached_property
     def by_config_id(self) -> dict[str, Row]:
@@ -160,7 +147,7 @@ class Summary:
         """Every recorded metric by name, of the first configuration that has it."""
         # Configurations may have different tasks, so different metrics.
         metrics: dict[str, RecordedMetric] = {}
-        for measured in self.measured.values():
+        for measured in self.measurements.values():
             for name, metric in measured.metrics.items():
                 metrics.setdefault(name, metric)
         return metrics
@@ -169,14 +156,14 @@ class Summary:
     def headline(self) -> tuple[str, ...]:
         """The metrics worth a chart: the judged one, then the tasks' headline metrics, each on all distributions."""
         # Tasks name headline metrics by their base, which every distribution has.
-        bases = (base for measured in self.measured.values() for base in measured.headline)
+        bases = (base for measured in self.measurements.values() for base in measured.headline)
         names = (name for base in bases for name, metric in self.metrics.items() if base in (metric.base, name))
         return tuple(dict.fromkeys([self.objective.metric, *self.distributions, *names]))
 
     @cached_property
     def averages(self) -> tuple[str, ...]:
         """The weight averages, the judged one first."""
-        averages = (average for measured in self.measured.values() for average in measured.averages)
+        averages = (average for measured in self.measurements.values() for average in measured.averages)
         return tuple(dict.fromkeys([self.objective.average, *averages]))
 
     @cached_property
@@ -205,7 +192,7 @@ class Summary:
 
     def find_length_groups(self, row: Row, metric: str) -> LengthGroups:
         """Return the length groups of a metric of a configuration."""
-        return make_length_groups(self.measured[row.config_id], self.objective, metric)
+        return make_length_groups(self.measurements[row.config_id], self.objective, metric)
 
     def get_direction(self, metric: str) -> str:
         """Return the better direction of a metric; for the objective's metric, the objective's."""
@@ -236,7 +223,7 @@ class Summary:
     @property
     def complete_configurations(self) -> int:
         """The number of configurations with all their seeds."""
-        return sum(row.complete for row in self.rows)
+        return sum(row.is_complete for row in self.rows)
 
     @property
     def seeds_in_words(self) -> str:
@@ -259,7 +246,7 @@ class Summary:
     @property
     def _seeds_of_complete(self) -> list[frozenset[int]]:
         """The seeds of each complete configuration."""
-        return [frozenset(row.seeds) for row in self.rows if row.complete]
+        return [frozenset(row.seeds) for row in self.rows if row.is_complete]
 
     @property
     def seeds_run(self) -> int:
@@ -272,6 +259,6 @@ class Summary:
         return sum(row.seeds_failed for row in self.rows)
 
     @property
-    def stopped_at(self) -> tuple[int, ...]:
+    def stop_steps(self) -> tuple[int, ...]:
         """The steps at which members stopped early, ascending."""
-        return tuple(sorted(step for row in self.rows for step in row.stopped_at))
+        return tuple(sorted(step for row in self.rows for step in row.stop_steps))

@@ -22,18 +22,14 @@ from orchestrator.statistics.quartiles import Floats, Quartiles, compute_quartil
 
 @dataclass(frozen=True, kw_only=True)
 class SeedStatistics:
-    """Quartiles over seeds, NaN if all failed, and the statistic `score`, by default the median.
+    """Quartiles over the seeds of a configuration, and a statistic of them."""
 
-    `seeds`, `failed` and `counted` are the numbers of all seeds, of failed ones, and of those in the quartiles.
-    `is_failed` is True if the configuration failed.
-    """
-
-    quartiles: Quartiles
-    score: float
-    seeds: int
-    failed: int
-    counted: int
-    is_failed: bool = False
+    quartiles: Quartiles  # NaN if all seeds failed
+    score: float  # the statistic, by default the median
+    seed_count: int  # all seeds
+    failed_count: int
+    value_count: int  # values in the quartiles
+    is_failed: bool = False  # whether the configuration failed
 
     @property
     def median(self) -> float:
@@ -58,7 +54,11 @@ def summarise_seeds(
     computed = compute_quartiles(counted_values, get_worst_value(direction)) if len(alive_values) else undefined
     score = statistic(counted_values) if statistic and len(alive_values) else computed.median
     return SeedStatistics(
-        quartiles=computed, score=score, seeds=len(seed_values), failed=failed, counted=len(counted_values)
+        quartiles=computed,
+        score=score,
+        seed_count=len(seed_values),
+        failed_count=failed,
+        value_count=len(counted_values),
     )
 
 
@@ -72,12 +72,12 @@ def score_seeds(
     of the seeds failed under `worst`.
     """
     outcome = summarise_seeds(values, policy, direction, statistic)
-    if outcome.failed < outcome.seeds and (policy != "fail" or not outcome.failed):
+    if outcome.failed_count < outcome.seed_count and (policy != "fail" or not outcome.failed_count):
         return outcome
 
     # Statistics over the remaining seeds would flatter a failed configuration.
     score = math.nan if policy == "fail" else get_worst_value(direction)
-    return replace(outcome, quartiles=Quartiles(score, score, score), score=score, counted=0, is_failed=True)
+    return replace(outcome, quartiles=Quartiles(score, score, score), score=score, value_count=0, is_failed=True)
 
 
 def compute_group_quartiles(

@@ -136,7 +136,7 @@ def refuse_many_seeds(option: str, number: int) -> None:
 
 def _make_search_result(row: Row) -> dict[str, Any]:
     """Return the fields of a configuration's search result for the ledger of the confirmation."""
-    test = row.test
+    test = row.test_quartiles
     return {
         "config_id": row.config_id,
         "number": row.number,

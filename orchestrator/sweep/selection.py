@@ -20,8 +20,8 @@ def refuse_unfinished(result: Summary, subject: str, alternative: str = "") -> N
     """Raise UserError if a sweep is not finished, because its ranking may change."""
     if not result.has_ended:
         raise UserError(
-            f"{subject}: not finished ({result.complete_configurations} of {result.planned} configurations), so its "
-            f"ranking may change; to finish it: {format_command('resume', result.folder)}"
+            f"{subject}: not finished ({result.complete_configurations} of {result.planned_configurations} "
+            f"configurations), so its ranking may change; to finish it: {format_command('resume', result.folder)}"
             + (f"\n{alternative}" if alternative else "")
         )
 
@@ -54,12 +54,12 @@ def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None
     if top < 1:
         raise UserError(f"--top {top} is not a number of configurations; allowed: {allowed}")
     if top > len(rows):
-        ended_rows = [row for row in result.rows if row.complete and row not in rows]
+        ended_rows = [row for row in result.rows if row.is_complete and row not in rows]
         counts = {
-            "failed": sum(row.failed for row in ended_rows),
-            "have no finite score": sum(not row.failed for row in ended_rows),
+            "failed": sum(row.has_failed for row in ended_rows),
+            "have no finite score": sum(not row.has_failed for row in ended_rows),
             "were pruned": (pruned := sum(row.pruned_at is not None for row in result.rows)),
-            "have not ended": result.planned - result.complete_configurations - pruned,
+            "have not ended": result.planned_configurations - result.complete_configurations - pruned,
         }
         reasons = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count) or "there are no more"
         raise UserError(
@@ -78,7 +78,7 @@ def choose_named_rows(
     name_by_id = {find_configuration(state, name).config_id: name for name in names}
     for row in result.rows:
         if row.config_id in name_by_id and not is_eligible(row, eligible):
-            reason = "failed" if row.failed else "has no finite score" if row.complete else row.why_incomplete
+            reason = "failed" if row.has_failed else "has no finite score" if row.is_complete else row.why_incomplete
             raise UserError(
                 f"--configuration {name_by_id[row.config_id]}: {format_label(row.number)} {reason}; "
                 "allowed: configurations that succeeded"

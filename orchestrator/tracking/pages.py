@@ -44,8 +44,8 @@ def write_note(summary: Summary) -> str:
     race = [f"{describe_race(summary.race)}."] if summary.race else []
     confirmed = read_confirmations(summary) if summary.has_ended else ()
     lines = [
-        f"Sweep `{summary.name}`, {state}: {summary.complete_configurations} of {summary.planned} configurations, "
-        f"{summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
+        f"Sweep `{summary.name}`, {state}: {summary.complete_configurations} of {summary.planned_configurations} "
+        f"configurations, {summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
         *write_answers(summary),
         *describe_order(summary),
         *race,

@@ -118,9 +118,9 @@ class MlflowRunBuilder:
                 "configurations": len(summary.rows),
                 "seeds_run": summary.seeds_run,
                 "seeds_failed": summary.seeds_failed,
-                "seeds_stopped": len(summary.stopped_at) if summary.may_stop else None,
+                "seeds_stopped": len(summary.stop_steps) if summary.may_stop else None,
                 "first_score": first.score if first else None,
-                "first_test": first.test.median if first and first.test else None,
+                "first_test": first.test_quartiles.median if first and first.test_quartiles else None,
             }
             points = _make_points(values, end_ms)
         return RunContents.cut_to_limits(
@@ -143,11 +143,11 @@ class MlflowRunBuilder:
             end_ms = max((self._times_ms.get((pack_id, None), 0) for pack_id in packs), default=0)
 
             # Final values are sent once all seeds have ended; MLflow could not replace earlier ones.
-            status = "FAILED" if row.failed else "FINISHED"
-            if not row.complete:
+            status = "FAILED" if row.has_failed else "FINISHED"
+            if not row.is_complete:
                 status = "KILLED" if self.state.ended or row.pruned_at is not None else "RUNNING"
             points = list(self._make_progress_points(configuration))
-            if row.complete:
+            if row.is_complete:
                 points += [*self._make_curve_points(row, end_ms), *self._make_summary_points(row, end_ms)]
 
             # Searched values come under their own keys, too, which MLflow's charts can put on an axis.
@@ -220,8 +220,8 @@ class MlflowRunBuilder:
             "seeds_failed": row.seeds_failed,
             "rounds": row.rounds or None,
             "rank": row.rank if self.summary.has_ended else None,
-            "seeds_stopped": len(row.stopped_at) if self.summary.may_stop else None,
-            "stopped_at_median": statistics.median(row.stopped_at) if row.stopped_at else None,
+            "seeds_stopped": len(row.stop_steps) if self.summary.may_stop else None,
+            "stopped_at_median": statistics.median(row.stop_steps) if row.stop_steps else None,
         }
         return _make_points(values, time_ms)
 

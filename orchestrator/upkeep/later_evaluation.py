@@ -174,7 +174,9 @@ def _make_request(
         "step": first_member.training.steps,
         "averages": list(list_stored_averages(first_member)),
         "measured": _list_measurements(first_member)
-        .replace_trained_lengths(Measurements.from_recorded(state.measured[configuration.measured]))
+        .replace_trained_lengths(
+            Measurements.from_recorded(state.measurements_by_digest[configuration.measurements_digest])
+        )
         .to_fields(),
     }
     return EvaluationRequest(configuration=configuration, members=members, weights=weights, fields=fields)

@@ -149,7 +149,7 @@ def build_sweep(
             for config_id, one in scores.items():
                 number = state.configurations[config_id].number
                 score = None if one.is_failed else one.median
-                ledger.append("score", config_id=config_id, number=number, score=score, seeds_failed=one.failed)
+                ledger.append("score", config_id=config_id, number=number, score=score, seeds_failed=one.failed_count)
             succeeded = any(not one.is_failed for one in scores.values())
             ledger.append("end", status="complete" if succeeded else "failed", message="")
     return SweepState.load(folder)

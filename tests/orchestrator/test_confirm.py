@@ -102,7 +102,7 @@ def test_the_first_by_validation_lengths_are_taken_and_stay_what_they_were(searc
         (result.rows[1].config_id, 2),
     ]
     assert origin["configurations"][0]["score"][0] == result.rows[0].score
-    assert origin["configurations"][0]["test"][0] == result.rows[0].test.median
+    assert origin["configurations"][0]["test"][0] == result.rows[0].test_quartiles.median
 
 
 def test_the_confirmation_is_judged_at_the_evaluation_of_its_search(searched):

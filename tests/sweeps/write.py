@@ -166,7 +166,7 @@ def ranked(folder: Path) -> list[dict[str, Any]]:
     kept = ("config_id", "number", "rank", "score", "score_q25", "score_q75", "seeds_run", "seeds_failed")
     return [
         {name: getattr(row, name) for name in kept}
-        | {"test": (row.test.median, row.test.q25, row.test.q75) if row.test else None}
+        | {"test": (at.median, at.q25, at.q75) if (at := row.test_quartiles) else None}
         for row in summarise(SweepState.load(folder)).rows
     ]
 

@@ -138,7 +138,7 @@ def read_curves(
     missing, tables, rows = MissingCurves(state, partial(_read_shape, state)), list[Any](), 0
     pending: dict[Any, Any] = {}  # by file its table; by (shape, digests) the evaluations with such inline curves
     for pack in selected_packs:
-        digests = frozenset(state.configurations[config_id].measured for config_id, _ in pack.members)
+        digests = frozenset(state.configurations[config_id].measurements_digest for config_id, _ in pack.members)
         parts = [fields for _, fields in sorted(pack.evaluations.items()) if fields["final"] or not final_only]
         for fields in [*parts, *missing.make_fields(pack)]:
             if (curves := fields.get("curves")) is None:
@@ -196,7 +196,7 @@ def _make_tables(state: SweepState, pending: Mapping[Any, Any]) -> list[Any]:
 
 def _drop_unmeasured_rows(state: SweepState, digests: Collection[str], table: Any) -> Any:
     """Return the rows at lengths of their metric; at others a pack reports NaN, which is not a failure."""
-    lengths_by_metric = find_partial_metric_lengths(state.measured[digest] for digest in digests)
+    lengths_by_metric = find_partial_metric_lengths(state.measurements_by_digest[digest] for digest in digests)
     if not lengths_by_metric:
         return table
     metric, length = table.column("metric").combine_chunks(), table.column("length").to_numpy()

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def list_searched_keys(state: SweepState) -> list[str]:
     """Return the dotted keys that are searched and affect results, in alphabetical order."""
     searched_keys = {key for configuration in state.configurations.values() for key in configuration.values}
-    return sorted(searched_keys.difference(*(measured.get("technical", ()) for measured in state.measured.values())))
+    measurements = state.measurements_by_digest.values()
+    return sorted(searched_keys.difference(*(measured.get("technical", ()) for measured in measurements)))
 
 
 def make_searched_columns(state: SweepState) -> dict[str, pd.Series[Any]]:

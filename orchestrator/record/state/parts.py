@@ -41,7 +41,7 @@ class MemberState:
 class ConfigurationState:
     """State of a configuration with its members by seed; `score` is None until `is_scored`, and also if it failed.
 
-    `measured` names its metrics and lengths in `SweepState.measured`.
+    `measurements_digest` names its metrics and lengths in `SweepState.measurements_by_digest`.
     `seeds_failed` is the number of seeds that the score counted as failed. `pruned_at` is the step of the rung at which
     a race pruned it; it never has a score then.
     """
@@ -50,7 +50,7 @@ class ConfigurationState:
     number: int
     values: dict[str, Any]
     resolved: dict[str, Any]
-    measured: str
+    measurements_digest: str
     members: dict[int, MemberState] = field(default_factory=dict)
     score: float | None = None
     seeds_failed: int = 0

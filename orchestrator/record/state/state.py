@@ -60,7 +60,7 @@ class SweepState:
 
         # Configurations, draws and packs, and later uses of their results.
         self.configurations: dict[str, ConfigurationState] = {}
-        self.measured: dict[str, dict[str, Any]] = {}
+        self.measurements_by_digest: dict[str, dict[str, Any]] = {}
         self.draws: dict[int, RecordedDraw] = {}
         self.packs: dict[str, PackState] = {}
         self.recuts: list[recuts.Recut] = []
@@ -200,12 +200,12 @@ class SweepState:
     def _apply_configuration(self, record: Record) -> None:
         """Apply a `configuration` record: add a draw, and its configuration unless an earlier draw has its values."""
         fields = record.fields
-        number, config_id, measured = fields["number"], fields["config_id"], fields["measured"]
+        number, config_id, digest = fields["number"], fields["config_id"], fields["measured"]
 
         # Equal measurements of many configurations are recorded in full only once.
-        self.measured |= fields.get("measured_in_full", {})
-        if measured not in self.measured:
-            raise self._make_damage_error(record, f"configuration {number} refers to unknown metrics {measured}")
+        self.measurements_by_digest |= fields.get("measured_in_full", {})
+        if digest not in self.measurements_by_digest:
+            raise self._make_damage_error(record, f"configuration {number} refers to unknown metrics {digest}")
         if (recorded := self.draws.get(number)) is not None:
             if recorded.config_id != config_id:
                 raise self._make_damage_error(
@@ -220,7 +220,7 @@ class SweepState:
         configuration = self.configurations.get(config_id)
         if configuration is None:
             self.configurations[config_id] = ConfigurationState(
-                config_id, number, fields["values"], fields["resolved"], measured
+                config_id, number, fields["values"], fields["resolved"], digest
             )
         elif number < configuration.number:
             configuration.number, configuration.values = number, fields["values"]

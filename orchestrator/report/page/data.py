@@ -84,7 +84,7 @@ def has_fresh_seeds(summary: Summary) -> bool:
 
 def _describe_configuration(summary: Summary, row: Row, groups: dict[LengthGroups, int]) -> dict[str, Any]:
     """Return the data of a configuration; adds new groups of lengths to `groups`, which numbers them."""
-    metrics = [metric for metric in summary.headline if metric in summary.measured[row.config_id].metrics]
+    metrics = [metric for metric in summary.headline if metric in summary.measurements[row.config_id].metrics]
     return {
         "label": make_label(summary.state.provenance, row.number),
         "rank": row.rank,
@@ -97,8 +97,8 @@ def _describe_configuration(summary: Summary, row: Row, groups: dict[LengthGroup
             for key, name in shorten_keys([*summary.searched]).items()
             if key in row.values
         },
-        "selection": _make_finite(row.selection and row.selection.median),
-        "test": _make_finite(row.test and row.test.median),
+        "selection": _make_finite(row.selection_quartiles and row.selection_quartiles.median),
+        "test": _make_finite(row.test_quartiles and row.test_quartiles.median),
         "groups": {
             metric: groups.setdefault(summary.find_length_groups(row, metric), len(groups)) for metric in metrics
         },

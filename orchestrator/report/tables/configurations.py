@@ -57,7 +57,7 @@ def make_result_columns(summary: Summary) -> Columns:
     """Return the columns of results: score, medians by group of lengths and distribution, reach, counts of seeds."""
     # Make the medians at each group of lengths, and on other distributions.
     groups = [
-        Column(group, attrgetter(group), f"{group}_median", quartiles=True)
+        Column(group, attrgetter(f"{group}_quartiles"), f"{group}_median", quartiles=True)
         for group in ("trained", "selection", "test")
     ]
     distribution_columns = [
@@ -68,13 +68,17 @@ def make_result_columns(summary: Summary) -> Columns:
     # Only some sweeps have a reach, rounds of a race, or early stopping.
     reach, rounds = "reach" if summary.objective.threshold is not None else "", "rounds" if summary.race else ""
     stopped = [
-        Column("stopped", attrgetter("stopped_at"), text=_describe_stopped),
-        Column("", lambda row: len(row.stopped_at), "seeds_stopped"),
-        Column("", lambda row: statistics.median(row.stopped_at) if row.stopped_at else "", "stopped_at_median"),
+        Column("stopped", attrgetter("stop_steps"), text=_describe_stopped),
+        Column("", lambda row: len(row.stop_steps), "seeds_stopped"),
+        Column("", lambda row: statistics.median(row.stop_steps) if row.stop_steps else "", "stopped_at_median"),
     ]
     return [
         Column(
-            "score", attrgetter("scored"), "score", lambda row: format_number(row.score, summary.infinity_text), True
+            "score",
+            attrgetter("score_quartiles"),
+            "score",
+            lambda row: format_number(row.score, summary.infinity_text),
+            True,
         ),
         *groups,
         *distribution_columns,
@@ -85,13 +89,13 @@ def make_result_columns(summary: Summary) -> Columns:
             "seeds",
             attrgetter("seeds_run"),
             "seeds_run",
-            lambda row: str(row.seeds_run) if row.complete else f"{row.seeds_run} of {row.seeds_planned}",
+            lambda row: str(row.seeds_run) if row.is_complete else f"{row.seeds_run} of {row.seeds_planned}",
         ),
         Column("failed", attrgetter("seeds_failed"), "seeds_failed"),
         *parse_columns("seeds_crashed"),
         *(stopped if summary.may_stop else ()),
         *(parse_columns("rounds pruned_at" if summary.race.rungs else "rounds") if summary.race else ()),
-        *parse_columns("complete failed"),
+        *parse_columns("complete=is_complete failed=has_failed"),
         Column(
             "form" if len({row.form for row in summary.rows}) > 1 else "",
             attrgetter("form"),
@@ -115,7 +119,7 @@ def _read_other_distribution(metric: str, group: str) -> Callable[[Row], Any]:
 
 def _describe_stopped(row: Row) -> str:
     """Return how many seeds stopped early, with the median of their steps."""
-    steps = row.stopped_at
+    steps = row.stop_steps
     return f"{len(steps)} [{statistics.median(steps):,g}]" if steps else "0"
 
 

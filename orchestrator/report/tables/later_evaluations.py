@@ -23,7 +23,7 @@ def make_later_section(summary: Summary, evaluations: Sequence[LaterEvaluation] 
         (evaluation, metric, length)
         for evaluation in evaluations
         for metric in evaluation.list_metrics_like(summary.metrics[summary.objective.metric].base)
-        for length in evaluation.measured.metrics[metric].lengths
+        for length in evaluation.measurements.metrics[metric].lengths
     ]
     columns = [
         Column("label", lambda line: format_label(line[0].number)),
@@ -34,7 +34,7 @@ def make_later_section(summary: Summary, evaluations: Sequence[LaterEvaluation] 
         Column("metric", lambda line: line[1]),
         Column("length", lambda line: line[2]),
     ]
-    averages = dict.fromkeys(average for evaluation in evaluations for average in evaluation.measured.averages)
+    averages = dict.fromkeys(average for evaluation in evaluations for average in evaluation.measurements.averages)
     columns += [Column(average, partial(_read_quartiles, average)) for average in averages]
     cells = make_cells(lines, columns, summary.infinity_text)
     if len(set(cells["metric"])) == 1:

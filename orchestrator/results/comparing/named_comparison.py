@@ -78,7 +78,7 @@ def _load_compared_configuration(folder: Path, name: str, summaries: dict[Path, 
 
     # A comparison over part of the seeds would change when the others end.
     row = summary.by_config_id[find_configuration(state, label).config_id]
-    if not row.complete:
+    if not row.is_complete:
         raise UserError(
             f"{sweep}: configuration {label} {row.why_incomplete}: {row.seeds_run} of {row.seeds_planned} seeds ended"
         )

@@ -33,13 +33,11 @@ def make_questions(
         )
 
     # Configurations may have different tasks, so different metrics.
-    measured = [side.summary.measured[side.row.config_id] for pair in pairs for side in pair]
+    measurements = [side.summary.measurements[side.row.config_id] for pair in pairs for side in pair]
     names = [side.summary.name for pair in pairs for side in pair]
-    metric = _choose_common(
-        "metric", metric, objective.metric, [measurements.metrics for measurements in measured], names
-    )
+    metric = _choose_common("metric", metric, objective.metric, [measured.metrics for measured in measurements], names)
     average = _choose_common(
-        "average", average, objective.average, [measurements.averages for measurements in measured], names
+        "average", average, objective.average, [measured.averages for measured in measurements], names
     )
 
     # A configuration may lack a group of lengths, but requested lengths must be common to all.
@@ -61,7 +59,7 @@ def make_questions(
 def find_common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
     """Return the lengths at which every configuration evaluated a metric."""
     lengths = [
-        set(side.summary.measured[side.row.config_id].metrics[metric].lengths) for pair in pairs for side in pair
+        set(side.summary.measurements[side.row.config_id].metrics[metric].lengths) for pair in pairs for side in pair
     ]
     return tuple(sorted(set.intersection(*lengths)))
 

@@ -104,7 +104,7 @@ def compare_seeds(summary: Summary) -> tuple[SeedComparison, ...]:
     Only grid points with the same draw as the first are compared. With more than MAX_ALL_PAIRS of them the first is
     compared with up to MAX_AGAINST_FIRST that follow by rank.
     """
-    rows = [row for row in summary.rows if row.complete and row.rank is not None]
+    rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
     if len(rows) < 2:
         return ()
 

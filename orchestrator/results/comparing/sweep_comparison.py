@@ -217,7 +217,9 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
         first_rows[values].pruned_at is not None or second_rows[values].pruned_at is not None
         for values in matched_values
     )
-    ended_values = [values for values in matched_values if first_rows[values].complete and second_rows[values].complete]
+    ended_values = [
+        values for values in matched_values if first_rows[values].is_complete and second_rows[values].is_complete
+    ]
     if not ended_values:
         raise UserError(
             f"{first.folder} and {second.folder}: no common configuration has ended in both; "

@@ -48,7 +48,7 @@ class ConfigurationSampler:
         trainer, grid = get_trainer(self._spec.sections), count_grid_points(self._state.specs[0])
 
         # A table of measurements is recorded in full only once.
-        recorded_digests, records = set(self._state.measured), list[dict[str, Any]]()
+        recorded_digests, records = set(self._state.measurements_by_digest), list[dict[str, Any]]()
         for configuration in new:
             draw = self._draw_indices.get(configuration.number, configuration.number // grid)
             measurements = make_measurement_fields(

@@ -54,8 +54,8 @@ class RecordedScores:
             "score": None if scored.is_failed else scored.score,
             "q25": scored.quartiles.q25,
             "q75": scored.quartiles.q75,
-            "seeds_run": scored.seeds,
-            "seeds_failed": scored.failed,
+            "seeds_run": scored.seed_count,
+            "seeds_failed": scored.failed_count,
         }
 
     def read_seed_scores(self, config_id: str, seeds: Sequence[int]) -> list[float]:

@@ -35,7 +35,11 @@ def test_the_latex_table_has_the_numbers_of_the_report(result):
     for cells, row in zip(rows, result.rows, strict=True):
         assert cells[0] == rf"\#{row.number}" and cells[-1] == f"{row.seeds_failed} of {row.seeds_run}"
         found = re.findall(r"\$(-?[\d.]+|\\infty)\$", " ".join(cells))
-        wanted = [q for at in (row.trained, row.selection, row.test) for q in (at.median, at.q25, at.q75)]
+        wanted = [
+            q
+            for at in (row.trained_quartiles, row.selection_quartiles, row.test_quartiles)
+            for q in (at.median, at.q25, at.q75)
+        ]
         assert [float(one.replace(r"\infty", "inf")) for one in found] == pytest.approx(wanted, rel=5e-3)
     columns = re.search(r"\\begin\{tabular\}\{(l+r+)\}", text)
     assert columns and {len(cells) for cells in rows} == {len(columns[1])}

@@ -28,7 +28,7 @@ def test_score_axes_follow_the_domain(eleven):
     left, right = decay.get_xlim()
     assert decay.get_xscale() == "log" and left > right  # distance to one falls, the decay grows to the right
     decays = [1 - x for line in decay.lines if line.get_marker() == "o" for x in line.get_xdata()]
-    others = [row for row in eleven.rows if row.rank != 1 and not row.failed]
+    others = [row for row in eleven.rows if row.rank != 1 and not row.has_failed]
     assert sorted(decays) == pytest.approx(sorted(row.values["training.averages.ema.decay"] for row in others))
     assert decay.xaxis.get_major_formatter()(0.001, 0) == "0.999"
 
@@ -47,7 +47,7 @@ def test_failed_configurations_stand_at_the_edge_and_the_best_is_a_star(eleven):
     axes = drawn(eleven, "training.learning_rate")
     (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
     stars = [line for line in axes.lines if line.get_marker() == "*"]
-    failed = next(row for row in eleven.rows if row.failed)
+    failed = next(row for row in eleven.rows if row.has_failed)
     assert crosses.get_xdata() == [failed.values["training.learning_rate"]] and crosses.get_ydata() == [CROSS_HEIGHT]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in stars] == [
         (eleven.rows[0].values["training.learning_rate"], eleven.rows[0].score)

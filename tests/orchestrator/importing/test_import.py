@@ -40,8 +40,8 @@ def test_curves_of_an_own_sweep_give_its_scores_ranks_and_medians(own: Sweep, ta
         given = table.with_suffix(".csv")
     again = summarise(SweepState.load(imported(given, **SECTIONS).folder))
     before = summarise(SweepState.load(own.folder))
-    assert [(row.number, row.rank, row.score, row.test) for row in again.rows] == [
-        (row.number, row.rank, row.score, row.test) for row in before.rows
+    assert [(row.number, row.rank, row.score, row.test_quartiles) for row in again.rows] == [
+        (row.number, row.rank, row.score, row.test_quartiles) for row in before.rows
     ]
     for row, old in zip(again.rows, before.rows, strict=True):
         assert {key.removeprefix("config."): value for key, value in row.values.items()} == old.values
@@ -113,7 +113,7 @@ def test_members_without_rows_are_asked_for(rows: pd.DataFrame, imported: Import
     assert [one.seeds_failed for one in absent.configurations.values()] == [0, 0]
     assert [sorted(one.members) for one in absent.configurations.values()] == [[0, 1], [1, 2]]
     assert absent.spec["seeds"] == [1] and summarise(absent).has_ended
-    assert all(row.complete for row in summarise(absent).rows)
+    assert all(row.is_complete for row in summarise(absent).rows)
 
 
 def test_seeds_that_no_two_configurations_share(rows: pd.DataFrame, imported: Import):
@@ -126,7 +126,7 @@ def test_a_metric_that_is_not_measured_at_the_end_is_left_out(rows: pd.DataFrame
     early = rows[(rows["step"] == 100) & (rows["length"] == 5)].assign(metric="grokking")
     late = rows[rows["length"] == 5].assign(metric="loss", length=None)
     sweep = imported(pd.concat([rows, early, late]))
-    measured = summarise(SweepState.load(sweep.folder)).measured
+    measured = summarise(SweepState.load(sweep.folder)).measurements
     assert {name: metric.lengths for one in measured.values() for name, metric in one.metrics.items()} == {
         "accuracy": (5, 10, 20), "loss": (1,),
     }  # fmt: skip

@@ -125,7 +125,7 @@ def test_the_table_has_the_first_configurations_with_quartiles_where_there_is_ro
     values = ["dropout", "lr", "trained", "selection", "test", "reach", "failed"]
     assert heading == ["rank", "label", *values] and len(lines) == 6
     for line, row in zip(lines, twelve.rows[:6], strict=True):
-        found = (row.trained, row.selection, row.test)
+        found = (row.trained_quartiles, row.selection_quartiles, row.test_quartiles)
         cells = [format_number(at.median) for at in found]
         quartiles = [f"[{format_number(at.q25)},{format_number(at.q75)}]" for at in found]
         assert line[:2] == [str(row.rank), f"#{row.number}"] and line[-1] == str(row.seeds_failed)
@@ -206,7 +206,7 @@ def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
 
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):
     done = summarise(synthetic_sweep(tmp_path / "some", draws(3), 2, noisy))
-    rows = (*done.rows[:2], replace(done.rows[2], complete=False, rank=None, score=None))
+    rows = (*done.rows[:2], replace(done.rows[2], is_complete=False, rank=None, score=None))
     text = short_text(replace(done, rows=rows, status="interrupted"), 80)
     assert "Interrupted: 2 of 3 configurations" in text and "Best so far" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2"]

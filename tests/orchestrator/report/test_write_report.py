@@ -25,7 +25,7 @@ def test_the_table_has_the_numbers_of_the_summary(small_sweep):
         lines = list(csv.DictReader(file))
     assert [line["config_id"] for line in lines] == [row.config_id for row in result.rows]
     for line, row in zip(lines, result.rows, strict=True):
-        assert float(line["score"]) == row.score and float(line["test_q25"]) == row.test.q25
+        assert float(line["score"]) == row.score and float(line["test_q25"]) == row.test_quartiles.q25
         assert float(line["training.learning_rate"]) == row.values["training.learning_rate"]
         assert int(line["seeds_failed"]) == row.seeds_failed and line["model.norm"] == row.values["model.norm"]
     assert sorted(path.name for path in small_sweep.folder.glob("report*")) == ["report.csv", "report.html"]

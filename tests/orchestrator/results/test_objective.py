@@ -131,7 +131,7 @@ def test_the_policy_worst_is_the_median_of_finite_stand_ins(values: list[float],
     worst = 1e12 if direction == "minimize" else -1e12
     expected = np.median([worst if math.isnan(value) else value for value in values])
     failed = sum(map(math.isnan, values))
-    assert (score.seeds, score.failed) == (len(values), failed)
+    assert (score.seed_count, score.failed_count) == (len(values), failed)
     assert score.is_failed == (failed == len(values))
     if 2 * failed < len(values):
         assert score.median == expected
@@ -144,7 +144,7 @@ def test_the_policy_worst_is_the_median_of_finite_stand_ins(values: list[float],
 def test_the_policy_exclude_is_the_median_of_the_survivors(values: list[float], direction: str) -> None:
     score = score_configuration(values, objective(direction=direction, failed_seeds="exclude"))
     alive = [value for value in values if not math.isnan(value)]
-    assert score.failed == len(values) - len(alive) and score.is_failed == (not alive)
+    assert score.failed_count == len(values) - len(alive) and score.is_failed == (not alive)
     if alive:
         assert score.median == np.median(alive)
         assert score.quartiles[::2] == (np.quantile(alive, 0.25), np.quantile(alive, 0.75))
@@ -154,7 +154,7 @@ def test_the_policy_exclude_is_the_median_of_the_survivors(values: list[float], 
 def test_the_policy_fail_allows_no_failed_seed(values: list[float], direction: str) -> None:
     score = score_configuration(values, objective(direction=direction, failed_seeds="fail"))
     failed = sum(map(math.isnan, values))
-    assert score.is_failed == math.isnan(score.median) == (failed > 0) and score.failed == failed
+    assert score.is_failed == math.isnan(score.median) == (failed > 0) and score.failed_count == failed
 
 
 @given(st.lists(st.tuples(seeds_scores, st.sampled_from(["worst", "exclude", "fail"])), max_size=6), directions)
@@ -207,7 +207,7 @@ def test_a_sweep_is_scored_from_its_state(
     scores = score_configurations(score_members(read_curves(state), judged, state.list_packed_seeds()), judged)
     final = score_configurations(score_members(read_curves(state, final_only=True), judged), judged)
     assert scores == final  # a dead pack has NaN rows, so its seeds are known to have failed either way
-    assert [(one.seeds, one.failed, one.is_failed) for one in scores.values()] == [
+    assert [(one.seed_count, one.failed_count, one.is_failed) for one in scores.values()] == [
         (3, 0, False), (3, 1, False), (3, 3, True), (3, 3, True),
     ]  # fmt: skip
     # number 0: lengths 6 and 7 give 0.02 + 0.03 * 1.5 + 0.2 / 100 + 0.001 * seed; number 1 lost its best seed
@@ -217,8 +217,10 @@ def test_a_sweep_is_scored_from_its_state(
 
 def test_a_score_is_plain_numbers() -> None:
     score = score_configuration(np.array([1.0, 2.0, 4.0]), BASE)
-    assert score == SeedStatistics(quartiles=Quartiles(1.5, 2.0, 3.0), score=2.0, seeds=3, failed=0, counted=3)
-    assert {type(value) for value in (*score.quartiles, score.seeds, score.failed)} == {float, int}
+    assert score == SeedStatistics(
+        quartiles=Quartiles(1.5, 2.0, 3.0), score=2.0, seed_count=3, failed_count=0, value_count=3
+    )
+    assert {type(value) for value in (*score.quartiles, score.seed_count, score.failed_count)} == {float, int}
 
 
 @given(st.lists(finite, min_size=1, max_size=9), directions)

@@ -117,7 +117,7 @@ def test_nothing_is_said_of_configurations_whose_seeds_all_failed(tmp_path, synt
 def test_seeds_of_a_pack_that_died_count_as_failed(tmp_path, synthetic_sweep):
     state = synthetic_sweep(tmp_path / "died", NORMS, 4, by_seed, died=[1], spec=GRID)
     result = summarise(state)
-    assert [row.failed for row in result.rows] == [False, False, True]
+    assert [row.has_failed for row in result.rows] == [False, False, True]
     assert len(compare_seeds(result)) == 3  # a configuration that failed is compared with nothing
     died = compare_named(state.folder, "0", "1").comparisons[0]
     assert (died.first_failed, died.second_failed) == (0, 4) and died.outcome.first_smaller == 4
@@ -253,7 +253,7 @@ def test_training_data_of_a_curriculum_are_not_said_to_be_shared(structural):
 def test_a_technical_key_has_no_column(tmp_path, synthetic_sweep):
     rates = [{"training.learning_rate": rate, "model.norm": norm} for rate in (0.1, 0.2) for norm in ("none", "pre")]
     state = synthetic_sweep(tmp_path / "t", rates, 3, by_seed, spec={"search.sampler": "listed"})
-    for measured in state.measured.values():
+    for measured in state.measurements_by_digest.values():
         measured["technical"] = ["model.norm"]
     result = summarise(state)
     assert list(result.searched) == ["training.learning_rate"]

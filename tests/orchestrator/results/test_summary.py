@@ -25,11 +25,15 @@ def test_summary_equals_the_numbers_by_hand(small_sweep):
             mine[mine["config_id"] == row.config_id].pivot(index="seed", columns="length", values="value").astype(float)
         )
         counted = np.sort(np.nan_to_num(table.to_numpy(), nan=np.inf), axis=0)  # three seeds, the failed one the worst
-        for at, lengths in ((row.trained, range(1, 6)), (row.selection, (6, 7)), (row.test, range(8, 12))):
+        for at, lengths in (
+            (row.trained_quartiles, range(1, 6)),
+            (row.selection_quartiles, (6, 7)),
+            (row.test_quartiles, range(8, 12)),
+        ):
             means = np.sort(np.nan_to_num(table[list(lengths)].mean(axis=1, skipna=False).to_numpy(), nan=np.inf))
             assert at.median == pytest.approx(means[1]) and at.q25 == pytest.approx((means[0] + means[1]) / 2)
             assert at.q75 == pytest.approx((means[1] + means[2]) / 2)
-        assert row.score == row.selection.median
+        assert row.score == row.selection_quartiles.median
         band = result.bands[row.config_id, "total_variation", "ema"]
         assert band.median == pytest.approx(counted[1])
         reach = [length for length, value in zip(range(1, 12), counted[1], strict=True) if value <= 0.1]
@@ -39,7 +43,7 @@ def test_summary_equals_the_numbers_by_hand(small_sweep):
             evaluated=tuple(range(1, 12)), trained=(1, 2, 3, 4, 5), selection=(6, 7), test=(8, 9, 10, 11)
         )
     assert (result.seeds_run, result.seeds_failed) == (18, 1)
-    assert result.has_ended and result.planned == 6
+    assert result.has_ended and result.planned_configurations == 6
 
 
 def test_a_draw_that_repeats_a_configuration_is_not_planned_as_another_one(tmp_path, synthetic_sweep, simple_curve):
@@ -47,7 +51,7 @@ def test_a_draw_that_repeats_a_configuration_is_not_planned_as_another_one(tmp_p
     state = synthetic_sweep(tmp_path / "open", [{}, {"model.norm": "pre"}], 1, simple_curve, ended=False)
     state.draws[2] = replace(state.draws[0], number=2, duplicate_of=state.draws[0].config_id)
     state.spec["search"]["configurations"] = 8
-    assert summarise(state).planned == count_planned(state) == 7
+    assert summarise(state).planned_configurations == count_planned(state) == 7
 
 
 def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep, simple_curve):

@@ -234,7 +234,7 @@ def test_unfinished_configurations_are_left_out_and_counted(build, tmp_path, syn
     unfinished = synthetic_sweep(tmp_path / "unfinished", RATES, 12, noisy(0.0), spec=LOG, ended=False)
     with pytest.raises(UserError, match=rf"no common configuration has ended in both; .*: {unfinished.folder}$"):
         compare_sweeps(first, summarise(unfinished))
-    rows = tuple(replace(row, complete=row.number != 1) for row in first.rows)
+    rows = tuple(replace(row, is_complete=row.number != 1) for row in first.rows)
     found = compare_sweeps(first, replace(first, rows=rows))
     assert (len(found.matching.pairs), found.matching.unfinished, found.matching.only_first) == (2, 1, 0)
 

@@ -41,7 +41,7 @@ def test_a_task_of_ones_own_is_run_and_reported_long_after(anew, study: Path, tm
         False,
         ["my_numbers.py", "my_tasks.py"],
     )
-    assert {fields["task_module"] for fields in SweepState.load(folder).measured.values()} == {"my_tasks"}
+    assert {fields["task_module"] for fields in SweepState.load(folder).measurements_by_digest.values()} == {"my_tasks"}
     copy = folder / "code" / code["sha256"][:12]
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == {
         name: (study / name).read_bytes() for name in ("my_tasks.py", "my_numbers.py")

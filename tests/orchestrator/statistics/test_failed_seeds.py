@@ -29,7 +29,7 @@ def test_a_median_over_seeds_by_finite_stand_ins(values: list[float], policy: st
     alive = [value for value in values if not math.isnan(value)]
     counted = [*alive, *[FAR[direction]] * failed] if policy == "worst" and direction in FAR else alive
     found = summarise_seeds(values, policy, direction)
-    assert (found.seeds, found.failed, found.counted) == (len(values), failed, len(counted))
+    assert (found.seed_count, found.failed_count, found.value_count) == (len(values), failed, len(counted))
     if not alive:
         assert np.isnan(found.quartiles).all()
         return
@@ -46,7 +46,7 @@ def test_a_score_is_that_median_unless_the_configuration_failed(
     shown = summarise_seeds(values, policy, direction)
     lost = sum(map(math.isnan, values))
     assert found.is_failed == (lost == len(values) or (policy == "fail" and lost > 0))
-    assert (found.seeds, found.failed) == (len(values), lost)
+    assert (found.seed_count, found.failed_count) == (len(values), lost)
     if not found.is_failed:
         assert found == shown
     elif policy == "fail":
@@ -82,9 +82,9 @@ def test_score_curves_evaluations_and_families_count_failed_seeds_alike(
     (row,) = result.rows
     expected = summarise_seeds(of_seed, policy, direction)
     score = score_seeds(of_seed, policy, direction)
-    np.testing.assert_array_equal(row.scored, score.quartiles)
-    assert row.failed == score.is_failed
+    np.testing.assert_array_equal(row.score_quartiles, score.quartiles)
+    assert row.has_failed == score.is_failed
     band = result.bands[row.config_id, "exact_match", "raw"]
-    for at in (row.selection, row.trained, row.test):
+    for at in (row.selection_quartiles, row.trained_quartiles, row.test_quartiles):
         assert at == expected.quartiles
     assert set(zip(band.q25, band.median, band.q75, strict=True)) == {expected.quartiles}

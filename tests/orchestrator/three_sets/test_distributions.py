@@ -45,7 +45,7 @@ def test_lengths_go_by_the_metric_and_what_it_lacks_is_no_failed_seed(ran):
     assert result.find_length_groups(row, "accuracy.long") == LengthGroups(
         evaluated=(5, 6, 7), trained=(), selection=(), test=(5, 6, 7)
     )
-    assert (row.trained, row.area_beyond) == (None, None)
+    assert (row.trained_quartiles, row.area_beyond) == (None, None)
     assert list(row.other_distributions) == [("accuracy", "trained"), ("accuracy", "test"), ("accuracy.long", "test")]
     assert result.headline[:3] == ("accuracy.hard", "accuracy", "accuracy.long")
     assert result.distributions == ("accuracy", "accuracy.hard", "accuracy.long")
@@ -77,8 +77,8 @@ def test_a_pack_that_died_is_lost_at_the_lengths_of_its_metrics_alone(ran):
             assert set(lost[lost["metric"] == f"accuracy{ending}"]["length"]) == lengths
     rows = {row.config_id: row for row in summarise(state).rows}
     assert len({name for name, _ in dead.members}) == 2
-    assert all(rows[name].failed and rows[name].seeds_crashed == 2 for name, _ in dead.members)
-    assert sum(row.failed for row in rows.values()) == 2
+    assert all(rows[name].has_failed and rows[name].seeds_crashed == 2 for name, _ in dead.members)
+    assert sum(row.has_failed for row in rows.values()) == 2
 
 
 def test_on_the_trained_distribution_test_lengths_lie_beyond_the_trained_ones(ran):

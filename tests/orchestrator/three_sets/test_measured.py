@@ -71,8 +71,10 @@ def test_it_is_written_once_whatever_the_number_of_configurations(ran):
     assert [list(record.fields.get("measured_in_full", {})) for record in records] == [[name], [], [], []]
     state = SweepState.load(folder)
     member = load_and_build(folder)
-    assert state.measured == {name: Engine.list_measurements(member).to_fields()}
-    more = [make_measurement_fields(Engine.list_measurements(member), state.measured) for _ in range(1000)]
+    assert state.measurements_by_digest == {name: Engine.list_measurements(member).to_fields()}
+    more = [
+        make_measurement_fields(Engine.list_measurements(member), state.measurements_by_digest) for _ in range(1000)
+    ]
     assert len(json.dumps(more)) < 0.1 * sum(len(json.dumps(record.fields)) for record in records) / 4 * 1000
 
 
@@ -103,7 +105,7 @@ def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_importe
     state = SweepState.load(folder)
     result = summarise(state)
     assert repr((result.rows, result.bands)) == repr((before.rows, before.bands))
-    assert result.measured == before.measured
+    assert result.measurements == before.measurements
     present_report(folder, Console(width=400))
     assert "8 seeds ran" in capsys.readouterr().out
     assert dict(make_status_rows(state))["seeds"] == "8/8"

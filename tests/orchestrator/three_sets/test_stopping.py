@@ -47,7 +47,7 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
 
     curves, result = read_curves(state), summarise(state)
     assert result.may_stop and result.seeds_failed == 0
-    assert result.stopped_at == tuple(sorted(at for at in stopped.values() if at))
+    assert result.stop_steps == tuple(sorted(at for at in stopped.values() if at))
     every_step = sorted(set(curves["step"]))
     assert every_step[-1] == 60 and np.ptp(np.diff(every_step)) == 0
     for (name, seed), mine in curves.groupby(["config_id", "seed"], observed=True):
@@ -57,11 +57,11 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
             for step in wide.columns[wide.columns > at]:
                 np.testing.assert_array_equal(wide[step], wide[at])
 
-    count, median = len(result.stopped_at), np.median(result.stopped_at)
+    count, median = len(result.stop_steps), np.median(result.stop_steps)
     assert f"{count} stopped early" in short_text(result, 250)
     assert dict(make_status_rows(state))["seeds stopped early"] == f"{count}/12, median at step {median:,g}"
     tables = make_csv_tables(result)
-    assert [line["seeds_stopped"] for line in tables["report.csv"]] == [len(row.stopped_at) for row in result.rows]
+    assert [line["seeds_stopped"] for line in tables["report.csv"]] == [len(row.stop_steps) for row in result.rows]
     seen = pd.DataFrame(tables["validation.csv"])
     assert set(seen["stage"]) == {0, 1} and {"at_1", "at_2", "at_3"} <= set(seen.columns)
     for (name, seed), mine in seen.groupby(["config_id", "seed"]):
@@ -77,8 +77,8 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
     runs = {row.config_id: run for row, run in contents.make_configuration_runs()}
     for row in result.rows:
         points = {point.key: point.value for point in runs[row.config_id].points}
-        assert points["seeds_stopped"] == len(row.stopped_at)
-        assert ("stopped_at_median" in points) == bool(row.stopped_at)
+        assert points["seeds_stopped"] == len(row.stop_steps)
+        assert ("stopped_at_median" in points) == bool(row.stop_steps)
     assert {point.key for point in contents.make_sweep_run().points} >= {"seeds_stopped"}
 
 

@@ -56,7 +56,10 @@ def test_a_sweep_stopped_before_all_is_drawn_counts_all_that_is_planned(
     records[0].fields["spec"]["search"]["configurations"] = 32
     records[-1] = replace(records[-1], fields={"status": "interrupted", "message": ""})
     state = SweepState.replay(state.folder, records)
-    assert dict(make_status_rows(state))["configurations"].endswith("/32") and summarise(state).planned == 32
+    assert (
+        dict(make_status_rows(state))["configurations"].endswith("/32")
+        and summarise(state).planned_configurations == 32
+    )
     monkeypatch.setattr(SweepState, "load", lambda folder: state)
     assert " of 32 " in list_sweeps(tmp_path)[1]
 
