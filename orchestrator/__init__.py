@@ -15,7 +15,7 @@ from orchestrator.code.packages import protect_package_names
 
 if TYPE_CHECKING:
     from orchestrator.api.importing import import_table
-    from orchestrator.api.running import run
+    from orchestrator.api.run import run
     from orchestrator.api.sweep import Sweep, open_sweep
 
 __all__ = ["Sweep", "import_table", "open_sweep", "run"]
@@ -23,7 +23,7 @@ _MODULES = {
     "Sweep": "orchestrator.api.sweep",
     "import_table": "orchestrator.api.importing",
     "open_sweep": "orchestrator.api.sweep",
-    "run": "orchestrator.api.running",
+    "run": "orchestrator.api.run",
 }
 
 protect_package_names()

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
-from orchestrator.engine.shared_draws import find_shared_streams as engine_streams
+from orchestrator.engine.shared_streams import find_shared_streams as engine_streams
 from orchestrator.errors import UserError
 from orchestrator.interface.trainer import Trainer
-from orchestrator.program.shared_draws import find_shared_streams as program_streams
+from orchestrator.program.shared_streams import find_shared_streams as program_streams
 
 
 def get_trainer(sections: Collection[str]) -> Trainer:

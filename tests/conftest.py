@@ -16,7 +16,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from orchestrator.code import own_code
+from orchestrator.code import user_code
 from tests.command_line import CommandLine
 from tests.shared import fill_once
 from trainers.settings import registry
@@ -52,7 +52,7 @@ def pytest_collection_finish() -> None:
 def own_code_forgotten() -> Iterator[Callable[[], None]]:
     """What a test imports and registers of its own is gone after it, and whenever it calls this."""
     before = {kind: dict(registry.get_classes(kind)) for kind in registry.KINDS}
-    modules, path, loaded = set(sys.modules), list(sys.path), dict(own_code._loaded_sources)
+    modules, path, loaded = set(sys.modules), list(sys.path), dict(user_code._loaded_sources)
 
     def forget() -> None:
         for kind, known in before.items():
@@ -61,12 +61,12 @@ def own_code_forgotten() -> Iterator[Callable[[], None]]:
         for name in set(sys.modules) - modules:
             file = getattr(sys.modules[name], "__file__", None)
             is_ours = bool(file) and Path(file).is_relative_to(REPOSITORY) and "examples" not in Path(file).parts
-            if file and not own_code.is_installed(file) and not is_ours:
+            if file and not user_code.is_installed(file) and not is_ours:
                 del sys.modules[name]
         sys.path[:] = path
         importlib.invalidate_caches()
-        own_code._loaded_sources.clear()
-        own_code._loaded_sources.update(loaded)
+        user_code._loaded_sources.clear()
+        user_code._loaded_sources.update(loaded)
 
     yield forget
     forget()
@@ -101,7 +101,7 @@ def run_inline(tmp_path: Path) -> Callable[..., Path]:
     """
 
     def run(file: Path, *overrides: str, name: str | None = None) -> Path:
-        from orchestrator.sweep.sweep import run_sweep
+        from orchestrator.sweep.run_and_resume import run_sweep
         from search_spaces import load_sweep
 
         spec = load_sweep(file, [*overrides, "resources.scheduler=inline", "tracking.enabled=false"], name)

@@ -14,7 +14,7 @@ from orchestrator.api.plain import to_json
 from orchestrator.code.trust import trust_sweep
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import find_sweep
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
@@ -242,7 +242,7 @@ class Sweep:
         self, *, retry_failed: bool = False, accept_code_change: bool = False, console: Console | None = None
     ) -> Self:
         """Train the missing members; return this sweep with the new results. Raises what `resume_sweep` raises."""
-        from orchestrator.sweep.sweep import resume_sweep
+        from orchestrator.sweep.run_and_resume import resume_sweep
 
         console = console or make_console()
         resume_sweep(self.folder, console, retry_failed=retry_failed, accept_code_change=accept_code_change)

@@ -20,7 +20,7 @@ from orchestrator.claims.registration import describe_registration, list_changes
 from orchestrator.claims.repeated_tests import find_judged_test, group_tests, name_judged_tests, name_tests
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.record.state.lineage import IMPORTED
-from orchestrator.record.state.recuts import sum_seconds
+from orchestrator.record.state.repackings import sum_seconds
 from orchestrator.text.wording import (
     NOT_REACHED,
     compact_value,

@@ -12,7 +12,7 @@ import pandas as pd
 from orchestrator.claims.registration import read_registered_values
 from orchestrator.errors import UserError
 from orchestrator.interface.measurements import read_measurements
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
 from orchestrator.results.scoring.objective import (

@@ -32,7 +32,7 @@ def resume(
     """
     # Importing torch takes seconds, so refuse a running sweep first.
     refuse_running(folder)
-    from orchestrator.sweep.sweep import resume_sweep
+    from orchestrator.sweep.run_and_resume import resume_sweep
 
     outcome = resume_sweep(
         folder,

@@ -21,7 +21,7 @@ from orchestrator.addresses import get_address_or_path
 from orchestrator.cli import continuing, importing, options, results, upkeep
 from orchestrator.code.provenance import PACKAGES, read_version
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
-from orchestrator.machine.shortages import describe_out_of_memory
+from orchestrator.machine.exhaustion import describe_out_of_memory
 from orchestrator.record.ledger.folders import find_default_storage, has_ledger, list_sweep_folders
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.sweep.children import SweepChildren
@@ -298,12 +298,12 @@ def run(
 
             fetch_sweep(storage / spec.name)
         if resume_begun and has_ledger(storage / spec.name):
-            from orchestrator.sweep.sweep import resume_with_spec
+            from orchestrator.sweep.run_and_resume import resume_with_spec
 
             raise typer.Exit(resume_with_spec(spec, storage, console, max_seconds=max_seconds).exit_code)
         if unchecked is not None:
             ray_start.start_local_ray(spec.resources)
-        from orchestrator.sweep.sweep import run_sweep
+        from orchestrator.sweep.run_and_resume import run_sweep
 
         outcome = run_sweep(spec, storage, console, children=children, max_seconds=max_seconds)
     raise typer.Exit(outcome.exit_code)
@@ -369,7 +369,7 @@ def _check_reading(reading: Reading, storage: Path | None = None) -> SweepSpec:
 
     # The registries know the names and bounds that the grammar does not.
     from orchestrator.plan.checks.sweep_file_checks import check_reading
-    from orchestrator.record.kept.code import use_recorded_files
+    from orchestrator.record.files.code import use_recorded_files
     from orchestrator.sweep.initial_weights import resolve_initial_weights
 
     use_recorded_files(reading.spec)

@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from orchestrator.code.own_code import LENGTHWISE_PACKAGES, CodeSource, OwnCodeError, is_installed
 from orchestrator.code.packages import LENGTHWISE_FOLDER
 from orchestrator.code.provenance import read_version
 from orchestrator.code.repository import Repository, RepositoryReader, is_credential_name
+from orchestrator.code.user_code import LENGTHWISE_PACKAGES, CodeSource, OwnCodeError, is_installed
 from orchestrator.errors import LedgerError, refuse_unwritable
 from trainers.files.atomic_file import write_atomic
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.code.own_code import DATA, CodeSource
+from orchestrator.code.user_code import DATA, CodeSource
 from orchestrator.engine.environment import read_environment
 from orchestrator.engine.start_shares import InitialWeightShares, describe_start_shares
 from orchestrator.errors import UserError

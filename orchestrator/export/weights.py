@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.record.kept.weights import list_kept_weights
+from orchestrator.record.files.weights import list_kept_weights
 from orchestrator.record.state.state import SweepState
 from trainers.errors import WeightsError
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import UserError, refuse_unwritable
-from orchestrator.record.kept.code import read_program
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.code import read_program
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
 from orchestrator.targets import check_ending, check_targets

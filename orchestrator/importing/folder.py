@@ -11,8 +11,8 @@ import numpy as np
 
 from orchestrator.importing.members import ImportedMembers, ImportedPack
 from orchestrator.importing.table import Results
-from orchestrator.record.kept.curve_tables import make_table_of_rows
-from orchestrator.record.kept.curves import write_part
+from orchestrator.record.files.curve_tables import make_table_of_rows
+from orchestrator.record.files.curves import write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.recording import add_records
 from orchestrator.record.state.state import SweepState

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from orchestrator.addresses import get_address_or_path
 from orchestrator.code.provenance import read_provenance
-from orchestrator.ending.ending import Outcome, describe_end
 from orchestrator.errors import UserError
 from orchestrator.importing.folder import ImportedSweepWriter
 from orchestrator.importing.members import ImportedMembers, Missing, group_members
@@ -24,10 +23,11 @@ from orchestrator.importing.sources import KINDS, Naming, read_source
 from orchestrator.importing.table import ImportedRows, Results, check_rows, read_table
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.mirror.fetch import fetch_sweep
-from orchestrator.mirror.mirrored import create_ledger
+from orchestrator.mirror.mirrored_ledger import create_ledger
 from orchestrator.record.recording import add_record
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.running.driving.interrupts import Interrupts
+from orchestrator.session.session import Outcome, describe_end
 from orchestrator.sweep.specification import write_spec
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import format_command, format_count, format_ranges

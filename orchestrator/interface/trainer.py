@@ -17,7 +17,7 @@ from trainers.errors import Problem
 from trainers.tasks.metrics import RecordedMetric
 
 if TYPE_CHECKING:
-    from orchestrator.code.own_code import CodeSource
+    from orchestrator.code.user_code import CodeSource
     from trainers.evaluation.results import Reporter
     from trainers.settings.fields import Settings
 

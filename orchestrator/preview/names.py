@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from orchestrator.code.own_code import find_module, load_module
+from orchestrator.code.user_code import find_module, load_module
 from orchestrator.errors import UserError
 from orchestrator.text.consoles import align_rows
 from orchestrator.text.wording import join_first_few

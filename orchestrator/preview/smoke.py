@@ -14,13 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from orchestrator.code.own_code import import_spec_modules
+from orchestrator.code.user_code import import_spec_modules
 from orchestrator.errors import LengthwiseError
 from orchestrator.plan.checks.sweep_file_checks import build_configurations, build_drawn, build_sample
 from orchestrator.plan.configurations import Configuration
-from orchestrator.program.ends import ProgramEnded
-from orchestrator.record.kept.code import make_worker_modules
-from orchestrator.running.driving.work import make_solo_work
+from orchestrator.program.exit_causes import ProgramEnded
+from orchestrator.record.files.code import make_worker_modules
+from orchestrator.running.driving.pack_work import make_solo_work
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.text.wording import format_count, format_duration, format_label

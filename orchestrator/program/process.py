@@ -1,9 +1,9 @@
-"""Start a program below a keeper, ask it to end, and leave none of its processes behind, whatever was killed.
+"""Start a program below a supervisor, ask it to end, and leave none of its processes behind, whatever was killed.
 
-If the worker or the parent of the keeper is killed, the keeper ends all processes; if the keeper is killed, its parent
-does; if both are killed, the worker does, and without a worker the next attempt, before it begins. Processes without a
-keeper are found by LENGTHWISE_LOCK, which is in the environment of every process of a member (on Linux; elsewhere only
-the program's process group is known).
+If the worker or the parent of the supervisor is killed, the supervisor ends all processes; if the supervisor is killed,
+its parent does; if both are killed, the worker does, and without a worker the next attempt, before it begins. Processes
+without a supervisor are found by LENGTHWISE_LOCK, which is in the environment of every process of a member (on Linux;
+elsewhere only the program's process group is known).
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lengthwise import RANK_VARIABLES
-from orchestrator.program.keeper import SECONDS_TO_END
+from orchestrator.program.supervisor import SECONDS_TO_END
 
-KEEPER = Path(__file__).with_name("keeper.py")
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _LOCK_VARIABLE = "LENGTHWISE_LOCK"
 
 
 @dataclass(frozen=True)
 class MemberLock:
-    """The lock of a member on this node; the keeper holds it until the last process of the attempt has ended."""
+    """The lock of a member on this node; the supervisor holds it until the last process of the attempt has ended."""
 
     path: Path
     descriptor: int
 
     def release(self) -> None:
-        """Close the lock in this process; it stays locked as long as a keeper has it open."""
+        """Close the lock in this process; it stays locked as long as a supervisor has it open."""
         os.close(self.descriptor)
 
 
 def try_lock(path: Path) -> MemberLock | None:
     """Return the lock of a member for a new attempt; None while processes of an earlier attempt are alive.
 
-    Processes that an earlier attempt left without a keeper are killed. On a file system without locks (some NFS) the
-    lock is not exclusive.
+    Processes that an earlier attempt left without a supervisor are killed. On a file system without locks (some NFS)
+    the lock is not exclusive.
     """
     is_first = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -55,7 +55,7 @@ def try_lock(path: Path) -> MemberLock | None:
         pass
 
     # A first attempt leaves nothing behind, so the search through all processes is skipped.
-    os.ftruncate(descriptor, 0)  # of the process id that an earlier keeper has written
+    os.ftruncate(descriptor, 0)  # of the process id that an earlier supervisor has written
     lock = MemberLock(path.absolute(), descriptor)
     if not is_first and sys.platform == "linux":
         kill_leftovers(lock.path)
@@ -63,28 +63,28 @@ def try_lock(path: Path) -> MemberLock | None:
 
 
 class Process:
-    """A started program with its keeper."""
+    """A started program with its supervisor."""
 
-    def __init__(self, keeper: subprocess.Popen[bytes], lock: Path) -> None:
-        self.keeper, self.lock = keeper, lock
+    def __init__(self, supervisor: subprocess.Popen[bytes], lock: Path) -> None:
+        self.supervisor, self.lock = supervisor, lock
         self._code: int | None = None
 
     def poll(self) -> int | None:
         """Return the exit code of the program, -N if signal N killed it; None while any of its processes is alive."""
-        if self._code is None and (code := self.keeper.poll()) is not None:
+        if self._code is None and (code := self.supervisor.poll()) is not None:
             if code < 0:
                 kill_leftovers(self.lock)
-            # The keeper exits with 128 + N if signal N killed the program; -N is the convention of Popen.
+            # The supervisor exits with 128 + N if signal N killed the program; -N is the convention of Popen.
             self._code = 128 - code if 128 < code < 128 + signal.NSIG else code
         return self._code
 
     def terminate(self) -> None:
         """Send SIGTERM to the program's processes, and SIGKILL after its grace time; do nothing if it has ended."""
-        self.keeper.terminate()
+        self.supervisor.terminate()
 
     def kill(self) -> None:
         """Kill every process of the program; do nothing if it has ended."""
-        self.keeper.send_signal(signal.SIGUSR1)
+        self.supervisor.send_signal(signal.SIGUSR1)
 
     def end(self) -> None:
         """End every process of the program, which has a few seconds to save its state."""
@@ -97,7 +97,7 @@ class Process:
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end and return `poll()`; raises subprocess.TimeoutExpired."""
-        self.keeper.wait(timeout)
+        self.supervisor.wait(timeout)
         code = self.poll()
         assert code is not None
         return code
@@ -106,7 +106,7 @@ class Process:
 def start_program(
     words: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, lock: MemberLock, grace: float
 ) -> Process:
-    """Start a program whose output is appended to `log`; `lock` belongs to its keeper from now on.
+    """Start a program whose output is appended to `log`; `lock` belongs to its supervisor from now on.
 
     `env` is its whole environment, without the ranks that an outer srun or mpirun gave to this worker: with them the
     program would take itself for one of several.
@@ -117,8 +117,8 @@ def start_program(
     arguments = [str(os.getpid()), str(lock.descriptor), str(grace), *words]
     try:
         with log.open("ab") as output:
-            keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(KEEPER), *arguments],
+            supervisor = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(SUPERVISOR), *arguments],
                 env=variables,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
@@ -129,22 +129,22 @@ def start_program(
             )
     finally:
         lock.release()
-    return Process(keeper, lock.path)
+    return Process(supervisor, lock.path)
 
 
 def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
-    """Kill all processes of a member without a keeper, for at most this many seconds."""
+    """Kill all processes of a member without a supervisor, for at most this many seconds."""
     if sys.platform != "linux":
-        # The keeper has written the process group.
+        # The supervisor has written the process group.
         with contextlib.suppress(OSError, ValueError):
             os.killpg(int(lock.read_text()), signal.SIGKILL)
         return
 
-    # Repeated, because a process may start another one before it is killed. A keeper comes last: it ends the rest if
-    # this process is killed before it has done so.
+    # Repeated, because a process may start another one before it is killed. A supervisor comes last: it ends the rest
+    # if this process is killed before it has done so.
     deadline = time.monotonic() + seconds
     while alive := _find_processes(lock):
-        for process in [process for process in alive if not _is_keeper(process)] or alive:
+        for process in [process for process in alive if not _is_supervisor(process)] or alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
         if time.monotonic() > deadline:
@@ -152,9 +152,9 @@ def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
         time.sleep(0.02)
 
 
-def _is_keeper(process: int) -> bool:
+def _is_supervisor(process: int) -> bool:
     try:
-        return str(KEEPER).encode() in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        return str(SUPERVISOR).encode() in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
     except OSError:  # it has ended
         return False
 

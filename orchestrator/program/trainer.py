@@ -14,14 +14,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.code.own_code import CodeSource, read_files
+from orchestrator.code.user_code import CodeSource, read_files
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost
 from orchestrator.interface.work import PackWork
 from orchestrator.program.command import receives_key
-from orchestrator.program.files import find_files
 from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings
-from orchestrator.program.run import make_search_path, run_member
+from orchestrator.program.member_run import make_search_path, run_member
+from orchestrator.program.needed_files import find_files
 from search_spaces.grammar.problems import PROGRAM_SECTIONS, list_dotted_keys, read_key
 from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.settings.fields import Settings

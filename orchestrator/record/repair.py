@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator.addresses import find_address
 from orchestrator.errors import DamagedLedger, LedgerError, refuse_unwritable
-from orchestrator.record.kept.curves import make_damage_error
+from orchestrator.record.files.curves import make_damage_error
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import (
     LEDGER_FILE,

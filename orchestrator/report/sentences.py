@@ -7,8 +7,8 @@ import math
 import re
 
 from orchestrator.errors import LengthwiseError
+from orchestrator.record.state.entities import STOPPED
 from orchestrator.record.state.lineage import CONFIRMS, can_add_seeds
-from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.tables.columns import Cells

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.errors import UserError
-from orchestrator.record.kept.curves import read_curves, write_curves
+from orchestrator.record.files.curves import read_curves, write_curves
 from orchestrator.record.ledger.folders import REPORT_HTML, has_ledger, make_no_sweep_error
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.errors import LedgerError
 from orchestrator.interface.measurements import Measurements
-from orchestrator.record.kept.curves import read_part
+from orchestrator.record.files.curves import read_part
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.median_curves import Band, make_bands

@@ -9,14 +9,14 @@ import pandas as pd
 from orchestrator.engine.start_shares import describe_start_shares
 from orchestrator.errors import LedgerError
 from orchestrator.interface.measurements import Measurements, read_measurements
-from orchestrator.record.kept.curve_tables import COLUMNS
-from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.kept.searched_values import list_searched_keys
+from orchestrator.record.files.curve_tables import COLUMNS
+from orchestrator.record.files.curves import read_curves
+from orchestrator.record.files.searched_values import list_searched_keys
 from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.entities import ConfigurationState, MemberState
 from orchestrator.record.state.lineage import IMPORTED
-from orchestrator.record.state.parts import ConfigurationState, MemberState
-from orchestrator.record.state.recuts import describe_recuts
+from orchestrator.record.state.repackings import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.pack_environments import PackEnvironments, record_configurations
 from orchestrator.results.program_defaults import describe_differing_defaults

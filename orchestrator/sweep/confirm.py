@@ -11,18 +11,18 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.ending.ending import Outcome
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.plan.recorded_configurations import refuse_without_start
-from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.files.code import import_recorded
+from orchestrator.record.state.entities import STOPPED
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage, refuse_imported
-from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.summary import Row
-from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
+from orchestrator.session.session import Outcome
+from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_with_names, refuse_unfinished
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import format_command, format_label, format_ranges, read_numbers

@@ -15,10 +15,9 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.code.provenance import read_provenance
-from orchestrator.ending.ending import Outcome, open_session
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
-from orchestrator.mirror.mirrored import open_ledger
+from orchestrator.mirror.mirrored_ledger import open_ledger
 from orchestrator.plan import search
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.extension import Extension, refuse_configurations, require_extension
@@ -27,7 +26,7 @@ from orchestrator.plan.recorded_configurations import (
     refuse_without_start,
     set_recorded_defaults,
 )
-from orchestrator.record.kept.code import find_program
+from orchestrator.record.files.code import find_program
 from orchestrator.record.recording import add_record
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_others, refuse_imported
@@ -35,7 +34,9 @@ from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
 from orchestrator.running.schedulers.choice import find_missing_resources
+from orchestrator.session.session import Outcome, open_session
 from orchestrator.sweep.confirm import refuse_many_seeds
+from orchestrator.sweep.run_and_resume import import_code_to_resume, resume_sweep
 from orchestrator.sweep.selection import choose_best_rows, refuse_top_with_names, refuse_unfinished
 from orchestrator.sweep.specification import (
     SETTINGS,
@@ -48,8 +49,7 @@ from orchestrator.sweep.specification import (
     refuse_fixed,
     rewrite_spec,
 )
-from orchestrator.sweep.sweep import import_code_to_resume, resume_sweep
-from orchestrator.sweep.train import train_missing
+from orchestrator.sweep.train_missing import train_missing
 from orchestrator.text.wording import format_command, format_count, format_label, format_ranges, read_numbers
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.parse import read_override_key
@@ -102,7 +102,7 @@ def extend_sweep(
             state, seeds=seeds, configurations=configurations, top=top, only=only, overrides=overrides
         )
         spec = planned.spec
-        session.notice.set_address(spec.notify)
+        session.notifier.set_address(spec.notify)
 
         # Check everything that training needs, before the extension is recorded.
         find_missing_resources(spec).raise_any()

@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.addresses import is_absolute
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_sweep
-from orchestrator.record.kept.weights import list_kept_weights, open_weights
+from orchestrator.record.files.weights import list_kept_weights, open_weights
 from orchestrator.record.ledger.folders import (
     find_default_storage,
     has_ledger,
@@ -20,8 +20,8 @@ from orchestrator.record.ledger.folders import (
     make_no_sweep_error,
     resolve_folder,
 )
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.labels import find_configuration
-from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_label
 from search_spaces import Reading, SweepSpec, find_nearest_name

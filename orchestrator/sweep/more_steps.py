@@ -11,18 +11,18 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.ending.ending import Outcome
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, make_configurations
 from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.plan.search import count_configurations, draw_configurations
-from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.files.code import import_recorded
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import CONTINUES, refuse_imported
-from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
+from orchestrator.session.session import Outcome
 from orchestrator.storage import fetch_missing
-from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
+from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, refuse_top_with_names, refuse_unfinished
 from orchestrator.text.wording import format_count, format_label, format_ranges
 from orchestrator.trainer_choice import refuse_program

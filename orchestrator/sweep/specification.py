@@ -6,10 +6,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from orchestrator.code.own_code import PROGRAM, CodeSource, OwnCodeError, find_module, read_files
+from orchestrator.code.user_code import PROGRAM, CodeSource, OwnCodeError, find_module, read_files
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
 from orchestrator.plan.extension import Extension, find_extension
-from orchestrator.record.kept.code import find_program
+from orchestrator.record.files.code import find_program
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState

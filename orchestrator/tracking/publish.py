@@ -12,8 +12,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.mirror.mirrored import open_ledger
-from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curves
+from orchestrator.mirror.mirrored_ledger import open_ledger
+from orchestrator.record.files.curves import CURVES_FILE, read_curves, write_curves
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState

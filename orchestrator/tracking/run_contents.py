@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 import pandas as pd
 
 from orchestrator.record.ledger.records import Record
-from orchestrator.record.state.parts import STOPPED, ConfigurationState
+from orchestrator.record.state.entities import STOPPED, ConfigurationState
 from orchestrator.results.confirmation import match_search
 from orchestrator.results.scoring.objective import compute_judged_values
 from orchestrator.results.summary import Row, Summary

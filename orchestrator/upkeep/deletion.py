@@ -14,7 +14,7 @@ from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.mirror.driver_lock import DRIVERS, NUMBER_FILE, DriverLock
 from orchestrator.mirror.fetch import LEDGERS
-from orchestrator.record.kept.curves import CURVES_FILE, CURVES_FOLDER
+from orchestrator.record.files.curves import CURVES_FILE, CURVES_FOLDER
 from orchestrator.record.ledger.folders import (
     CHECKPOINTS_FOLDER,
     FILES,

@@ -12,15 +12,15 @@ import numpy as np
 from orchestrator.engine.engine import Engine
 from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
 from orchestrator.interface.measurements import Measurements
-from orchestrator.mirror.mirrored import open_ledger
+from orchestrator.mirror.mirrored_ledger import open_ledger
 from orchestrator.plan.recorded_configurations import refuse_corrected
-from orchestrator.record.kept.code import import_recorded
-from orchestrator.record.kept.curves import make_evaluation_table, read_part, write_part
-from orchestrator.record.kept.weights import WeightsLocation, list_kept_weights, open_weights
+from orchestrator.record.files.code import import_recorded
+from orchestrator.record.files.curves import make_evaluation_table, read_part, write_part
+from orchestrator.record.files.weights import WeightsLocation, list_kept_weights, open_weights
 from orchestrator.record.ledger.lock import describe_running_driver
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import refuse_imported
-from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import make_evaluation_key
 from orchestrator.running.schedulers.inline import use_worker_settings

@@ -10,13 +10,13 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded_configurations import refuse_corrected, refuse_without_data
-from orchestrator.record.kept.code import import_recorded, make_worker_modules
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.code import import_recorded, make_worker_modules
+from orchestrator.record.files.curves import read_curves
+from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import refuse_imported
-from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.driving.work import make_solo_work
+from orchestrator.running.driving.pack_work import make_solo_work
 from orchestrator.running.schedulers.choice import count_scarce_resources
 from orchestrator.running.schedulers.inline import use_worker_settings
 from orchestrator.sweep.specification import read_recorded_spec

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.objective import is_judged, read_objective, score_members
 from orchestrator.results.scoring.race_decision import decide_round

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from workloads import Workload
 
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 

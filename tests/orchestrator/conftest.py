@@ -17,14 +17,14 @@ from rich.console import Console
 from orchestrator.engine.engine import Engine
 from orchestrator.figures import drawing
 from orchestrator.interface.measurements import make_measurement_fields
-from orchestrator.record.kept.curves import make_evaluation_table, read_curves, write_part
+from orchestrator.record.files.curves import make_evaluation_table, read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
 from orchestrator.results.summary import Summary
-from orchestrator.sweep.sweep import run_sweep
+from orchestrator.sweep.run_and_resume import run_sweep
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
 from search_spaces import dump_yaml, parse_sweep
 from trainers.config.member import MemberConfig

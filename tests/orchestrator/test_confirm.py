@@ -13,11 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from orchestrator.ending.ending import Outcome
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
 from orchestrator.record.state.state import SweepState
@@ -32,8 +31,9 @@ from orchestrator.results import read_confirmations as confirmations_module
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.running.watching.meter import make_status_rows
+from orchestrator.session.session import Outcome
 from orchestrator.sweep import confirm as confirm_module
-from orchestrator.sweep import derived
+from orchestrator.sweep import derived_sweep
 from orchestrator.sweep.confirm import choose_fresh_seeds, plan_confirmation
 from orchestrator.upkeep.listing import list_sweeps
 from search_spaces import SweepFileError, dump_yaml, load_sweep
@@ -444,7 +444,7 @@ def test_the_confirmation_runs_by_the_path_of_every_sweep(searched, monkeypatch)
         seen.update(spec=spec, storage=storage, origin=origin)
         return Outcome(folder=storage / spec.name, status="failed", exit_code=1)
 
-    monkeypatch.setattr(derived.sweep, "run_sweep", run)
+    monkeypatch.setattr(derived_sweep.run_and_resume, "run_sweep", run)
     plan = partial(plan_confirmation, top=1, seeds="2", name="other")
     outcome = confirm_module.confirm_sweep(state.folder, Console(file=io.StringIO()), plan)
     assert outcome.exit_code == 1 and seen["storage"] == state.folder.parent

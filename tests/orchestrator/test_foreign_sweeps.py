@@ -16,11 +16,10 @@ import pytest
 from rich.console import Console
 
 from orchestrator.code.code_record import find_changed_code
-from orchestrator.code.own_code import OwnCodeError, find_module
-from orchestrator.ending.ending import Outcome
+from orchestrator.code.user_code import OwnCodeError, find_module
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, UnexpectedEntry
 from orchestrator.figures import drawing
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.folders import FILES, FOLDERS, find_in_storage
 from orchestrator.record.ledger.ledger import Ledger
@@ -30,7 +29,8 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import present_report
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from orchestrator.running.watching.meter import make_status_rows
-from orchestrator.sweep import sweep
+from orchestrator.session.session import Outcome
+from orchestrator.sweep import run_and_resume
 from orchestrator.sweep.specification import refuse_existing
 from search_spaces import load_sweep
 from search_spaces.grammar.load import MAX_RECORDED_BYTES
@@ -63,7 +63,7 @@ def folder(original: Path, tmp_path: Path) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is drawn, and a sweep is read as for `resume`, but not run."""
     ended = Outcome(folder=Path("tiny"), status="complete", exit_code=0)
-    monkeypatch.setattr(sweep, "train_missing", lambda *arguments, **more: ended)
+    monkeypatch.setattr(run_and_resume, "train_missing", lambda *arguments, **more: ended)
 
 
 def rewrite(folder: Path, original: Path, change: Callable[[Record], Any]) -> None:
@@ -77,7 +77,7 @@ def read_by(folder: Path) -> Iterator[Callable[[], Any]]:
     """What `status`, `report` and `resume` do before anything is trained."""
     yield lambda: make_status_rows(SweepState.load(folder))
     yield lambda: present_report(folder, Console(file=io.StringIO(), width=160))
-    yield lambda: sweep.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
+    yield lambda: run_and_resume.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
 
 
 def test_a_device_that_a_record_names_is_not_read(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_specification_that_takes_minutes_to_parse_is_damage(folder: Path, ori
     spec = {**first.fields["spec"], "search": search}
     rewrite(folder, original, lambda one: {**one.fields, "spec": spec} if one == first else one.fields)
     with pytest.raises(DamagedLedger, match=f"allowed: at most {MAX_RECORDED_BYTES} bytes"):
-        sweep.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
+        run_and_resume.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
 
 
 def test_a_missing_field_is_named_with_its_line(folder: Path, original: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import trainers.errors
 from orchestrator import errors
-from orchestrator.program.ends import ProgramEnded
+from orchestrator.program.exit_causes import ProgramEnded
 from orchestrator.program.reports import ReportProblem
 from orchestrator.running.pack.protocol import ChildImportError
 from orchestrator.running.pack.train_pack import PackRaised

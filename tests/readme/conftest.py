@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.sweep.sweep import run_sweep
+from orchestrator.sweep.run_and_resume import run_sweep
 from search_spaces import load_sweep
 from tests.startup.sitecustomize import blank
 

@@ -12,7 +12,7 @@ import yaml
 from pages import PAGES, ROOT, Page, page
 
 from orchestrator.cli.main import app
-from orchestrator.code.own_code import import_spec_modules
+from orchestrator.code.user_code import import_spec_modules
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
 from orchestrator.preview import names

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import search_spaces
-from orchestrator.api.running import _load_spec
+from orchestrator.api.run import _load_spec
 from orchestrator.plan.checks.sweep_file_checks import build_sample
 from search_spaces import SweepFileError, load_sweep
 from tests.sweep_files import load_checked

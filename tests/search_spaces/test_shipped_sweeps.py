@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.code.own_code import import_spec_modules
+from orchestrator.code.user_code import import_spec_modules
 from orchestrator.plan.configurations import list_warnings, make_configurations
 from orchestrator.plan.search import draw_sample
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, find_order_statistic

@@ -14,9 +14,9 @@ from rich.console import Console
 from orchestrator.errors import SpecChanged, SweepExists, UserError
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded_configurations import map_config_ids
-from orchestrator.record.kept.curve_tables import COLUMNS
-from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.kept.weights import list_kept_weights, load
+from orchestrator.record.files.curve_tables import COLUMNS
+from orchestrator.record.files.curves import read_curves
+from orchestrator.record.files.weights import list_kept_weights, load
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
@@ -24,8 +24,8 @@ from orchestrator.results.make_summary import summarise
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.sweep.confirm import confirm_sweep, plan_confirmation
 from orchestrator.sweep.extend import extend_sweep
+from orchestrator.sweep.run_and_resume import resume_sweep
 from orchestrator.sweep.specification import load_spec, refuse_existing
-from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.publish import publish
 from search_spaces import SweepFileError, load_sweep
 from trainers.config.recorded_members import build_recorded_member

@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import write_report
-from orchestrator.sweep.sweep import resume_sweep
+from orchestrator.sweep.run_and_resume import resume_sweep
 from tests.sweeps.write import KILLS, VERSIONS, ranked
 
 HERE = Path(__file__).resolve().parent

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from orchestrator.code.own_code import import_spec_modules
+from orchestrator.code.user_code import import_spec_modules
 from orchestrator.interface.trainer import DeclaredObjective
 from orchestrator.plan.checks.field_checks import check_fields
 from orchestrator.plan.checks.trials import try_own_code

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from orchestrator.code.own_code import import_spec_modules
 from orchestrator.code.time_limit import TimeLimitExceeded, time_limit
+from orchestrator.code.user_code import import_spec_modules
 from orchestrator.interface.trainer import Member
 from orchestrator.plan.configurations import Configuration
 from orchestrator.text.consoles import make_console, say

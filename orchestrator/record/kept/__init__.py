@@ -1,1 +1,1 @@
-"""Files beside the ledger: curves, weights, copies of code."""
+"""The name of `orchestrator.record.files` in version 2.0.0, for scripts of users."""

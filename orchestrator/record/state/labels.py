@@ -1,7 +1,7 @@
 """Find a configuration by its label `#7`, its number, its config_id or the start of its config_id."""
 
 from orchestrator.errors import UserError
-from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_label
 from trainers.errors import find_nearest

@@ -16,7 +16,7 @@ from orchestrator.errors import DamagedLedger, LedgerError, UserError
 from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
-from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command
 

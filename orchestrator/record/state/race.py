@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, TypeVar
 
-from orchestrator.record.state.parts import ConfigurationState, PackState
+from orchestrator.record.state.entities import ConfigurationState, PackState
 from search_spaces import Rung, Rungs
 
 

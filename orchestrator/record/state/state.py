@@ -16,8 +16,8 @@ from orchestrator.errors import DamagedLedger
 from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.records import INLINE_SCHEMA, LEDGER_FILE, SCHEMA, Record, encode_record, read_records
 from orchestrator.record.state import race as races
-from orchestrator.record.state import recuts
-from orchestrator.record.state.parts import (
+from orchestrator.record.state import repackings
+from orchestrator.record.state.entities import (
     ConfigurationState,
     DriverSessions,
     MemberState,
@@ -63,7 +63,7 @@ class SweepState:
         self.measurements_by_digest: dict[str, dict[str, Any]] = {}
         self.draws: dict[int, RecordedDraw] = {}
         self.packs: dict[str, PackState] = {}
-        self.recuts: list[recuts.Recut] = []
+        self.recuts: list[repackings.Recut] = []
         self._trained: TrainedAmount | None = None  # by all packs; updated once `trained` was read
         self.conflicts: list[str] = []  # steps reported twice with different curves; the first report counts
         self.published_at: list[str] = []  # addresses without their passwords
@@ -145,7 +145,7 @@ class SweepState:
         """The seconds and member-steps of all packs, including those that ran out of memory and were replaced."""
         if self._trained is None:
             steps = sum(pack.sum_member_steps(pack.step) for pack in self.packs.values())
-            self._trained = TrainedAmount(recuts.sum_seconds(self.packs, self.recuts), steps)
+            self._trained = TrainedAmount(repackings.sum_seconds(self.packs, self.recuts), steps)
         return self._trained
 
     @property
@@ -253,12 +253,12 @@ class SweepState:
     def _apply_recut(self, record: Record) -> None:
         """Apply a `recut` record: replace packs that no worker has begun, or one that ran out of memory."""
         try:
-            new_packs, exhausted = recuts.apply_recut(self.packs, self.recuts, record.fields)
+            new_packs, exhausted = repackings.apply_recut(self.packs, self.recuts, record.fields)
         except ValueError as error:
             raise self._make_damage_error(record, str(error)) from None
         for fields in new_packs:
             self._apply_pack(Record(record.seq, record.time, "pack", fields))
-            recuts.prepare_replacement(self.packs[fields["pack_id"]], fields.get("earlier"), exhausted, self.rungs)
+            repackings.prepare_replacement(self.packs[fields["pack_id"]], fields.get("earlier"), exhausted, self.rungs)
 
     def _apply_evaluation(self, record: Record) -> None:
         """Apply an `evaluation` record; a step that was reported before only adds a conflict if its curves differ."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.files.code import import_recorded
 from orchestrator.report.sentences import make_extend_command
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import make_identity_columns, make_result_columns, make_value_columns

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.state import SweepState
 
 

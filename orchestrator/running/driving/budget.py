@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_duration
 from search_spaces import Budget, SweepSpec

@@ -14,12 +14,12 @@ from orchestrator.addresses import find_address
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer, WorkerPool
-from orchestrator.record.kept import curves as curve_store
-from orchestrator.record.kept import weights
+from orchestrator.record.files import curves as curve_store
+from orchestrator.record.files import weights
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.recording import add_records
-from orchestrator.record.state.recuts import describe_recut
+from orchestrator.record.state.repackings import describe_recut
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
 from orchestrator.running.driving.decide import (
@@ -34,6 +34,7 @@ from orchestrator.running.driving.decide import (
 )
 from orchestrator.running.driving.equal_failures import refuse_equal_failures
 from orchestrator.running.driving.evaluation_record import make_evaluation_fields
+from orchestrator.running.driving.pack_work import make_pack_work
 from orchestrator.running.driving.racing import (
     is_paused,
     is_race_over,
@@ -42,11 +43,11 @@ from orchestrator.running.driving.racing import (
     make_race_fields,
     make_rung_fields,
 )
-from orchestrator.running.driving.recutting import make_recut_fields, make_shortage_fields, may_resume
+from orchestrator.running.driving.repacking import make_recut_fields, make_shortage_fields, may_resume
+from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
 from orchestrator.running.driving.scores import RecordedScores
-from orchestrator.running.driving.work import RunningPack, make_pack_work
-from orchestrator.running.pack.environment import Environments
+from orchestrator.running.pack.reported_environments import Environments
 from orchestrator.running.pack.train_pack import (
     get_checkpoint_folder,
     get_stack_file,

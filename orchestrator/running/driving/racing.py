@@ -4,8 +4,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.state.parts import PackState
+from orchestrator.record.files.curves import read_curves
+from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.race import Race
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.objective import is_judged

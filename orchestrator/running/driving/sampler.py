@@ -8,8 +8,8 @@ from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, make_configurations
 from orchestrator.plan.packing.packs import SeedsToPack
 from orchestrator.plan.recorded_configurations import map_config_ids, refuse_changed_defaults, set_recorded_defaults
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import continues_member
-from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_grid_points, map_draws
 from orchestrator.running.driving.racing import is_race_over

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.files.curves import read_curves
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.race import is_race
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import LAST

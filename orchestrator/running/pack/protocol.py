@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from orchestrator.program.ends import ProgramEnded, RetryRule
+from orchestrator.program.exit_causes import ProgramEnded, RetryRule
 
 if TYPE_CHECKING:
     from orchestrator.plan.packing.packs import Cluster

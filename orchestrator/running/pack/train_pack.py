@@ -16,9 +16,9 @@ from typing import Any
 
 from orchestrator.engine.heap import keep_freed_memory
 from orchestrator.interface.work import PackWork
-from orchestrator.machine.shortages import find_out_of_space, raise_out_of_space
-from orchestrator.program.ends import RetryRule
-from orchestrator.record.kept.code import list_imported_files, map_copies
+from orchestrator.machine.exhaustion import find_out_of_space, raise_out_of_space
+from orchestrator.program.exit_causes import RetryRule
+from orchestrator.record.files.code import list_imported_files, map_copies
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.pack.protocol import MAX_TRACE, make_death
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
@@ -88,9 +88,9 @@ def decode_work(text: str) -> PackWork:
 
 def import_mirror() -> ModuleType:
     """Import and return the module for sweeps with an address; other sweeps need not import it."""
-    from orchestrator.mirror import worker
+    from orchestrator.mirror import worker_files
 
-    return worker
+    return worker_files
 
 
 def train_pack_on_ray(config: Mapping[str, Any]) -> None:
@@ -150,7 +150,7 @@ def train_pack(work: PackWork, reporter: PackReporter) -> None:
 
     If the sweep has an address, code and checkpoints come from there, and written files are copied there.
     """
-    from orchestrator.record.kept.code import import_on_worker
+    from orchestrator.record.files.code import import_on_worker
     from orchestrator.trainer_choice import get_trainer
     from trainers.files.checkpoint import Checkpoints
 

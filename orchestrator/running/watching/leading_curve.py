@@ -3,7 +3,7 @@
 import math
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.median_curves import make_bands

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from orchestrator.record.ledger.lock import describe_running_driver
+from orchestrator.record.state.entities import STOPPED, ConfigurationState
 from orchestrator.record.state.lineage import CONFIRMS
-from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
-from orchestrator.record.state.recuts import describe_recuts
+from orchestrator.record.state.repackings import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmation import read_search_labels
 from orchestrator.results.pack_environments import PackEnvironments, describe_code
 from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned, count_specified
 from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
-from orchestrator.running.driving.work import RunningPack
+from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.text.wording import (
     format_command,
     format_count,

@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.code.own_code import is_installed
 from orchestrator.code.packages import LENGTHWISE_FOLDER
+from orchestrator.code.user_code import is_installed
 from orchestrator.machine.cpus import count_cores
 from orchestrator.machine.gpus import list_mig_parts
 from orchestrator.running.driving.interrupts import exit_at_once

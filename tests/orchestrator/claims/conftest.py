@@ -14,7 +14,7 @@ from orchestrator.engine.engine import Engine
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
-from orchestrator.record.kept.curves import make_evaluation_table, write_part
+from orchestrator.record.files.curves import make_evaluation_table, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from search_spaces import load_sweep
 from search_spaces.grammar.claims import load_claims

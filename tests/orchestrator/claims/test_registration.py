@@ -18,7 +18,7 @@ from orchestrator.code.code_record import compute_digest
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.extend import extend_sweep
-from orchestrator.sweep.sweep import resume_sweep
+from orchestrator.sweep.run_and_resume import resume_sweep
 from search_spaces import SweepFileError, load_claims, load_sweep
 from search_spaces.grammar.claims import Claim
 from tests.command_line import STARTUP, CommandLine

@@ -10,7 +10,7 @@ FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 
 DRIVING = """
 import sys
-import orchestrator.sweep.sweep, orchestrator.cli.main
+import orchestrator.sweep.run_and_resume, orchestrator.cli.main
 print([name for name in ("ray", "mlflow", "pandas", "scipy", "matplotlib") if name in sys.modules])
 """
 # Each verb may import what the one before it may, and more.

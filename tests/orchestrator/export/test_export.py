@@ -15,8 +15,8 @@ from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.export.best import make_best_file
 from orchestrator.export.write_exports import export
 from orchestrator.preview.smoke import validate_sweep
-from orchestrator.record.kept.curves import write_curves
-from orchestrator.record.kept.weights import load
+from orchestrator.record.files.curves import write_curves
+from orchestrator.record.files.weights import load
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
 from search_spaces import load_sweep
@@ -61,7 +61,7 @@ def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, t
     check = "import sys; assert not {'orchestrator', 'trainers'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", f"{loader}\n{check}"], capture_output=True, text=True, cwd="/")
     assert done.returncode == 0, done.stderr
-    for needless in ("orchestrator.engine.engine.Engine.rebuild", "orchestrator.record.kept.code.load_module"):
+    for needless in ("orchestrator.engine.engine.Engine.rebuild", "orchestrator.record.files.code.load_module"):
         monkeypatch.setattr(needless, None)  # `load` needs no class of the sweep
     shapes = {name: array.shape for name, array in load(trained_sweep, 0, seed=0).items()}
     assert eval(done.stdout) == shapes

@@ -10,7 +10,7 @@ from orchestrator.errors import UserError
 from orchestrator.figures.bands import find_consecutive_runs, shade_groups
 from orchestrator.figures.drawing import PALETTE
 from orchestrator.figures.on_axes import plot_curves
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.length_groups import LengthGroups
 

@@ -16,7 +16,7 @@ from mlflow.entities import Metric
 
 from orchestrator import Sweep
 from orchestrator.errors import UserError
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
 from orchestrator.tracking.publish import publish

@@ -11,7 +11,7 @@ import torch
 from orchestrator.code import time_limit
 from orchestrator.plan.checks import trials
 from orchestrator.plan.checks.sweep_file_checks import build_drawn, build_sample
-from orchestrator.sweep.sweep import run_sweep
+from orchestrator.sweep.run_and_resume import run_sweep
 from orchestrator.text.consoles import make_console
 from search_spaces import Problem, SweepFileError
 from tests.sweep_files import load_checked

@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.equal_failures import EqualFailures
-from orchestrator.sweep.sweep import resume_sweep, run_sweep
+from orchestrator.sweep.run_and_resume import resume_sweep, run_sweep
 from search_spaces import dump_yaml
 from tests.sweep_files import load_checked
 

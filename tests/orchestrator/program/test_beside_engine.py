@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from search_spaces import dump_yaml
 

@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 
 from orchestrator import run
-from orchestrator.code.own_code import OwnCodeError
+from orchestrator.code.user_code import OwnCodeError
 from orchestrator.errors import SweepExists
-from orchestrator.record.kept.code import find_program
+from orchestrator.record.files.code import find_program
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
-from orchestrator.sweep.derived import make_listed_spec
+from orchestrator.sweep.derived_sweep import make_listed_spec
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 
 

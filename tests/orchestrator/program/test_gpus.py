@@ -130,7 +130,7 @@ def test_a_function_in_this_process_sees_all_gpus(on_gpus: LocalStudy) -> None:
 
 
 def test_a_gpu_is_released_when_its_worker_dies(on_gpus: LocalStudy, children: Any, tmp_path: Path) -> None:
-    """The program kills its worker, the parent of its keeper, in the first attempt."""
+    """The program kills its worker, the parent of its supervisor, in the first attempt."""
     kill = "[ $(grep -c begin $log) -gt 1 ] || { kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 60; }"
     state = on_gpus(gpus=2, seeds=1, together=1, then=kill).run(children=children)
     assert [(pack.status, len(pack.attempts)) for pack in state.packs.values()] == [("complete", 1)]

@@ -44,7 +44,7 @@ def attempt(folder: Path, number: int) -> None:
     env["PYTHONPATH"] = str(Path(__file__).parents[3])
     words = [sys.executable, "-S", str(folder / "program.py")]
     program = process.start_program(words, env=env, cwd=folder, log=folder / "log", lock=lock, grace=60)
-    (folder / f"{number}.keeper").write_text(str(program.keeper.pid))
+    (folder / f"{number}.supervisor").write_text(str(program.supervisor.pid))
     os._exit(program.wait())
 
 
@@ -81,9 +81,9 @@ def test_reports_equal_those_of_an_unbroken_run(tmp_path: Path) -> None:
     for number in range(12):
         worker = fork_attempt(killed, number)
         time.sleep(moments.uniform(0, 0.3))
-        for target in moments.sample(["worker", "keeper", "program"], moments.randint(1, 3)):
+        for target in moments.sample(["worker", "supervisor", "program"], moments.randint(1, 3)):
             with contextlib.suppress(OSError, ValueError):
-                pids = {"keeper": killed / f"{number}.keeper", "program": killed / "lock"}
+                pids = {"supervisor": killed / f"{number}.supervisor", "program": killed / "lock"}
                 os.kill(worker if target == "worker" else int(pids[target].read_text()), signal.SIGKILL)
         os.kill(worker, signal.SIGKILL)
         os.waitpid(worker, 0)

@@ -1,4 +1,4 @@
-"""Sweeps whose driver, workers, keepers and programs are killed at random moments: the curves of one that was not."""
+"""Sweeps whose drivers, workers, supervisors and programs are killed at random have the curves of an unbroken one."""
 
 import contextlib
 import os
@@ -25,28 +25,28 @@ CHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(
 VICTIMS = [
     "driver",
     "worker",
-    "keeper",
+    "supervisor",
     "program",
     "driver worker",
     "driver program",
     "worker program",
-    "keeper program",
-    "keeper worker",
-    "keeper worker driver",
+    "supervisor program",
+    "supervisor worker",
+    "supervisor worker driver",
 ]
 
 
 def members(folder: Path, driver: int) -> list[dict[str, psutil.Process]]:
-    """Return the driver, the worker, the keeper and the program of every member that is training."""
+    """Return the driver, the worker, the supervisor and the program of every member that is training."""
     found = []
     for number in processes_of(folder):
         with contextlib.suppress(psutil.Error):
-            # The keeper is a child of the process that the worker has started.
+            # The supervisor is a child of the process that the worker has started.
             process = psutil.Process(number)
             started = psutil.Process(process.ppid())
             words = [*process.cmdline(), *started.cmdline()]
-            if sum(word.endswith("keeper.py") for word in words) == 2 and (programs := process.children()):
-                roles = {"worker": psutil.Process(started.ppid()), "keeper": process, "program": programs[0]}
+            if sum(word.endswith("supervisor.py") for word in words) == 2 and (programs := process.children()):
+                roles = {"worker": psutil.Process(started.ppid()), "supervisor": process, "program": programs[0]}
                 found.append({"driver": psutil.Process(driver), **roles})
     return found
 
@@ -66,7 +66,7 @@ def test_curves_equal_those_of_an_unbroken_sweep(study: Study, lengthwise: Comma
         time.sleep(moments.uniform(0, 1))
         with contextlib.suppress(psutil.Error, IndexError):
             member = moments.choice(members(folder, driver.pid))
-            below = member["keeper"].children(recursive=True)
+            below = member["supervisor"].children(recursive=True)
             for role in moments.choice(VICTIMS).split():
                 member[role].kill()
                 killed[role] = killed.get(role, 0) + 1

@@ -1,4 +1,4 @@
-"""No process of a program is left, whichever of worker, keeper and program is killed; real processes throughout."""
+"""No process of a program is left, whichever of worker, supervisor and program is killed; real processes throughout."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ lock = process.try_lock(folder / "lock")
 words = [sys.executable, "-S", "-c", sys.argv[2], sys.argv[3]]
 options = {"env": os.environ, "cwd": folder, "log": folder / "log", "lock": lock, "grace": float(sys.argv[4])}
 program = process.start_program(words, **options)
-(folder / "keeper").write_text(str(program.keeper.pid))
+(folder / "supervisor").write_text(str(program.supervisor.pid))
 print(program.wait(), flush=True)
 """
 
@@ -57,7 +57,7 @@ LEAVES_PROCESSES = {  # that ignore SIGTERM and are killed 3 s later
 
 
 def programs(killed: str, names: Sequence[str] = tuple(PROGRAMS)) -> pytest.MarkDecorator:
-    """Parametrize over these of PROGRAMS; slow where the keeper must wait before it kills."""
+    """Parametrize over these of PROGRAMS; slow where the supervisor must wait before it kills."""
     slow = LEAVES_PROCESSES.get(killed, [])
     marked = [pytest.param(*PROGRAMS[name], id=name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
     return pytest.mark.parametrize(("code", "processes"), marked)
@@ -74,7 +74,7 @@ def start_worker(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]
     def start(code: str, processes: int, grace: float = 1.0) -> subprocess.Popen[str]:
         words = [sys.executable, "-c", WORKER, str(tmp_path), code, IGNORE + SLEEP, str(grace)]
         workers.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]))
-        wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == processes and (tmp_path / "keeper").exists())
+        wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == processes and (tmp_path / "supervisor").exists())
         return workers[-1]
 
     yield start
@@ -88,9 +88,9 @@ def alive(folder: Path) -> list[int]:
     return process._find_processes(folder / "lock")
 
 
-def keepers(folder: Path) -> list[int]:
-    """Return the process that the worker has started, and its child, the keeper."""
-    started = int((folder / "keeper").read_text())
+def supervisors(folder: Path) -> list[int]:
+    """Return the process that the worker has started, and its child, the supervisor."""
+    started = int((folder / "supervisor").read_text())
     return [started, *(child.pid for child in psutil.Process(started).children())]
 
 
@@ -101,22 +101,22 @@ def main_process(folder: Path) -> int:
 @programs("worker", SIMPLEST_AND_HARDEST)
 def test_killed_worker(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     worker = start_worker(code, processes, grace=60)
-    assert len(alive(tmp_path)) == processes + 2  # the keeper and its parent
+    assert len(alive(tmp_path)) == processes + 2  # the supervisor and its parent
     worker.kill()
     wait_until(lambda: not alive(tmp_path) and process.try_lock(tmp_path / "lock"), 5)
 
 
-@programs("keeper", SIMPLEST_AND_HARDEST)
-def test_killed_keeper(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
+@programs("supervisor", SIMPLEST_AND_HARDEST)
+def test_killed_supervisor(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     worker = start_worker(code, processes)
-    os.kill(keepers(tmp_path)[1], signal.SIGKILL)
+    os.kill(supervisors(tmp_path)[1], signal.SIGKILL)
     wait_until(lambda: not alive(tmp_path), 30)
     assert worker.communicate(timeout=30)[0] == "-9\n"
 
 
-def test_killed_parent_of_the_keeper(start_worker: StartWorker, tmp_path: Path) -> None:
+def test_killed_parent_of_the_supervisor(start_worker: StartWorker, tmp_path: Path) -> None:
     worker = start_worker(*PROGRAMS["plain"])
-    os.kill(keepers(tmp_path)[0], signal.SIGKILL)
+    os.kill(supervisors(tmp_path)[0], signal.SIGKILL)
     wait_until(lambda: not alive(tmp_path), 30)
     assert worker.communicate(timeout=30)[0] == "-9\n"
 
@@ -125,23 +125,23 @@ def test_killed_parent_of_the_keeper(start_worker: StartWorker, tmp_path: Path) 
 def test_worker_of_ray_that_ends(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     """It kills its children first; nothing is left, though no next attempt begins."""
     worker = start_worker(code, processes, grace=60)
-    os.kill(keepers(tmp_path)[0], signal.SIGKILL)
+    os.kill(supervisors(tmp_path)[0], signal.SIGKILL)
     worker.kill()
     wait_until(lambda: not alive(tmp_path), 30)
 
 
-def test_a_worker_killed_while_it_kills_has_left_the_keeper(
+def test_a_worker_killed_while_it_kills_has_left_the_supervisor(
     start_worker: StartWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start_worker(*PROGRAMS["daemons"])
-    parent, keeper = keepers(tmp_path)
+    parent, supervisor = supervisors(tmp_path)
     program = {int(path.name.removeprefix("ready-")) for path in tmp_path.glob("ready-*")}
     killed = []
     with monkeypatch.context() as patched:
         patched.setattr(process.os, "kill", lambda number, _: killed.append(number))
         process.kill_leftovers(tmp_path / "lock", seconds=0.0)
     assert set(killed) == program
-    assert {parent, keeper} < set(alive(tmp_path))
+    assert {parent, supervisor} < set(alive(tmp_path))
 
 
 @programs("program", SIMPLEST_AND_HARDEST)
@@ -152,11 +152,11 @@ def test_killed_program(code: str, processes: int, start_worker: StartWorker, tm
     assert worker.communicate(timeout=30)[0] == "-9\n"
 
 
-@programs("keeper", SIMPLEST_AND_HARDEST)
-def test_killed_worker_and_keeper(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
-    """The parent of the keeper ends what is left, though no next attempt begins."""
+@programs("supervisor", SIMPLEST_AND_HARDEST)
+def test_killed_worker_and_supervisor(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
+    """The parent of the supervisor ends what is left, though no next attempt begins."""
     worker = start_worker(code, processes)
-    os.kill(keepers(tmp_path)[1], signal.SIGKILL)
+    os.kill(supervisors(tmp_path)[1], signal.SIGKILL)
     worker.kill()
     wait_until(lambda: not alive(tmp_path), 5)
 
@@ -165,10 +165,10 @@ def test_killed_worker_and_keeper(code: str, processes: int, start_worker: Start
 def test_all_killed_but_the_program(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     """The next attempt ends what is left before it begins."""
     worker = start_worker(code, processes)
-    started = keepers(tmp_path)
+    started = supervisors(tmp_path)
     worker.kill()
-    for keeper in started:
-        os.kill(keeper, signal.SIGKILL)
+    for supervisor in started:
+        os.kill(supervisor, signal.SIGKILL)
     wait_until(lambda: process.try_lock(tmp_path / "lock"), 5)
     assert not alive(tmp_path)
 
@@ -177,7 +177,7 @@ def test_all_killed_but_the_program(code: str, processes: int, start_worker: Sta
 def test_locked_until_last_process_ended(start_worker: StartWorker, tmp_path: Path) -> None:
     start_worker(*PROGRAMS["children with sessions of their own"])
     os.kill(main_process(tmp_path), signal.SIGTERM)  # its children ignore it
-    wait_until(lambda: len(alive(tmp_path)) == 4)  # they, the keeper and its parent
+    wait_until(lambda: len(alive(tmp_path)) == 4)  # they, the supervisor and its parent
     assert process.try_lock(tmp_path / "lock") is None
     wait_until(lambda: process.try_lock(tmp_path / "lock"), 5)
     assert not alive(tmp_path)
@@ -239,7 +239,7 @@ def test_kill(run: Run, tmp_path: Path) -> None:
 
 def test_signals_after_the_end_change_nothing(run: Run) -> None:
     program = run("raise SystemExit(4)")
-    wait_until(lambda: program.keeper.poll() is not None)
+    wait_until(lambda: program.supervisor.poll() is not None)
     program.terminate()
     program.kill()
     assert program.poll() == 4

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.preview.data_view import describe_data
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen

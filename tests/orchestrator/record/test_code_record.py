@@ -23,7 +23,7 @@ from orchestrator.code.code_record import (
 )
 from orchestrator.errors import UserError
 from orchestrator.results.pack_environments import describe_code
-from orchestrator.sweep import sweep
+from orchestrator.sweep import run_and_resume
 from search_spaces import load_sweep
 
 QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
@@ -196,9 +196,9 @@ def test_a_sweep_that_is_refused_leaves_no_git_behind(tmp_path, monkeypatch) -> 
             time.sleep(0.01)
         raise UserError("no")
 
-    monkeypatch.setattr(sweep, "build_first_generation", refused)
+    monkeypatch.setattr(run_and_resume, "build_first_generation", refused)
     with pytest.raises(UserError, match=r"^no$"):
-        sweep.run_sweep(load_sweep(QUICKSTART), tmp_path / "runs", Console(quiet=True))
+        run_and_resume.run_sweep(load_sweep(QUICKSTART), tmp_path / "runs", Console(quiet=True))
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("lengthwise-git")]
     for number in (tmp_path / "started").read_text().split():
         assert not Path(f"/proc/{number}").exists()

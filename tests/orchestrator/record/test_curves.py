@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import DamagedCurves, LedgerError
-from orchestrator.record.kept.curve_tables import COLUMNS
-from orchestrator.record.kept.curves import make_evaluation_table, read_curves, write_curves, write_part
+from orchestrator.record.files.curve_tables import COLUMNS
+from orchestrator.record.files.curves import make_evaluation_table, read_curves, write_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.record.nothing_measured import NOTHING_MEASURED

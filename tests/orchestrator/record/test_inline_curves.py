@@ -13,8 +13,8 @@ import pytest
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.interface.measurements import Measurements, make_measurement_fields
-from orchestrator.record.kept.curves import MAX_INLINE_VALUES, read_curves, store_curves, write_curves
-from orchestrator.record.kept.inline_curves import make_inline_fields
+from orchestrator.record.files.curves import MAX_INLINE_VALUES, read_curves, store_curves, write_curves
+from orchestrator.record.files.inline_curves import make_inline_fields
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import INLINE_SCHEMA, SCHEMA, Record, encode_record
 from orchestrator.record.repair import repair

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, NotASweep, SweepLocked
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
 from orchestrator.record.repair import repair
@@ -88,7 +88,7 @@ def test_records_that_rest_on_damaged_curves_are_taken_out(folder: Path, damage:
 
 
 def test_curves_of_a_sweep_at_an_address_are_fetched_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("record.repair", "record.kept.curves"):
+    for module in ("record.repair", "record.files.curves"):
         monkeypatch.setattr(f"orchestrator.{module}.find_address", lambda folder: "file:///sweeps/x")
     next((folder / "curves").iterdir()).unlink()
     with pytest.raises(DamagedCurves, match="remove it, so that the next command fetches it from file:///sweeps/x"):

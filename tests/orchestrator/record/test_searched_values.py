@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from orchestrator.record.kept.curve_tables import COLUMNS
-from orchestrator.record.kept.curves import read_curves, write_curves
-from orchestrator.record.kept.searched_values import list_searched_keys
+from orchestrator.record.files.curve_tables import COLUMNS
+from orchestrator.record.files.curves import read_curves, write_curves
+from orchestrator.record.files.searched_values import list_searched_keys
 
 VALUES = (
     {"training.learning_rate": 0.01, "training.batch_size": 16, "model.norm": "pre", "task.target": "soft"},

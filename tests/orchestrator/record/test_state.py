@@ -12,10 +12,10 @@ import pytest
 
 from orchestrator.errors import DamagedLedger, NotASweep
 from orchestrator.plan.packing.shortages import Shortage
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records
-from orchestrator.record.state.recuts import describe_recuts, sum_seconds
+from orchestrator.record.state.repackings import describe_recuts, sum_seconds
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.record.nothing_measured import NOTHING_MEASURED
 

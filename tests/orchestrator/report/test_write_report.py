@@ -10,7 +10,7 @@ import webbrowser
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
-from orchestrator.record.kept import curves
+from orchestrator.record.files import curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.report.sentences import write_answers
 from orchestrator.report.write_report import present_report, write_report

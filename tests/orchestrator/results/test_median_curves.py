@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import read_objective
 from orchestrator.statistics.failed_seeds import summarise_seeds

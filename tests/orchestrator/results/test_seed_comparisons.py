@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from orchestrator.engine.shared_draws import DATA, INPUTS, WEIGHTS
+from orchestrator.engine.shared_streams import DATA, INPUTS, WEIGHTS
 from orchestrator.errors import UserError
 from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.tables.columns import make_cells

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.length_groups import LengthGroups

@@ -10,7 +10,7 @@ from scipy import stats
 
 from orchestrator.errors import UserError
 from orchestrator.plan.search import draw_sample
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.comparisons import describe_noise
 from orchestrator.results.comparing.named_comparison import compare_named

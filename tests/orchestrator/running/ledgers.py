@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
 from orchestrator.record.state.state import SweepState

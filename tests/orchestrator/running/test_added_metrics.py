@@ -5,7 +5,7 @@ import pytest
 
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.plan.extension import require_extension
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.results.make_summary import summarise
 from orchestrator.sweep.specification import refuse_changed_spec
 from search_spaces import SweepFileError, load_sweep

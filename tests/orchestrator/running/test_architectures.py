@@ -12,7 +12,7 @@ from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.recorded_configurations import list_recorded_values
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.state.state import SweepState
-from orchestrator.sweep.sweep import run_sweep
+from orchestrator.sweep.run_and_resume import run_sweep
 from search_spaces import SweepFileError, SweepSpec, parse_sweep
 from tests.sweep_files import load_checked
 

@@ -9,7 +9,7 @@ import pytest
 from orchestrator import open_sweep
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.plan.recorded_configurations import rebuild_member
-from orchestrator.record.kept.weights import list_kept_weights, load
+from orchestrator.record.files.weights import list_kept_weights, load
 from trainers.evaluation.attention_weights import compute_input_attention
 
 FLIPS = (

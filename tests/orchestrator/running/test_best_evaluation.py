@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.results.make_summary import summarise
 from orchestrator.running.driving import scores as scores_module
 from tests.orchestrator.running.ledgers import copy_cut, ledger_kinds, scores

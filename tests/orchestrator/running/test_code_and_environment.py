@@ -13,7 +13,7 @@ from orchestrator.engine import environment
 from orchestrator.engine.environment import ENGINE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.pack_environments import PackEnvironments
-from orchestrator.running.pack.environment import Environments
+from orchestrator.running.pack.reported_environments import Environments
 from tests.orchestrator.running.ledgers import cut_ledger, records
 
 REPOSITORY = Path(__file__).resolve().parents[3]

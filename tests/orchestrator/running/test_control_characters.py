@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.ending.ending import Outcome
 from orchestrator.export.latex import escape as escape_latex
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
 from orchestrator.report.page.render import escape as escape_html
-from orchestrator.sweep import extend, sweep
+from orchestrator.session.session import Outcome
+from orchestrator.sweep import extend, run_and_resume
 from orchestrator.text.redaction import remove_controls
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
@@ -39,7 +39,7 @@ def foreign(tmp_path: Path) -> Path:
 
 def test_every_verb_shows_texts_of_a_ledger_without_control_characters(lengthwise, foreign, monkeypatch):
     ended = Outcome(folder=foreign, status="complete", exit_code=0)
-    for module in (sweep, extend):
+    for module in (run_and_resume, extend):
         monkeypatch.setattr(module, "train_missing", lambda *arguments, **more: ended)
     finished, interrupted = foreign / "finished", foreign / "interrupted_eager"
     with Ledger.open(interrupted) as ledger:

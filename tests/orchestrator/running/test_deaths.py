@@ -10,7 +10,7 @@ import torch
 from ray.exceptions import ActorUnavailableError, RayActorError
 from ray.tune.search import Searcher
 
-from orchestrator.program.ends import ProgramEnded
+from orchestrator.program.exit_causes import ProgramEnded
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack import train_pack as trainable

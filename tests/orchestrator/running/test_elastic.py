@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from orchestrator.engine.engine import MIN_MEMBER_BYTES_GPU
 from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerPool
 from orchestrator.record.ledger.records import Record, decode_record, encode_record
-from orchestrator.record.state.parts import MemberState, PackState
+from orchestrator.record.state.entities import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
-from orchestrator.record.state.recuts import describe_recuts, prepare_replacement
+from orchestrator.record.state.repackings import describe_recuts, prepare_replacement
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
 from orchestrator.running.driving import driver as driver_module
-from orchestrator.running.driving import recutting, scores
+from orchestrator.running.driving import repacking, scores
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.train_pack import get_checkpoint_folder
 from orchestrator.running.watching.meter import make_status_rows
@@ -297,7 +297,7 @@ def test_packs_that_continue_another_sweep_are_not_repacked(stage, monkeypatch) 
         play(staged, lambda workers: 4, 1, tick=stop)
     continued = next(iter(SweepState.load(staged.folder).packs.values()))
     member = continued.members[0][0]
-    monkeypatch.setattr(recutting, "continues_member", lambda state, config_id, seed: config_id == member)
+    monkeypatch.setattr(repacking, "continues_member", lambda state, config_id, seed: config_id == member)
     state = play(staged, lambda workers: 1, 4)
     assert continued.pack_id in state.packs and state.recuts
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.state.recuts import describe_recut
+from orchestrator.record.state.repackings import describe_recut
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.running.deaths import finish
 from tests.orchestrator.running.ledgers import curves, records, sets, wait_for

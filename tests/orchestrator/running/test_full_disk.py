@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.machine.shortages import find_out_of_space, raise_out_of_space
+from orchestrator.machine.exhaustion import find_out_of_space, raise_out_of_space
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import write_report as report_module

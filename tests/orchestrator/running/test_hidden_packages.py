@@ -52,7 +52,7 @@ def test_a_copy_of_the_client_opens_the_package(tmp_path):
     shutil.copy(LENGTHWISE_FOLDER / "lengthwise.py", tmp_path)
     code = f"{AS_IN_A_NOTEBOOK} import lengthwise; print(lengthwise.__file__, lengthwise.run.__module__)"
     ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.stdout.split() == [str(tmp_path / "lengthwise.py"), "orchestrator.api.running"], ended.stderr
+    assert ended.stdout.split() == [str(tmp_path / "lengthwise.py"), "orchestrator.api.run"], ended.stderr
 
 
 @pytest.mark.parametrize("name", SIBLING_PACKAGES)

@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from orchestrator.record.kept.weights import load
+from orchestrator.record.files.weights import load
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 from orchestrator.errors import UserError
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.preview.forecast import TIME, forecast
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.interrupts import Interrupts
@@ -37,7 +37,7 @@ def blas_threads() -> set[int]:
 def test_nothing_of_ray_is_imported(lengthwise, tiny, tmp_path):
     code = (
         "import sys; from pathlib import Path; from orchestrator.text.consoles import make_console\n"
-        "from orchestrator.sweep.sweep import resume_sweep, run_sweep; from search_spaces import load_sweep\n"
+        "from orchestrator.sweep.run_and_resume import resume_sweep, run_sweep; from search_spaces import load_sweep\n"
         f"spec = load_sweep(Path({str(tiny)!r}), {[*ONE, 'training.steps=2']!r})\n"
         f"assert run_sweep(spec, Path({str(tmp_path)!r}), make_console()).exit_code == 0\n"
         f"assert resume_sweep(Path({str(tmp_path / 'tiny')!r}), make_console()).exit_code == 0\n"

@@ -37,16 +37,16 @@ import_module("orchestrator.__main__").command()
 TWICE = """
 import sys
 from signal import SIGINT, raise_signal
-from orchestrator.ending import ending
-from orchestrator.sweep import sweep
+from orchestrator.session import session
+from orchestrator.sweep import run_and_resume
 
-sweep.write_spec = ending._interrupted = lambda *given, **named: raise_signal(SIGINT)
+run_and_resume.write_spec = session._report_interruption = lambda *given, **named: raise_signal(SIGINT)
 from orchestrator.__main__ import command
 command()
 """
 WHEN_CREATED, WHEN_CHECKED = (
-    ("orchestrator.sweep.sweep", "write_spec"),
-    ("orchestrator.sweep.sweep", "import_spec_modules"),
+    ("orchestrator.sweep.run_and_resume", "write_spec"),
+    ("orchestrator.sweep.run_and_resume", "import_spec_modules"),
 )
 WHEN_TRAINED = ("orchestrator.report.write_report", "write_curves")
 Run = Callable[..., tuple[Any, Path]]

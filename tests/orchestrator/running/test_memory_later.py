@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.record.state.recuts import describe_recut, describe_recuts, sum_seconds
+from orchestrator.record.state.repackings import describe_recut, describe_recuts, sum_seconds
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from tests.orchestrator.running.ledgers import curves, evaluated_once, keyed, records, sets, wait_for

@@ -12,11 +12,11 @@ import pytest
 
 from orchestrator.addresses import find_address, find_local_copy, is_address
 from orchestrator.errors import DivergedLedger, StorageRefused, SweepLocked, TakenLedger
-from orchestrator.mirror import driver_lock, mirrored
+from orchestrator.mirror import driver_lock, mirrored_ledger
 from orchestrator.mirror.driver_lock import DriverLock
 from orchestrator.mirror.fetch import fetch_sweep, find_sweep
-from orchestrator.mirror.mirrored import create_ledger, open_ledger
-from orchestrator.mirror.worker import move_folders
+from orchestrator.mirror.mirrored_ledger import create_ledger, open_ledger
+from orchestrator.mirror.worker_files import move_folders
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import decode_record, read_records
 from orchestrator.record.state.state import SweepState
@@ -51,7 +51,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    monkeypatch.setattr(mirrored, "COPY_SECONDS", 0.01)
+    monkeypatch.setattr(mirrored_ledger, "COPY_SECONDS", 0.01)
     monkeypatch.setattr(driver_lock, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(driver_lock, "HEARTBEAT_SECONDS", 0.05)
     return lambda name: Machine(tmp_path / name, tmp_path / "bucket")
@@ -421,7 +421,7 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
 
 KILLED = """
 import os, signal, time
-from orchestrator.mirror.worker import MirroredCheckpoints
+from orchestrator.mirror.worker_files import MirroredCheckpoints
 from orchestrator.storage import ObjectStore
 
 save = MirroredCheckpoints.save

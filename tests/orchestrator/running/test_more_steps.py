@@ -15,10 +15,10 @@ from orchestrator.errors import SweepExists, UserError
 from orchestrator.figures import drawing
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.confirm import plan_confirmation
-from orchestrator.sweep.derived import DerivedSweep
+from orchestrator.sweep.derived_sweep import DerivedSweep
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
-from orchestrator.sweep.sweep import resume_sweep, run_sweep
+from orchestrator.sweep.run_and_resume import resume_sweep, run_sweep
 from orchestrator.upkeep.deletion import plan_deletion
 from search_spaces import SweepSpec, parse_sweep
 from tests.command_line import CommandLine

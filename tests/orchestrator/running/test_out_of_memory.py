@@ -13,7 +13,7 @@ from orchestrator.plan.packing.packs import Cluster, Packer
 from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
-from orchestrator.record.state.recuts import describe_recut, describe_recuts
+from orchestrator.record.state.repackings import describe_recut, describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
 from orchestrator.running.driving.driver import SweepDriver

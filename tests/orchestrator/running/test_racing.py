@@ -11,7 +11,7 @@ from scipy import stats
 from orchestrator import open_sweep
 from orchestrator.errors import UserError
 from orchestrator.plan.rounds import plan_rounds
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import compute_score_effects

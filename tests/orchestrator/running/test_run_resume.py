@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.sweep import sweep as module
+from orchestrator.sweep import run_and_resume as module
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import records
 

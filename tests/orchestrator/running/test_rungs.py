@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from orchestrator.errors import DamagedLedger
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records

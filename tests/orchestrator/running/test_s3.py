@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import storage
-from orchestrator.mirror import driver_lock, mirrored
-from orchestrator.mirror.worker import StopPoll
+from orchestrator.mirror import driver_lock, mirrored_ledger
+from orchestrator.mirror.worker_files import StopPoll
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.schedulers import inline
 from orchestrator.storage import ObjectStore
@@ -25,11 +25,11 @@ from trainers.files.checkpoint import Checkpoints
 STORAGE = f"s3://{BUCKET}/sweeps"
 KILLED = """
 import os, signal, sys, time
-from orchestrator.mirror import mirrored
+from orchestrator.mirror import mirrored_ledger
 from orchestrator.record.ledger.ledger import Ledger
 
-append_all = mirrored.MirroredLedger.append_all
-evaluations, mirrored.COPY_SECONDS = 0, 0.02
+append_all = mirrored_ledger.MirroredLedger.append_all
+evaluations, mirrored_ledger.COPY_SECONDS = 0, 0.02
 
 def append_and_die(self, kind, entries):
     global evaluations
@@ -38,12 +38,12 @@ def append_and_die(self, kind, entries):
     if evaluations == 2:
         while self._copied < self._size:
             time.sleep(0.01)
-        mirrored.MirroredLedger._copy = lambda *_, **more: None
+        mirrored_ledger.MirroredLedger._copy = lambda *_, **more: None
     if evaluations == 4:
         os.kill(os.getpid(), signal.SIGKILL)
     return records
 
-mirrored.MirroredLedger.append_all = append_and_die
+mirrored_ledger.MirroredLedger.append_all = append_and_die
 from orchestrator.__main__ import command
 command()
 """
@@ -165,7 +165,7 @@ def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(machines, 
 def test_training_goes_on_while_the_storage_answers_with_errors(machines, long_sweep, s3, monkeypatch):
     machine = next(machines)
     count = itertools.count()
-    monkeypatch.setattr(mirrored, "COPY_SECONDS", 0.1)
+    monkeypatch.setattr(mirrored_ledger, "COPY_SECONDS", 0.1)
 
     def fault(method: str, path: str) -> tuple[int, str] | None:
         number = next(count) if method == "PUT" else None
@@ -182,7 +182,7 @@ def test_training_goes_on_while_the_storage_answers_with_errors(machines, long_s
 @pytest.mark.slow
 def test_what_could_not_be_copied_is_said_at_the_end_and_copied_by_resume(machines, long_sweep, s3, monkeypatch):
     machine, other = itertools.islice(machines, 2)
-    for module in (storage, mirrored):
+    for module in (storage, mirrored_ledger):
         monkeypatch.setattr(module, "RETRY_SECONDS", 1.0)
     s3.fault = lambda method, path: (500, "InternalError") if method == "PUT" and "/drivers/" not in path else None
     failed = machine(*words(long_sweep, "late", "resources.keep_weights=false"))

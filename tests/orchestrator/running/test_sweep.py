@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import LedgerError
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.packing.packs import Packer
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger import ledger as ledger_module
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records

@@ -10,11 +10,11 @@ import pytest
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.preview import forecast as forecasts
 from orchestrator.preview.forecast import forecast
-from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.kept.weights import list_kept_weights, load
+from orchestrator.record.files.curves import read_curves
+from orchestrator.record.files.weights import list_kept_weights, load
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.sweep import sweep as sweeps
+from orchestrator.sweep import run_and_resume as sweeps
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import copy_cut, ledger_lines
 from tests.trainers.files.test_atomic_file import KILLED

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from orchestrator.plan.checks.sweep_file_checks import build_sample, check_reading
 from orchestrator.preview.forecast import forecast
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
 from orchestrator.record.state.state import SweepState

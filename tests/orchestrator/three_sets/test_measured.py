@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.code import own_code
+from orchestrator.code import user_code
 from orchestrator.engine.engine import Engine
 from orchestrator.errors import DamagedLedger
 from orchestrator.interface.measurements import Measurements, make_measurement_fields
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
 from orchestrator.record.state.state import SweepState
@@ -21,7 +21,7 @@ from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.write_report import present_report, write_report
 from orchestrator.results.make_summary import summarise
 from orchestrator.running.watching.meter import make_status_rows
-from orchestrator.sweep.sweep import resume_sweep
+from orchestrator.sweep.run_and_resume import resume_sweep
 from orchestrator.tracking.publish import publish
 from orchestrator.tracking.run_contents import MlflowRunBuilder
 from search_spaces import load_sweep
@@ -44,7 +44,7 @@ def forget(own_code_forgotten: None) -> Callable[[Path], None]:
             copy.write_text("raise RuntimeError('gone')\n")
         registry._classes["task"].pop("three_sets")
         sys.modules.pop("three_sets")
-        own_code._loaded_sources.clear()
+        user_code._loaded_sources.clear()
 
     return gone
 
@@ -80,7 +80,7 @@ def test_it_is_written_once_whatever_the_number_of_configurations(ran):
 
 def load_and_build(folder: Path) -> MemberConfig:
     spec = load_sweep(folder.parent / "study" / "sets.yaml")
-    own_code.import_spec_modules(spec)
+    user_code.import_spec_modules(spec)
     found = next(iter(SweepState.load(folder).configurations.values()))
     return MemberConfig.from_dict({**found.resolved, "seed": spec.seeds[0]})
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.errors import DamagedLedger
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_csv_tables
@@ -18,7 +18,7 @@ from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.validation_scores import read_validation_scores
 from orchestrator.running.watching.meter import make_status_rows
-from orchestrator.sweep.sweep import resume_sweep
+from orchestrator.sweep.run_and_resume import resume_sweep
 from orchestrator.tracking.run_contents import MlflowRunBuilder
 
 STOPPING = (

@@ -237,7 +237,7 @@ def test_a_resumed_sweep_is_published_where_its_settings_say_and_not_where_it_wa
     folder = shutil.copytree(FINISHED, tmp_path / "finished")
     file = folder / "sweep.yaml"
     file.write_text(file.read_text().replace("enabled: false\n  uri: null", f"enabled: true\n  uri: {named}"))
-    monkeypatch.setattr("orchestrator.ending.ending.Publisher", Refused)
+    monkeypatch.setattr("orchestrator.session.finish.Publisher", Refused)
     for words in ((), ("--tracking-uri", "", "--set", "tracking.experiment=zzz"), ("--set", "tracking.uri=null")):
         assert "not published: no" in lengthwise.succeeds("resume", folder, *words).stdout
     file.write_text(file.read_text().replace(named, "null"))

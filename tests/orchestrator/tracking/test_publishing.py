@@ -17,7 +17,7 @@ from rich.console import Console
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.report.write_report import present_report
-from orchestrator.sweep import train
+from orchestrator.sweep import train_missing
 from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import make_default_uri
 from orchestrator.tracking.errors import TIMEOUTS
@@ -95,8 +95,8 @@ def send(publisher, attempt):
 def test_a_refusal_is_said_once(publisher):
     said = []
     send(publisher, Publication(problem="no such user", is_refused=True))
-    train._report_refusals(SimpleNamespace(say=said.append), publisher)
-    train._report_refusals(SimpleNamespace(say=said.append), publisher)
+    train_missing._report_refusals(SimpleNamespace(say=said.append), publisher)
+    train_missing._report_refusals(SimpleNamespace(say=said.append), publisher)
     (text,) = said
     assert text.startswith("not published: no such user")
 

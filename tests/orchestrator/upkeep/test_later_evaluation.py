@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from orchestrator import open_sweep
 from orchestrator.cli import main as cli
 from orchestrator.errors import DamagedWeights, LedgerError, LengthwiseError, SweepLocked, UserError
-from orchestrator.record.kept.curves import read_curves, read_part
-from orchestrator.record.kept.weights import list_kept_weights
+from orchestrator.record.files.curves import read_curves, read_part
+from orchestrator.record.files.weights import list_kept_weights
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import encode_record, read_records
 from orchestrator.record.state.state import SweepState

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 
-from orchestrator.ending.ending import Outcome, Session, finish_sweep
-from orchestrator.ending.running_page import RunningPage
 from orchestrator.interface.trainer import Member
-from orchestrator.mirror.mirrored import copy_at_start
+from orchestrator.mirror.mirrored_ledger import copy_at_start
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer
@@ -17,6 +15,9 @@ from orchestrator.running.driving.sampler import is_finished
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, open_scheduler
 from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import ProgressDisplay
+from orchestrator.session.finish import finish_sweep
+from orchestrator.session.running_page import RunningPage
+from orchestrator.session.session import Outcome, Session
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import resolve_tracking_uri
 from orchestrator.text.wording import format_count

@@ -26,16 +26,16 @@ import pyarrow.parquet as pq
 from orchestrator.addresses import find_address
 from orchestrator.errors import DamagedCurves, LedgerError, refuse_unwritable
 from orchestrator.interface.measurements import find_partial_metric_lengths
-from orchestrator.record.kept.curve_tables import COLUMNS, make_schema, make_table
-from orchestrator.record.kept.inline_curves import (
+from orchestrator.record.files.curve_tables import COLUMNS, make_schema, make_table
+from orchestrator.record.files.inline_curves import (
     SHAPE,
     MissingCurves,
     count_values,
     make_inline_fields,
     make_inline_table,
 )
-from orchestrator.record.kept.searched_values import add_searched_values
-from orchestrator.record.state.parts import PackState
+from orchestrator.record.files.searched_values import add_searched_values
+from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command
 from trainers.files.atomic_file import write_atomic

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.code import own_code, time_limit
+from orchestrator.code import time_limit, user_code
 from orchestrator.code.code_record import record_code
-from orchestrator.code.own_code import CodeSource, OwnCodeError, find_module, import_spec_modules, load_module
 from orchestrator.code.trust import trust_sweep
-from orchestrator.record.kept.code import import_to_resume
+from orchestrator.code.user_code import CodeSource, OwnCodeError, find_module, import_spec_modules, load_module
+from orchestrator.record.files.code import import_to_resume
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, load_sweep, parse_sweep
 from trainers import check
@@ -50,16 +50,16 @@ def test_the_copy_that_a_sweep_has_kept_is_found_beside_its_specification(
     """`run DIR/sweep.yaml --name other` from another folder; a module there comes first."""
     written(sweep__in__code__in__abc__in__own_kept=AVERAGE.format(name="kept"))
     monkeypatch.chdir(tmp_path)
-    source = own_code._find_source(
-        "own_kept", [tmp_path / "sweep", tmp_path, *own_code._find_copy_folder("own_kept", tmp_path / "sweep")]
+    source = user_code._find_source(
+        "own_kept", [tmp_path / "sweep", tmp_path, *user_code._find_copy_folder("own_kept", tmp_path / "sweep")]
     )
     assert source.root == tmp_path / "sweep" / "code" / "abc" and not source.installed
     written(sweep__in__code__in__def__in__own_kept=AVERAGE.format(name="kept2"))
     with pytest.raises(OwnCodeError, match="several copies in the sweep"):
-        own_code._find_copy_folder("own_kept", tmp_path / "sweep")
+        user_code._find_copy_folder("own_kept", tmp_path / "sweep")
     written(own_kept=AVERAGE.format(name="mine"))
-    found = [tmp_path / "sweep", tmp_path, *own_code._find_copy_folder("own_kept", tmp_path / "sweep")]
-    assert own_code._find_source("own_kept", found).root == tmp_path
+    found = [tmp_path / "sweep", tmp_path, *user_code._find_copy_folder("own_kept", tmp_path / "sweep")]
+    assert user_code._find_source("own_kept", found).root == tmp_path
 
 
 def test_a_module_is_its_files_and_those_beside_it_that_it_imports(written) -> None:
@@ -136,7 +136,7 @@ def test_a_slow_import_is_noted_once(written, monkeypatch, capsys) -> None:
     assert "0.1 s" in note and "importing own_slow" in note
 
 
-@pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep.sweep", "typing", "__main__"])
+@pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep.run_and_resume", "typing", "__main__"])
 def test_names_of_python_and_of_ours_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(OwnCodeError, match="has a module of this name"):
         find_module(name, [tmp_path])
@@ -154,7 +154,7 @@ def test_an_installed_package_is_found_and_known_as_one() -> None:
     assert {name.partition("/")[0] for name in source.files} == {"xdist"}  # nothing of what it imports
 
 
-QUICKSTART = Path(own_code.__file__).parents[2] / "search_spaces" / "quickstart.yaml"
+QUICKSTART = Path(user_code.__file__).parents[2] / "search_spaces" / "quickstart.yaml"
 
 
 def test_the_sweep_file_names_modules_beside_it(written) -> None:

@@ -24,8 +24,8 @@ from search_spaces.grammar.values import MASK, mask_passwords
 TIMEOUT_SECONDS = 5.0
 
 
-class Notice:
-    """A sender of notices to the webhook at `address`; it does nothing while the address is None."""
+class WebhookNotifier:
+    """Sends a notice to the webhook at `address` when a sweep ends; does nothing while the address is None."""
 
     def __init__(self, address: str | None = None) -> None:
         self.set_address(address)

@@ -14,13 +14,12 @@ from rich.console import Console
 from orchestrator.addresses import find_address
 from orchestrator.claims.registration import CLAIMS_COPY, digest_claims
 from orchestrator.code.code_record import CodeRecord, list_recorded_folders, record_code, start_repository_reader
-from orchestrator.code.own_code import import_spec_modules
 from orchestrator.code.provenance import read_provenance
 from orchestrator.code.trust import trust_sweep
-from orchestrator.ending.ending import Outcome, Session, open_session
+from orchestrator.code.user_code import import_spec_modules
 from orchestrator.errors import SpecChanged
 from orchestrator.mirror.fetch import fetch_sweep
-from orchestrator.mirror.mirrored import create_ledger, open_ledger
+from orchestrator.mirror.mirrored_ledger import create_ledger, open_ledger
 from orchestrator.plan.checks.sweep_file_checks import build_drawn, build_first_generation
 from orchestrator.plan.configurations import list_warnings
 from orchestrator.plan.recorded_configurations import (
@@ -31,15 +30,16 @@ from orchestrator.plan.recorded_configurations import (
 )
 from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, count_weights_bytes
 from orchestrator.plan.search import describe_size
-from orchestrator.record.kept.code import import_to_resume
+from orchestrator.record.files.code import import_to_resume
 from orchestrator.record.ledger.records import INLINE_SCHEMA
 from orchestrator.record.recording import add_record
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import has_checkpoint, refuse_imported
-from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.sampler import is_finished
 from orchestrator.running.schedulers.choice import find_missing_resources
+from orchestrator.session.session import Outcome, Session, open_session
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import (
     SETTINGS,
@@ -53,7 +53,7 @@ from orchestrator.sweep.specification import (
     resolve_tracking_uri,
     write_spec,
 )
-from orchestrator.sweep.train import train_missing
+from orchestrator.sweep.train_missing import train_missing
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import format_count
 from orchestrator.trainer_choice import get_trainer
@@ -173,7 +173,7 @@ def resume_sweep(
             if differing := list_differing_settings(spec, settings):
                 session.say(f"note: {', '.join(differing)}: taken from this command and its file, not from {SPEC_FILE}")
             spec = copy_settings(spec, settings)
-        session.notice.set_address(spec.notify)
+        session.notifier.set_address(spec.notify)
         find_missing_resources(settings or spec).raise_any()
 
         # Only unfinished sweeps need their code and a `resume` record.

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.code.code_record import record_code
-from orchestrator.code.own_code import import_spec_modules
 from orchestrator.code.trust import trust_sweep
+from orchestrator.code.user_code import import_spec_modules
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.make_summary import summarise

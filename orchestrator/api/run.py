@@ -43,7 +43,7 @@ def run(
     for note in spec.notes:
         say(console, f"note: {note}")
 
-    from orchestrator.sweep.sweep import run_sweep  # imports the schedulers
+    from orchestrator.sweep.run_and_resume import run_sweep  # imports the schedulers
 
     return Sweep(run_sweep(spec, folder, console).folder)
 
@@ -64,7 +64,7 @@ def _load_spec(
 
     # The registries know the names and bounds that the grammar does not.
     from orchestrator.plan.checks.sweep_file_checks import check_reading  # imports the registries
-    from orchestrator.record.kept.code import use_recorded_files
+    from orchestrator.record.files.code import use_recorded_files
     from orchestrator.sweep.initial_weights import resolve_initial_weights
 
     use_recorded_files(reading.spec)

@@ -22,11 +22,18 @@ from typing import Any
 import numpy as np
 
 import lengthwise
-from orchestrator.code.own_code import PROGRAM
+from orchestrator.code.user_code import PROGRAM
 from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.interface.work import PackWork
 from orchestrator.program.command import PlaceholderValues, fill_words
-from orchestrator.program.ends import RESTART_CODE, ProgramEnded, ReachedLimit, find_report_error, judge_end, read_log
+from orchestrator.program.exit_causes import (
+    RESTART_CODE,
+    ProgramEnded,
+    ReachedLimit,
+    find_report_error,
+    judge_end,
+    read_log,
+)
 from orchestrator.program.member import ProgramMember
 from orchestrator.program.process import MemberLock, Process, start_program, try_lock
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
@@ -226,7 +233,7 @@ class _MemberRun:
                 return code, limit
             self._report_progress("train")
 
-            # `report` asks the program to end; SIGTERM follows after the grace time, and SIGKILL by the keeper.
+            # `report` asks the program to end; SIGTERM follows after the grace time, and SIGKILL by the supervisor.
             now = time.monotonic()
             if self.should_end and end_requested_at is None:
                 end_requested_at = now
@@ -243,7 +250,7 @@ class _MemberRun:
     def _wait_for_end(self, process: Process) -> None:
         """Wait until the next poll, or until the program has ended."""
         deadline = time.monotonic() + _POLL_SECONDS
-        while process.keeper.poll() is None and time.monotonic() < deadline:
+        while process.supervisor.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
 
     def _find_code_folders(self) -> tuple[Path, Path]:

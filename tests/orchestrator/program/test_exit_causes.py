@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.entities import PackState
 from tests.orchestrator.program.studies import Study, script
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ends are tested with a subreaper")
@@ -144,7 +144,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, PackState]:
     study.write(f"hooks = {hooks!r}\n{code}", space={"config.name": {"grid": list(ENDS)}}, config={"lr": 0.5})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
-        patch.setattr("orchestrator.program.run._MAX_IDLE_RESTARTS", IDLE_RESTARTS)
+        patch.setattr("orchestrator.program.member_run._MAX_IDLE_RESTARTS", IDLE_RESTARTS)
         state = study.run()
     names = {found.config_id: found.values["config.name"] for found in state.configurations.values()}
     return {names[pack.members[0][0]]: pack for pack in state.packs.values()}

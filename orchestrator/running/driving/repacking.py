@@ -5,13 +5,13 @@ from dataclasses import asdict
 from typing import Any
 
 from orchestrator.plan.packing.packs import Packer, PlannedPack, WorkerPool
+from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.lineage import continues_member
-from orchestrator.record.state.parts import PackState
-from orchestrator.record.state.recuts import has_begun
+from orchestrator.record.state.repackings import has_begun
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.racing import is_paused
+from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.running.driving.sampler import make_planned_configuration
-from orchestrator.running.driving.work import RunningPack
 from orchestrator.running.pack.train_pack import get_checkpoint_folder
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from orchestrator.record.kept.curve_tables import make_table
-from orchestrator.record.state.parts import PackState
+from orchestrator.record.files.curve_tables import make_table
+from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.state import SweepState
 
 SHAPE = ("averages", "metrics", "lengths")

@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.ending.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.plan.recorded_configurations import (
     list_recorded_values,
@@ -17,11 +16,12 @@ from orchestrator.plan.recorded_configurations import (
     set_recorded_defaults,
 )
 from orchestrator.plan.search import count_configurations, draw_configurations
-from orchestrator.record.kept.code import find_program
+from orchestrator.record.files.code import find_program
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row
-from orchestrator.sweep import sweep
+from orchestrator.session.session import Outcome
+from orchestrator.sweep import run_and_resume
 from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, advise_existing, refuse_fixed
 from orchestrator.text.consoles import say
 from search_spaces import SweepSpec, dump_yaml, list_differences, parse_sweep
@@ -47,7 +47,7 @@ def run_derived(
     planned = plan(SweepState.load(folder))
     for line in planned.messages:
         say(console, line)
-    return sweep.run_sweep(planned.spec, folder.parent, console, planned.origin, max_seconds=max_seconds)
+    return run_and_resume.run_sweep(planned.spec, folder.parent, console, planned.origin, max_seconds=max_seconds)
 
 
 def make_listed_spec(

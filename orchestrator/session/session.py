@@ -1,6 +1,6 @@
-"""End a sweep in its driver: as complete or failed, interrupted, or stopped by its budget.
+"""The session of a driver: `open_session` encloses a whole run and records how it ended.
 
-`open_session` encloses a whole run and records an interruption; `finish_sweep` ends a sweep whose packs have ended.
+A sweep ends as complete or failed, is interrupted, or is stopped by its budget.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,22 +10,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from orchestrator.ending.notice import Notice
 from orchestrator.errors import LedgerError, LengthwiseError
-from orchestrator.machine.shortages import describe_out_of_memory, find_out_of_space
+from orchestrator.machine.exhaustion import describe_out_of_memory, find_out_of_space
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.recording import add_record
-from orchestrator.record.state.parts import STOPPED
+from orchestrator.record.state.entities import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.equal_failures import EqualFailures
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, set_exit_message
+from orchestrator.session.webhook import WebhookNotifier
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import describe_deaths, format_command, format_count
-from orchestrator.tracking.publisher import Publication, Publisher
-from search_spaces import SweepSpec
+from orchestrator.text.wording import format_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +42,7 @@ class Session:
     ledger: Ledger
     console: Console
     interrupts: Interrupts
-    notice: Notice
+    notifier: WebhookNotifier
     outcome: Outcome = field(init=False)
 
     @property
@@ -101,8 +99,8 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
     with Interrupts() as interrupts, ExitStack() as opened:
         with suppress(KeyboardInterrupt), interrupts.hold_signals():
             ledger = opened.enter_context(open_ledger())
-        session = Session(ledger=ledger, console=console, interrupts=interrupts, notice=Notice(notify))
-        notice, reason = session.notice, ""
+        session = Session(ledger=ledger, console=console, interrupts=interrupts, notifier=WebhookNotifier(notify))
+        reason = ""
 
         with set_exit_message(f"interrupted; continue with: {format_command('resume', ledger.folder)}"):
             try:
@@ -130,7 +128,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
             session.outcome = replace(session.outcome, exit_code=session.outcome.exit_code or 1)
             reason = ledger.problem
         with interrupts.hold_signals():
-            notice.send(ledger.folder, session.outcome.status, reason, console)
+            session.notifier.send(ledger.folder, session.outcome.status, reason, console)
 
 
 def _find_shortage(error: Exception, folder: Path) -> tuple[str, str] | None:
@@ -150,7 +148,7 @@ def _report_failure(session: Session, error: Exception) -> None:
     if isinstance(error, EqualFailures):
         session.record_interruption(SweepState.load(session.folder), str(error).partition("\n")[0])
         _update_page(session.folder)
-    session.notice.send(session.folder, "failed", f"{type(error).__name__}: {error}", session.console)
+    session.notifier.send(session.folder, "failed", f"{type(error).__name__}: {error}", session.console)
 
 
 def _report_interruption(state: SweepState, console: Console, cause: str = "") -> Outcome:
@@ -190,46 +188,3 @@ def describe_end(state: SweepState) -> tuple[str, str]:
     message = f"{succeeded} of {len(state.configurations)} configurations succeeded"
     message += f", {pruned} were pruned" if pruned else ""
     return "complete" if succeeded else "failed", message
-
-
-def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher: Publisher | None) -> Outcome:
-    """Record how the sweep ended, write its report, publish it, then print the outcome and return it.
-
-    The exit code is 1 if no configuration succeeded, or packs died and were given up; seeds that diverged are results.
-    `publisher` has begun to publish the sweep; if it is None, a publisher is started here.
-    """
-    # The report reads the end record, so it is written first.
-    session.record_end(state)
-    status, message = str(state.ended), state.message
-    crashed = f"{state.seeds_crashed} of {format_count(len(state.members), 'seed')}"
-    deaths = describe_deaths(state.failed_packs, crashed, session.folder)
-    from orchestrator.report.write_report import present_report  # imports pandas and scipy
-
-    present_report(session.folder, session.console)
-
-    # A server that is down does not fail the sweep: `publish` can be run later.
-    if spec.tracking.enabled:
-        if publisher is None:
-            publisher = Publisher()
-            publisher.start(session.folder, spec.tracking)
-            publisher.announce("end")
-        publisher.announce("files")
-        _record_publication(session, spec, publisher.wait())
-        publisher.kill()
-    session.say(f"{status}: {message}" + (f", but {deaths}" if deaths else ""))
-    return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(deaths)))
-
-
-def _record_publication(session: Session, spec: SweepSpec, publication: Publication) -> None:
-    """Record and print the links of the published results, or the problem; a failure does not fail the sweep."""
-    uri, experiment, problem = (
-        publication.uri or spec.tracking.uri,
-        spec.tracking.experiment or spec.study,
-        publication.problem,
-    )
-    session.ledger.append("publish", uri=uri, ok=problem is None, message=problem or "", experiment=experiment)
-    if problem is not None:
-        session.say(f"not published: {problem}")
-    else:
-        for name, link in publication.links:
-            session.say(f"{name}: {link}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from search_spaces import ABSENT
 from search_spaces.grammar.problems import read_key

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
-from orchestrator.ending.notice import Notice, post_fields
 from orchestrator.record.state.state import SweepState
+from orchestrator.session.webhook import WebhookNotifier, post_fields
 from orchestrator.text.redaction import mask_webhook
 from search_spaces import dump_yaml, load_sweep
 
@@ -103,7 +103,7 @@ def test_servers_that_are_absent_or_hang_cost_seconds_only(small_sweep, capsys):
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}"
         assert post_fields(url, {}, 0.3) in ("no response within 0.3 s", "TimeoutError")
-        Notice(url.replace("127.0.0.1", "no such host")).send(small_sweep.folder, "complete", "", Console())
+        WebhookNotifier(url.replace("127.0.0.1", "no such host")).send(small_sweep.folder, "complete", "", Console())
     said = capsys.readouterr().out
     assert said.startswith("warning: http://no such host") and SECRET not in said
 
@@ -124,7 +124,7 @@ def test_an_interruption_is_posted(lengthwise, file, server, tmp_path):
 
 
 def test_an_error_that_ends_the_command_is_posted(file, server, tmp_path, monkeypatch):
-    from orchestrator.sweep import sweep as module
+    from orchestrator.sweep import run_and_resume as module
 
     def broken(*_, **__):
         raise RuntimeError("no such luck at http://ada:s3cret@host")

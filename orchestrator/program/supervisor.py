@@ -1,16 +1,16 @@
 """Start a program, and end every process below it once the program, or the worker that started it, has ended.
 
-    python -I -S keeper.py WORKER_PID LOCK_DESCRIPTOR GRACE_SECONDS WORD...
+    python -I -S supervisor.py WORKER_PID LOCK_DESCRIPTOR GRACE_SECONDS WORD...
 
 It imports little of the standard library, so that it starts quickly. The program has a session of its own and dies with
-the keeper. On Linux the keeper is the subreaper of all processes below it, so it also finds processes with sessions of
-their own, such as the ranks of torchrun; elsewhere it knows only the process group of the program. It holds the lock
-until the last of them has ended.
+the supervisor. On Linux the supervisor is the subreaper of all processes below it, so it also finds processes with
+sessions of their own, such as the ranks of torchrun; elsewhere it knows only the process group of the program. It holds
+the lock until the last of them has ended.
 
-The keeper is a child of the process that the worker starts, because a worker of Ray that ends kills its own children,
-and nothing below them; if the keeper is killed, that process kills the rest. SIGTERM is forwarded to the program, which
-has GRACE_SECONDS to end; SIGUSR1 kills it. The exit status is that of the program, 128 + N if signal N killed it, 127
-if it could not be started.
+The supervisor is a child of the process that the worker starts, because a worker of Ray that ends kills its own
+children, and nothing below them; if the supervisor is killed, that process kills the rest. SIGTERM is forwarded to the
+program, which has GRACE_SECONDS to end; SIGUSR1 kills it. The exit status is that of the program, 128 + N if signal N
+killed it, 127 if it could not be started.
 """
 
 import ctypes
@@ -23,39 +23,39 @@ import time
 LINUX = sys.platform == "linux"
 SECONDS_TO_END = 3.0  # between SIGTERM and SIGKILL, for processes whose program or worker has ended
 _POLL_SECONDS = 0.2  # between checks of the worker, whose end sends no signal
-_WORKER_ENDED = signal.SIGUSR2  # sent to the keeper
+_WORKER_ENDED = signal.SIGUSR2  # sent to the supervisor
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
-    """Run `supervise` in a child process, the keeper, and return its exit status; signal it when the worker has ended.
+def start_supervisor(worker: int, lock: int, grace: float, words: list[str]) -> int:
+    """Run `supervise` in a child process, the supervisor, and return its exit status.
 
-    If the keeper is killed, kill all processes below it.
+    Signals it when the worker has ended. If the supervisor is killed, kills all processes below it.
     """
-    # As a subreaper, this process becomes the parent of all that a killed keeper leaves.
+    # As a subreaper, this process becomes the parent of all that a killed supervisor leaves.
     parent = os.getpid()
     if LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    keeper = os.fork()
-    if keeper == 0:
+    supervisor = os.fork()
+    if supervisor == 0:
         os._exit(supervise(parent, lock, grace, words))
 
     # Another parent than the worker means that the worker has ended; a timer checks this, because Linux sends no signal
     # for it.
     def check_worker(number: int, frame: object) -> None:
         if os.getppid() != worker:
-            _send_signal(keeper, _WORKER_ENDED)
+            _send_signal(supervisor, _WORKER_ENDED)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, lambda number, _: _send_signal(keeper, number))
+        signal.signal(number, lambda number, _: _send_signal(supervisor, number))
     signal.signal(signal.SIGALRM, check_worker)
     signal.setitimer(signal.ITIMER_REAL, _POLL_SECONDS, _POLL_SECONDS)
 
-    # The keeper exits by itself except if it was killed; then this process ends the same way.
-    code = os.waitstatus_to_exitcode(os.waitpid(keeper, 0)[1])
+    # The supervisor exits by itself except if it was killed; then this process ends the same way.
+    code = os.waitstatus_to_exitcode(os.waitpid(supervisor, 0)[1])
     if code < 0:
         while LINUX and _has_children():
-            _signal_all(keeper, signal.SIGKILL)
+            _signal_all(supervisor, signal.SIGKILL)
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
     return code
@@ -66,7 +66,7 @@ def supervise(parent: int, lock: int, grace: float, words: list[str]) -> int:
 
     The program is ended when the parent process, or the worker, ends.
     """
-    # The program must not inherit the lock: a process of it could hold the lock longer than the keeper.
+    # The program must not inherit the lock: a process of it could hold the lock longer than the supervisor.
     wakeup_pipe, received = _watch_signals()
     if LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -121,20 +121,20 @@ def _watch_signals() -> tuple[int, set[int]]:
 
 def _start_program(words: list[str]) -> int:
     """Start the program in a session of its own and return its process id."""
-    keeper = os.getpid()
+    supervisor = os.getpid()
     program = os.fork()
     if program:
         return program
 
-    # The program gets default signals, because Python ignores some. PR_SET_PDEATHSIG has no effect if the keeper has
-    # died already, so the parent is compared after it.
+    # The program gets default signals, because Python ignores some. PR_SET_PDEATHSIG has no effect if the supervisor
+    # has died already, so the parent is compared after it.
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         if LINUX:
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == keeper:
+        if os.getppid() == supervisor:
             os.execvp(words[0], words)
     except OSError as error:
         os.write(2, f"{words[0]}: cannot be started: {error.strerror}\n".encode())
@@ -189,4 +189,4 @@ def _prctl(option: int, value: int) -> None:
 
 if __name__ == "__main__":
     # os._exit, because a signal of the timer would kill this process while Python shuts down.
-    os._exit(start_keeper(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))
+    os._exit(start_supervisor(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))

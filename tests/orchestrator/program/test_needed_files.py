@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.program.files import find_files
+from orchestrator.program.needed_files import find_files
 
 FILES = {
     "train.py": "import os, model\nfrom parts import layers\nfrom parts.data import load\nraise SystemExit(1)",

@@ -1,28 +1,17 @@
-"""The work that a worker gets to train one pack, and the state of a running pack in its driver."""
+"""The work that a worker gets to train one pack."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator.addresses import find_address
 from orchestrator.interface.work import PackWork
 from orchestrator.plan.recorded_configurations import RecordedConfiguration
-from orchestrator.record.kept.code import make_worker_modules
+from orchestrator.record.files.code import make_worker_modules
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
 from orchestrator.record.state.lineage import list_checkpoint_sources
 from orchestrator.record.state.state import SweepState
 from search_spaces import Resources
-
-
-@dataclass
-class RunningPack:
-    """A pack that a worker is training, by its last heartbeat."""
-
-    phase: str = "starting"
-    step: int = 0
-    rate: float = 0.0  # member-steps per second
-    seconds: float = 0.0  # of training, also in earlier attempts
 
 
 def make_solo_work(

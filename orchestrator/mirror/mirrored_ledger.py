@@ -22,7 +22,7 @@ from orchestrator.mirror.fetch import (
     parse_ledger_size,
     read_newer_ledger,
 )
-from orchestrator.record.kept.curves import CURVES_FOLDER
+from orchestrator.record.files.curves import CURVES_FOLDER
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.code_record import find_changed_code, find_version_change, name_copy_folder
-from orchestrator.code.own_code import (
+from orchestrator.code.trust import refuse_untrusted
+from orchestrator.code.user_code import (
     DATA,
     PROGRAM,
     CodeSource,
@@ -22,7 +23,6 @@ from orchestrator.code.own_code import (
     load_module,
     read_files,
 )
-from orchestrator.code.trust import refuse_untrusted
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import join_first_few, list_differing_keys

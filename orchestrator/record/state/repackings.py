@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.plan.packing.shortages import Shortage
-from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.race import RungDecision
 from orchestrator.text.wording import format_count
 

@@ -1,0 +1,1 @@
+"""Files beside the ledger: curves, weights, copies of code."""

@@ -1,0 +1,50 @@
+"""Finish a sweep whose packs have ended: its end record, its report and its last publication."""
+
+from orchestrator.record.state.state import SweepState
+from orchestrator.session.session import Outcome, Session
+from orchestrator.text.wording import describe_deaths, format_count
+from orchestrator.tracking.publisher import Publication, Publisher
+from search_spaces import SweepSpec
+
+
+def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher: Publisher | None) -> Outcome:
+    """Record how the sweep ended, write its report, publish it, then print the outcome and return it.
+
+    The exit code is 1 if no configuration succeeded, or packs died and were given up; seeds that diverged are results.
+    `publisher` has begun to publish the sweep; if it is None, a publisher is started here.
+    """
+    # The report reads the end record, so it is written first.
+    session.record_end(state)
+    status, message = str(state.ended), state.message
+    crashed = f"{state.seeds_crashed} of {format_count(len(state.members), 'seed')}"
+    deaths = describe_deaths(state.failed_packs, crashed, session.folder)
+    from orchestrator.report.write_report import present_report  # imports pandas and scipy
+
+    present_report(session.folder, session.console)
+
+    # A server that is down does not fail the sweep: `publish` can be run later.
+    if spec.tracking.enabled:
+        if publisher is None:
+            publisher = Publisher()
+            publisher.start(session.folder, spec.tracking)
+            publisher.announce("end")
+        publisher.announce("files")
+        _record_publication(session, spec, publisher.wait())
+        publisher.kill()
+    session.say(f"{status}: {message}" + (f", but {deaths}" if deaths else ""))
+    return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(deaths)))
+
+
+def _record_publication(session: Session, spec: SweepSpec, publication: Publication) -> None:
+    """Record and print the links of the published results, or the problem; a failure does not fail the sweep."""
+    uri, experiment, problem = (
+        publication.uri or spec.tracking.uri,
+        spec.tracking.experiment or spec.study,
+        publication.problem,
+    )
+    session.ledger.append("publish", uri=uri, ok=problem is None, message=problem or "", experiment=experiment)
+    if problem is not None:
+        session.say(f"not published: {problem}")
+    else:
+        for name, link in publication.links:
+            session.say(f"{name}: {link}")
