@@ -138,9 +138,21 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     yield from (prose(note, console, summary, "dim") for note in notes)
 
 
-def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, summary: Summary) -> RenderableType:
-    """Return the verdict as the first line of a comparison; equal names become "First" and "Second"."""
-    return prose(write_verdict(line, *_distinguish(names)), console, summary, "bold")
+def _show_verdict(
+    line: SeedComparison, names: Sequence[str], console: Console, summary: Summary, scope: str = ""
+) -> RenderableType:
+    """Return a verdict, after the `scope` that it is about; equal names become "First" and "Second"."""
+    return prose(scope + write_verdict(line, *_distinguish(names)), console, summary, "bold")
+
+
+def _label_best(compared: SweepComparison) -> list[str]:
+    """Return the labels of the first-ranked configurations of both sweeps, "#8 of quickstart"."""
+    return [
+        f"{format_label(row.number)} of {sweep.name}"
+        for sweep in (compared.first, compared.second)
+        for row in sweep.rows
+        if row.rank == 1
+    ]
 
 
 def _distinguish(names: Sequence[str]) -> tuple[str, str]:
@@ -199,7 +211,7 @@ def _load_sweep(folder: Path, first: Path) -> SweepState:
 
 
 def make_sweep_comparison_records(comparisons: Sequence[SweepComparison]) -> Records:
-    """Return a CSV line for every comparison: all matched configurations together, each length, each configuration.
+    """Return a CSV line for every comparison: all matched together, the best of both, each length, each pair.
 
     The columns are the names of the sweeps and those of seed_comparisons.csv; `family` is the kind of comparison.
     Intervals of the family "each length" are those of the simultaneous band.
@@ -207,8 +219,14 @@ def make_sweep_comparison_records(comparisons: Sequence[SweepComparison]) -> Rec
     return [
         {"first_sweep": compared.first.name, "second_sweep": compared.second.name, **line}
         for compared in comparisons
-        for line in make_comparison_records([*compared.together, *compared.by_length, *compared.configurations])
+        for line in make_comparison_records(_list_comparisons(compared))
     ]
+
+
+def _list_comparisons(compared: SweepComparison) -> list[SeedComparison]:
+    """Return all comparisons of two sweeps, in the order of the lines of the CSV."""
+    best = [compared.best] if compared.best else []
+    return [*compared.together, *best, *compared.by_length, *compared.configurations]
 
 
 def describe_noise(compared: SweepComparison) -> list[str]:
@@ -221,7 +239,11 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     # The verdict, both sweeps, and the settings in which they differ.
     first, matching = compared.first, compared.matching
     if compared.together:
-        yield _show_verdict(compared.together[0], [first.name, compared.second.name], console, first)
+        names = [first.name, compared.second.name]
+        scope = f"{len(matching.pairs)} configurations together: " if len(matching.pairs) > 1 else ""
+        yield _show_verdict(compared.together[0], names, console, first, scope)
+        if compared.best:
+            yield _show_verdict(compared.best, _label_best(compared), console, first, "Best against best: ")
         yield from _advise_more_seeds(compared.together[0], [first, compared.second], console)
     else:
         yield Text("No verdict: nothing can be compared.", "bold")
@@ -263,6 +285,8 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     if (left_out := max(together, default=0)) > min(alone, default=0):  # else in the notes above
         notes.append(f"All together: {format_count(left_out, 'seed')} left out, missing in some matched configuration.")
     if len(matching.pairs) > 1:
+        if compared.best:
+            notes.append("Best against best: the configurations that the selection lengths rank first in each sweep.")
         notes.append(f"To see all {len(matching.pairs)} matched configurations at all lengths, add --csv FILE.csv")
     yield from (prose(note, console, first, "dim") for note in notes)
 

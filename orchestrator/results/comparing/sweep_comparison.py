@@ -42,6 +42,7 @@ from search_spaces.grammar.problems import read_key
 from search_spaces.grammar.spec import PASSIVE
 
 MATCHED, TOGETHER, EACH_LENGTH = "matched configurations", "all matched together", "each length"
+BEST = "best against best"
 UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averaged without it"
 
 
@@ -68,9 +69,11 @@ class SweepComparison:
     """Two sweeps: the keys in which they differ, their matched configurations, and the differences first - second.
 
     `configurations` has every matched pair at each group of lengths, with p after Holm's correction over the pairs.
-    `together` compares the mean over all matched configurations, seed by seed, at each group of lengths. `by_length`
-    does so at every length, with the intervals of a simultaneous band, which contains all median differences with a
-    probability of LEVEL or more, by Bonferroni's inequality.
+    `together` compares the mean over all matched configurations, seed by seed, at each group of lengths. `best`
+    compares the configurations that each sweep ranks first by its selection lengths, at the first of these groups; it
+    is None if a sweep has not ended or has only one configuration. `by_length` compares as `together` does, at every
+    length, with the intervals of a simultaneous band, which contains all median differences with a probability of
+    LEVEL or more, by Bonferroni's inequality.
     """
 
     first: Summary
@@ -81,6 +84,7 @@ class SweepComparison:
     matching: Matching
     configurations: tuple[SeedComparison, ...]
     together: tuple[SeedComparison, ...]
+    best: SeedComparison | None
     by_length: tuple[SeedComparison, ...]
 
     @property
@@ -122,6 +126,11 @@ def compare_sweeps(
     shared_streams = [compare_recorded_streams(*pair) for pair in pairs]
     configurations, together = _compare_groups(pairs, shared_streams, groups)
 
+    # A mean over configurations can differ while the best ones do not: most may have too low a learning rate.
+    best_pair = _find_best_pair(first, second)
+    best_groups = make_questions([best_pair], metric, average, lengths) if best_pair else []
+    best = compare_sides(*best_pair, best_groups[0][0], BEST) if best_pair and best_groups else None
+
     # The band is over all lengths, so each of its intervals has the stricter level of Bonferroni.
     every_length = groups[0][0].lengths if lengths else find_common_lengths(pairs, groups[0][0].metric)
     by_length = [
@@ -142,8 +151,16 @@ def compare_sweeps(
         matching=matching,
         configurations=tuple(configurations),
         together=tuple(together),
+        best=best,
         by_length=tuple(by_length),
     )
+
+
+def _find_best_pair(first: Summary, second: Summary) -> Pair | None:
+    """Return the configurations ranked first in two sweeps; None if one has a single configuration or has not ended."""
+    sides = [Side(sweep, row) for sweep in (first, second) for row in sweep.rows if row.rank == 1]
+    is_chosen = all(sweep.has_ended and len(sweep.rows) > 1 for sweep in (first, second))
+    return (sides[0], sides[1]) if is_chosen and len(sides) == 2 else None
 
 
 def _compare_groups(

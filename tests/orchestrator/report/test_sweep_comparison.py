@@ -51,7 +51,7 @@ def test_the_first_line_is_the_verdict_of_the_interval(sweeps, first, second, ve
     compared = compare_sweeps(*(open_sweep(sweeps / name).summary for name in (first, second)))
     (line, *_), (said, *_) = compared.together, run(sweeps / first, sweeps / second).output.splitlines()
     assert line.verdict == verdict and (line.outcome.low <= 0 <= line.outcome.high) == (verdict == "inconclusive")
-    assert said.startswith({"first": first, "second": second}.get(verdict, "Inconclusive"))
+    assert said.partition(": ")[2].startswith({"first": first, "second": second}.get(verdict, "Inconclusive"))
     assert f"{abs(line.outcome.difference):#.3g} [" in said and f"{100 * line.outcome.level:.1f} %" in said
     turned = replace(line, question=replace(line.question, direction="maximize"))  # of a metric that should be high
     assert turned.verdict == {"first": "second", "second": "first"}.get(verdict, "inconclusive")
@@ -67,7 +67,7 @@ def test_common_seeds_are_paired_though_each_sweep_has_others(sweeps, synthetic_
 def test_equal_sweeps_have_no_difference(sweeps, synthetic_sweep):
     synthetic_sweep(sweeps / "again", RATES, 10, shifted(0.0), spec=GRID)
     said = run(sweeps / "plain", sweeps / "again").output.splitlines()
-    assert said[0].startswith("No difference") and "10 pairs" in said[0]
+    assert ": No difference" in said[0] and "10 pairs" in said[0]
 
 
 def test_too_few_seeds_have_no_table_of_configurations_and_the_command_for_more(sweeps, synthetic_sweep):
@@ -115,9 +115,10 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         ("plain", "few"),
     ]
     families = [line["family"] for line in lines if line["second_sweep"] == "lower"]
-    assert families == ["all matched together"] * 3 + ["each length"] * 11 + ["matched configurations"] * 6
+    together, pairs = ["all matched together"] * 3, ["matched configurations"] * 6
+    assert families == [*together, "best against best", *["each length"] * 11, *pairs]
     again = open_sweep(sweeps / "plain").compare_with(sweeps / "lower")
-    assert len(again) == 20
+    assert len(again) == 21
     for line, (_, row) in zip(lines, again.iterrows(), strict=False):
         assert float(line["difference"]) == row.difference and (line["low"] == "") == math.isnan(row.low)
     of_sweep = open_sweep(sweeps / "plain").compare_with(open_sweep(sweeps / "few"), lengths="9,10", average="raw")

@@ -58,6 +58,19 @@ def interval(differences, level):
     return stats.quantile_test(differences, p=0.5).confidence_interval(confidence_level=level)
 
 
+def test_the_best_of_each_sweep_are_compared_though_they_do_not_match(build):
+    """Number 0 is the best of each sweep, with the smallest rate in the first and the largest in the second."""
+    turned = {"training.learning_rate": {"grid": [0.1, 0.01, 0.001]}}
+    first, second = build("first"), build("second", 0.04, values=RATES[::-1], space=turned)
+    best = compare_sweeps(first, second).best
+    named = compare_named(first.folder, "0", f"{second.folder}/0").comparisons[0]
+    assert (best.first, best.second) == (first.rows[0].config_id, second.rows[0].config_id)
+    assert first.rows[0].values != second.rows[0].values and [first.rows[0].rank, second.rows[0].rank] == [1, 1]
+    assert best.question.group == named.question.group == "test" and best.outcome == named.outcome
+    single = build("single", values=RATES[:1], space={"space": {"training.learning_rate": {"grid": [0.001]}}})
+    assert compare_sweeps(first, single).best is None
+
+
 def test_numbers_equal_those_of_pandas_and_scipy(build):
     first, second = build("first"), build("second", 0.04, **{"model.norm": "pre"})
     found = compare_sweeps(first, second)
