@@ -239,9 +239,8 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     # The verdict, both sweeps, and the settings in which they differ.
     first, matching = compared.first, compared.matching
     if compared.together:
-        names = [first.name, compared.second.name]
         scope = f"{len(matching.pairs)} configurations together: " if len(matching.pairs) > 1 else ""
-        yield _show_verdict(compared.together[0], names, console, first, scope)
+        yield _show_verdict(compared.together[0], [first.name, compared.second.name], console, first, scope)
         if compared.best:
             yield _show_verdict(compared.best, _label_best(compared), console, first, "Best against best: ")
         yield from _advise_more_seeds(compared.together[0], [first, compared.second], console)
