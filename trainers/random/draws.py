@@ -32,7 +32,7 @@ def draw_words(
 
 
 def draw_prefixes(words_STB: Tensor, n: int) -> Tensor:
-    """Return the first entries of permutations of 0..n-1, int64 (S, batch, min(take, n)); words: (S, take, batch)."""
+    """Return the first entries of permutations of 0..n-1, int64 (S, batch, min(take, n)); words (S, take, batch)."""
     words_STB = words_STB[:, :n]  # an entry after the n-th would be n
     if _uses_library(words_STB) and words_STB.shape[1] <= library.MAX_ENTRIES:
         drawn: Tensor = torch.ops.lengthwise.sequential.default(words_STB, n)

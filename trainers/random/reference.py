@@ -41,7 +41,7 @@ def draw_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int
 def draw_some_words(
     seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, word_range: tuple[int, int]
 ) -> Tensor:
-    """Return words first..last-1 of the draw of `draw_words`, int64 (S, last - first); part: (first, last)."""
+    """Return some words of the draw of `draw_words`, int64 (S, last + 1 - first); word_range: (first, last + 1)."""
     blocks = -(-count // 4)
     seeds, step = seeds_S[:, None], step[..., None]
     zero = step ^ step
