@@ -20,7 +20,7 @@ from search_spaces.grammar.domains import (
 from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.load import Reading, load_sweep, parse_recorded, parse_sweep, read_sweep
 from search_spaces.grammar.objective import Objective
-from search_spaces.grammar.problems import ABSENT, Problem, SweepFileError, find_nearest_name
+from search_spaces.grammar.problems import ABSENT, FileProblem, SweepFileError, find_nearest_name
 from search_spaces.grammar.schema import format_schema, make_json_schema
 from search_spaces.grammar.search import Racing, Rung, Rungs, Search
 from search_spaces.grammar.spec import (
@@ -39,13 +39,13 @@ __all__ = [
     "Choice",
     "ClaimsFile",
     "Domain",
+    "FileProblem",
     "Grid",
     "IntUniform",
     "LogUniform",
     "Normal",
     "Objective",
     "OneMinusLogUniform",
-    "Problem",
     "Racing",
     "Reading",
     "Resources",

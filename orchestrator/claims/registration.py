@@ -14,7 +14,7 @@ from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, SweepSpec, list_differences, load_sweep, parse_recorded
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
-from search_spaces.grammar.problems import Problem
+from search_spaces.grammar.problems import FileProblem
 
 CLAIMS_COPY = "claims.yaml"
 """The name of the copy of the claims file in the sweep's folder."""
@@ -49,7 +49,7 @@ def digest_claims(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
 
     path = (spec.folder or Path()) / spec.claims
     if not path.exists():
-        raise SweepFileError([Problem(spec.where("claims"), "claims", f"{path}: there is no such file")])
+        raise SweepFileError([FileProblem(spec.format_place("claims"), "claims", f"{path}: there is no such file")])
 
     file = load_claims(path)
     digests = {
@@ -57,7 +57,7 @@ def digest_claims(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
     }
     if not digests:
         text = f"no claim of {path} is about sweep {spec.name}"
-        raise SweepFileError([Problem(spec.where("claims"), "claims", text, allowed=", ".join(file.sweeps))])
+        raise SweepFileError([FileProblem(spec.format_place("claims"), "claims", text, allowed=", ".join(file.sweeps))])
     return digests, path.read_bytes()
 
 

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from orchestrator.code.time_limit import time_limit
 from orchestrator.errors import UserError
-from search_spaces import Problem, SweepFileError, SweepSpec
+from search_spaces import FileProblem, SweepFileError, SweepSpec
 from trainers.files.data_folders import add_search_folder
 from trainers.settings import registry
 
@@ -99,10 +99,10 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
             sources.append(source)
         except OwnCodeError as error:
             # `program.function` adds its module to `imports`, which the user did not write.
-            place = spec.where(f"imports[{index}]")
-            is_function = "program" in spec.sections and place == spec.where("program.function")
+            place = spec.format_place(f"imports[{index}]")
+            is_function = "program" in spec.sections and place == spec.format_place("program.function")
             key = "program.function" if is_function else f"imports[{index}]"
-            problems.append(Problem(place, key, str(error)))
+            problems.append(FileProblem(place, key, str(error)))
     if problems:
         raise SweepFileError(problems)
     return tuple(sources)

@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.interface.trainer import Member, Trainer
 from orchestrator.text.wording import format_ranges
 from orchestrator.trainer_choice import get_trainer
-from search_spaces import ABSENT, Problem, SweepFileError, SweepSpec
+from search_spaces import ABSENT, FileProblem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
 from search_spaces.grammar.problems import is_within, read_key
 from trainers.errors import ConfigError, find_nearest
@@ -50,7 +50,7 @@ def make_configurations(
         add_search_folder(spec.folder)
     trainer, config_ids = get_trainer(spec.sections), dict(recorded_ids or {})
     configurations: list[Configuration] = []
-    problems: dict[tuple[str, str], Problem] = {}
+    problems: dict[tuple[str, str], FileProblem] = {}
     shared_sections: dict[str, Any] = {}  # built sections without a drawn value, shared by all configurations
     for number, values in draws:
         drawn_sections = {key.split(".")[0] for key in values}
@@ -89,7 +89,7 @@ def make_configurations(
 
 def _find_member_problems(
     spec: SweepSpec, trainer: Trainer, member: Member, values: Mapping[str, Any]
-) -> list[Problem]:
+) -> list[FileProblem]:
     """Return the problems of a built member: too much memory, an unmeasured objective, no initial weights."""
     oversized = trainer.find_oversized_parts(member)
     if oversized:  # nothing else is checked, because counting the lengths of such a task may take minutes
@@ -109,7 +109,7 @@ def assign_values(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
     return sections
 
 
-def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigError) -> list[Problem]:
+def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigError) -> list[FileProblem]:
     """Return the problems of a configuration with their lines of the sweep file; a drawn value names its domain."""
     located = []
     for problem in error.problems:
@@ -124,14 +124,14 @@ def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigEr
     return located
 
 
-def _make_problem(spec: SweepSpec, key: str, message: str, **details: Any) -> Problem:
+def _make_problem(spec: SweepSpec, key: str, message: str, **details: Any) -> FileProblem:
     """Return a problem of a key, at its line of the sweep file."""
-    return Problem(spec.where(key), key, message, **details)
+    return FileProblem(spec.format_place(key), key, message, **details)
 
 
 def find_unmeasured_parts(
     spec: SweepSpec, metrics: Mapping[str, RecordedMetric], averages: Iterable[str], lengths: Sequence[int]
-) -> list[Problem]:
+) -> list[FileProblem]:
     """Return a problem for each part of the objective (metric, average, lengths) that is not measured."""
     objective = spec.objective
 
@@ -166,7 +166,7 @@ def find_unmeasured_parts(
     return problems
 
 
-def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[Problem]:
+def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[FileProblem]:
     """Return the problems of the objective for a member: unmeasured parts, and `best` of a single evaluation."""
     objective, measured = spec.objective, trainer.list_measurements(member)
     problems = find_unmeasured_parts(spec, measured.metrics, measured.averages, measured.lengths)
@@ -179,7 +179,7 @@ def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) 
     return problems
 
 
-def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, Any]) -> list[Problem]:
+def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, Any]) -> list[FileProblem]:
     """Return a problem for each seed without initial weights, at the grid item that names the weights.
 
     Recorded sweeps are checked when they are resumed.
@@ -210,14 +210,14 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     trained = [length for length in objective.lengths if length in metric.trained_lengths]
     if trained:
         included = f"objective.lengths includes trained lengths ({format_ranges(trained)})"
-        warnings.append(f"{spec.where('objective.lengths')}: {included}")
+        warnings.append(f"{spec.format_place('objective.lengths')}: {included}")
 
     if metric.direction != objective.direction:
         mismatch = (
             "has no better direction" if metric.direction == "none" else f"is better when it is {metric.direction}d"
         )
         warnings.append(
-            f"{spec.where('objective.direction')}: {objective.metric} {mismatch}, "
+            f"{spec.format_place('objective.direction')}: {objective.metric} {mismatch}, "
             f"and objective.direction is {objective.direction}"
         )
     return warnings
@@ -226,4 +226,4 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
 def list_trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
     """Return the warnings of the trainer about these members, with their lines of the sweep file."""
     warnings = get_trainer(spec.sections).find_warnings(members, spec.folder)
-    return list(dict.fromkeys(f"{spec.where(key)}: {message}" for key, message in warnings))
+    return list(dict.fromkeys(f"{spec.format_place(key)}: {message}" for key, message in warnings))

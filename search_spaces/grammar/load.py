@@ -15,9 +15,9 @@ from search_spaces.grammar.problems import (
     KEY_PART,
     Findings,
     Place,
-    child,
     find_nearest_name,
     is_within,
+    join_address,
     list_sections,
     read_key,
 )
@@ -159,7 +159,12 @@ def _parse(
     name: str | None,
     imports: Sequence[str] = (),
 ) -> Reading:
-    """Return the sweep in a text, with its problems."""
+    """Return the sweep in a text, with its problems.
+
+    The checks in this order: YAML (`read_yaml`), --set overrides, short forms (`_expand_*`), the domains of the space
+    (`parse_space`), each section alone (`build_spec`), sections against each other (`check_between_sections`). Then
+    follow `_check_spec` for a whole specification, and `orchestrator.plan.checks`, which import tasks and models.
+    """
     # A text that is no sweep file would give a problem for every key.
     data = read_yaml(text, findings)
     if not isinstance(data, dict):
@@ -183,7 +188,7 @@ def _parse(
     written_imports = data.get("imports", [])
     for module in imports:
         if isinstance(written_imports, list) and module not in written_imports:
-            findings.places[child("imports", len(written_imports))] = Place(f"--import {module}")
+            findings.places[join_address("imports", len(written_imports))] = Place(f"--import {module}")
             data["imports"] = written_imports = [*written_imports, module]
 
     # Short forms are expanded here, so that everything below knows a single form.
@@ -210,7 +215,7 @@ def _parse(
     # Placeholders are doubtful, so that later checks do not report a value that nobody wrote.
     invalid_keys = [key for key in written_space if key not in space] if isinstance(written_space, dict) else []
     invalid_space = ["space"] if written_space is not ABSENT and not isinstance(written_space, dict) else []
-    for address in [*replaced, *invalid_space, *invalid_keys, *(child("space", key) for key in invalid_keys)]:
+    for address in [*replaced, *invalid_space, *invalid_keys, *(join_address("space", key) for key in invalid_keys)]:
         findings.mark_doubtful(address)
     spec._findings, spec._direction_is_assumed = findings, is_direction_assumed
     return Reading(spec, findings)
@@ -241,7 +246,7 @@ def _expand_program(data: dict[str, Any], findings: Findings) -> None:
     module = function.rpartition(".")[0] if isinstance(function, str) else ""
     imports = data.get("imports", [])
     if module and isinstance(imports, list) and module not in imports:
-        findings.places[child("imports", len(imports))] = findings.find_place("program.function")
+        findings.places[join_address("imports", len(imports))] = findings.find_place("program.function")
         data["imports"] = [*imports, module]
 
 
@@ -249,14 +254,15 @@ def _expand_lengths(value: Any, address: str, findings: Findings) -> None:
     """Expand the ranges in lists of lengths inside a section: `lengths: [1-3, 8]` becomes [1, 2, 3, 8]."""
     if isinstance(value, list):
         for index, item in enumerate(value):
-            _expand_lengths(item, child(address, index), findings)
+            _expand_lengths(item, join_address(address, index), findings)
     for key, item in list(value.items()) if isinstance(value, dict) else ():
         expanded = expand_ranges(item) if _LENGTHS.search(key) else item
         if expanded is item:
-            _expand_lengths(item, child(address, key), findings)
+            _expand_lengths(item, join_address(address, key), findings)
         else:
             value[key] = expanded
-            findings.relocate(child(address, key), {child(address, key): findings.find_place(child(address, key))})
+            list_address = join_address(address, key)
+            findings.relocate(list_address, {list_address: findings.find_place(list_address)})
 
 
 def _fill_objective(data: dict[str, Any]) -> bool:
@@ -290,7 +296,7 @@ def _varies_averages(data: dict[str, Any], averages: str, labels: list[str]) -> 
     keys = [str(key) for table in tables if isinstance(table, dict) for key in table]
 
     # A key above the averages replaces them all; a key inside them may add a label.
-    label_keys = [child(averages, label) for label in labels]
+    label_keys = [join_address(averages, label) for label in labels]
     return any(
         is_within(averages, key)
         or (is_within(key, averages) and not any(is_within(key, label_key) for label_key in label_keys))
@@ -361,10 +367,10 @@ def _check_key_names(value: Any, address: str, findings: Findings) -> None:
         return
     if isinstance(value, list):
         for index, item in enumerate(value):
-            _check_key_names(item, child(address, index), findings)
+            _check_key_names(item, join_address(address, index), findings)
     if isinstance(value, dict):
         for key, item in value.items():
             if not KEY_PART.fullmatch(key):
                 message = "is not usable as a key: dots separate levels" if "." in key else "is not usable as a key"
-                findings.add(child(address, key), message, given=key, allowed="letters, digits, '_' and '-'")
-            _check_key_names(item, child(address, key), findings)
+                findings.add(join_address(address, key), message, given=key, allowed="letters, digits, '_' and '-'")
+            _check_key_names(item, join_address(address, key), findings)

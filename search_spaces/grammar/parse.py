@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from search_spaces.grammar.problems import ABSENT, SECRET_KEY, Findings, Place, child, format_value
+from search_spaces.grammar.problems import ABSENT, SECRET_KEY, Findings, Place, format_value, join_address
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
@@ -117,8 +117,8 @@ class _Reader:
         if count := len(self.references) - 1:
             last, _, end = self.references[-1]
             location = "" if end.line is None else f" in line {end.line}"
-            rest = f"{last}{location}" if count == 1 else f"{count:,} more, the last{location}"
-            message = f"anchors and aliases ({first} and {rest}) are not allowed; write the values out"
+            last_reference = f"{last}{location}" if count == 1 else f"{count:,} more, the last{location}"
+            message = f"anchors and aliases ({first} and {last_reference}) are not allowed; write the values out"
 
         # The value of an alias is unknown, so any later problem of it would follow from this one.
         self.findings.add(address, message, place=place)
@@ -151,7 +151,7 @@ class _Reader:
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
             while not isinstance(event := next(events), yaml.SequenceEndEvent):
-                items.append(self._read_value(event, events, child(address, len(items)), depth + 1))
+                items.append(self._read_value(event, events, join_address(address, len(items)), depth + 1))
             return items
         return self._read_mapping(events, address, depth)
 
@@ -166,15 +166,15 @@ class _Reader:
             if key is None or key in mapping:
                 if key is not None:
                     message = f"is written twice (first at {first_places[key]}); keep one"
-                    self.findings.add(child(address, key), message, place=place)
+                    self.findings.add(join_address(address, key), message, place=place)
                 reader = _Reader(Findings(self.findings.source), self.fixed_place)  # skips the value
                 reader._read_value(next(events), events, "", depth + 1)
                 continue
 
             # The place of a key is its own line, not that of a value below it.
             first_places[key] = place
-            self.findings.places[child(address, key)] = place
-            mapping[key] = self._read_value(next(events), events, child(address, key), depth + 1)
+            self.findings.places[join_address(address, key)] = place
+            mapping[key] = self._read_value(next(events), events, join_address(address, key), depth + 1)
         return mapping
 
     def _read_key(self, event: Any, events: Iterator[Any], address: str, place: Place, depth: int) -> str | None:
@@ -193,7 +193,7 @@ class _Reader:
             self.findings.add(address, "merge keys (<<) are not allowed; write the keys out", place=place)
             return None
         if event.anchor or event.tag:
-            self.findings.add(child(address, text), "a key must not have an anchor or a tag", place=place)
+            self.findings.add(join_address(address, text), "a key must not have an anchor or a tag", place=place)
         if is_plain and (text in _CONSTANTS or _INT.fullmatch(text) or _FLOAT.fullmatch(text)):
             message = f"has the key {text or 'null'}, which is not text; put it in quotes if it is meant as a name"
             self.findings.add(address, message, allowed="text keys", place=place)

@@ -31,10 +31,10 @@ ABSENT: Final = Absent()
 
 
 @dataclass(frozen=True)
-class Problem:
+class FileProblem:
     """A problem: its location, its key, a message, the given value, the allowed values, the nearest valid name.
 
-    >>> print(Problem("a.yaml:3", "objective.reduce", "is not allowed", "men", "mean, max, last", "mean"))
+    >>> print(FileProblem("a.yaml:3", "objective.reduce", "is not allowed", "men", "mean, max, last", "mean"))
     a.yaml:3: objective.reduce: is not allowed; given 'men'; allowed: mean, max, last; did you mean mean?
     """
 
@@ -66,7 +66,7 @@ class SweepFileError(ValueError):
     `unchecked` names the parts that were not checked because of them; "" if everything was checked.
     """
 
-    def __init__(self, problems: Iterable[Problem], unchecked: str = "") -> None:
+    def __init__(self, problems: Iterable[FileProblem], unchecked: str = "") -> None:
         self.problems, self.unchecked = tuple(problems), unchecked
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
@@ -118,7 +118,7 @@ class Place:
         return self.source if self.line is None else f"{self.source}:{self.line}"
 
 
-def child(address: str, part: str | int) -> str:
+def join_address(address: str, part: str | int) -> str:
     """Return the address of an item inside the value at `address`: an index of a list, or a key of a mapping."""
     if isinstance(part, int):
         return f"{address}[{part}]"
@@ -127,15 +127,15 @@ def child(address: str, part: str | int) -> str:
     return f"{address}.{part}" if address else part
 
 
-def parent(address: str) -> str:
+def get_outer_address(address: str) -> str:
     """Return the address one level up; '' for a top-level key."""
     cut = max(address.rfind("."), address.rfind("["))
     return address[:cut] if cut > 0 else ""
 
 
-def ancestors(address: str) -> Iterator[str]:
-    """Yield the addresses of all ancestors, the nearest first."""
-    while address := parent(address):
+def list_outer_addresses(address: str) -> Iterator[str]:
+    """Yield the addresses of all outer values, the nearest first."""
+    while address := get_outer_address(address):
         yield address
 
 
@@ -155,7 +155,7 @@ class Findings:
         self.source = source
         self.places: dict[str, Place] = {}
         self._anchors: set[str] = set()
-        self._problems: dict[tuple[Place, str, str], Problem] = {}
+        self._problems: dict[tuple[Place, str, str], FileProblem] = {}
         self._doubtful: set[str] = set()
         self._partly_doubtful: set[str] = set()
         self.notes: list[str] = []
@@ -170,7 +170,7 @@ class Findings:
         """Return the place of an address; of its nearest ancestor if the file does not have it."""
         # A missing key has no line, but the section around it has.
         while address and address not in self.places:
-            address = parent(address)
+            address = get_outer_address(address)
         return self.places.get(address, Place(self.source, 1))
 
     def relocate(self, address: str, places: dict[str, Place]) -> None:
@@ -207,11 +207,11 @@ class Findings:
             given = ABSENT
         place = place or self.find_place(address)
         self._problems.setdefault(
-            (place, address, message), Problem(str(place), address, message, given, allowed, nearest)
+            (place, address, message), FileProblem(str(place), address, message, given, allowed, nearest)
         )
 
     def report(self, problem: Any, address: str | None = None, place: Place | None = None) -> None:
-        """Record a Problem of this package or of trainers, at `address` instead of its key if given."""
+        """Record a FileProblem, or a Problem of trainers, at `address` instead of its key if given."""
         details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
         self.add(problem.key if address is None else address, problem.message, **details, place=place)
 
@@ -224,7 +224,7 @@ class Findings:
         """Mark a value as doubtful, so that problems that follow from it are dropped."""
         if address:
             self._doubtful.add(address)
-            self._partly_doubtful.update(ancestors(address))
+            self._partly_doubtful.update(list_outer_addresses(address))
 
     def is_doubtful(self, address: str) -> bool:
         """Return whether the value at an address, or a part of it, is doubtful."""
@@ -232,7 +232,7 @@ class Findings:
 
     def mark_anchor(self, address: str) -> None:
         """Mark an address that has an anchor: the anchor is reported instead of the unknown key above it."""
-        self._anchors.update((address, *ancestors(address)))
+        self._anchors.update((address, *list_outer_addresses(address)))
 
     def has_anchor(self, address: str) -> bool:
         """Return whether the value at an address, or a part of it, has an anchor."""
@@ -240,7 +240,7 @@ class Findings:
 
     def _is_inside_doubtful(self, address: str) -> bool:
         """Return whether the value at an address, or an outer value, is doubtful."""
-        return address in self._doubtful or any(outer in self._doubtful for outer in ancestors(address))
+        return address in self._doubtful or any(outer in self._doubtful for outer in list_outer_addresses(address))
 
     def note(self, place: Place, text: str) -> None:
         """Record a message for the user that is not a problem; repetitions are dropped."""
@@ -248,10 +248,10 @@ class Findings:
             self.notes.append(line)
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[FileProblem, ...]:
         """The problems so far: of the file by line, then of overrides; repetitions of a kind are counted."""
 
-        def make_sort_key(entry: tuple[tuple[Place, str, str], Problem]) -> tuple[bool, int]:
+        def make_sort_key(entry: tuple[tuple[Place, str, str], FileProblem]) -> tuple[bool, int]:
             place = entry[0][0]
             return place.source != self.source, place.line or 0
 
@@ -263,7 +263,7 @@ class Findings:
             raise SweepFileError(self.problems, unchecked)
 
 
-def _limit_repetitions(problems: list[Problem]) -> Iterator[Problem]:
+def _limit_repetitions(problems: list[FileProblem]) -> Iterator[FileProblem]:
     """Yield the first problems of each kind (equal except for names and numbers), then a problem with their count."""
     # The counts are needed first, because a kind with a single problem more than the limit is listed whole.
     counts = Counter(_strip_values(problem) for problem in problems)
@@ -274,10 +274,12 @@ def _limit_repetitions(problems: list[Problem]) -> Iterator[Problem]:
         if counts[kind] <= MAX_REPETITIONS + 1 or yielded[kind] <= MAX_REPETITIONS:
             yield problem
         elif yielded[kind] == MAX_REPETITIONS + 1:
-            yield Problem(problem.where, "", f"and {counts[kind] - MAX_REPETITIONS:,} more like it: {problem.message}")
+            yield FileProblem(
+                problem.where, "", f"and {counts[kind] - MAX_REPETITIONS:,} more like it: {problem.message}"
+            )
 
 
-def _strip_values(problem: Problem) -> str:
+def _strip_values(problem: FileProblem) -> str:
     """Return the message of a problem without names and values."""
     return _VARYING.sub("", problem.message)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from search_spaces.grammar.domains import Domain, Grid, is_number
-from search_spaces.grammar.problems import ABSENT, Findings, child, is_within, list_sections, read_key
+from search_spaces.grammar.problems import ABSENT, Findings, is_within, join_address, list_sections, read_key
 from search_spaces.grammar.search import Search
 from search_spaces.grammar.space import check_key
 
@@ -108,7 +108,7 @@ def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, An
         address = f"search.listed[{index}]"
         for key in values:
             if not check_key(address, key, values, sections, findings):
-                findings.mark_doubtful(child(address, key))
+                findings.mark_doubtful(join_address(address, key))
     return mappings
 
 

@@ -10,10 +10,10 @@ from search_spaces.grammar.problems import (
     SECTION_KEY,
     SECTIONS,
     Findings,
-    child,
     find_nearest_name,
     format_value,
     is_within,
+    join_address,
     list_dotted_keys,
     read_key,
 )
@@ -39,14 +39,15 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
         is_valid = check_key("space", key, raw, sections, findings)
         if not is_valid and not (isinstance(raw_domain, dict) and raw_domain.keys() & KINDS.keys()):
             continue  # a second problem, that the value is no domain, would mislead
-        domain = _parse_domain(child("space", key), raw_domain, findings, "choice" if is_random else "grid")
+        domain = _parse_domain(join_address("space", key), raw_domain, findings, "choice" if is_random else "grid")
         if is_valid and domain is not None:
             domains[key] = domain
 
     # A circle of conditions has no order of drawing, so its keys are left out.
     for key, domain in domains.items():
         for other, values in domain.when.items():
-            _check_condition(child(f"space.{key}.when", other), other, values, domains, list(raw), sections, findings)
+            address = join_address(f"space.{key}.when", other)
+            _check_condition(address, other, values, domains, list(raw), sections, findings)
     for key in _find_circular_keys(domains, findings):
         del domains[key]
     points = math.prod(len(domain.values) for domain in domains.values() if isinstance(domain, Grid))
@@ -58,7 +59,7 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
 def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
     """Return whether `key` of the mapping `raw` at the address `parent` can be set; record a problem if not."""
     # The last part alone is often right: width is meant as model.width.
-    address, section = child(parent, key), parent.partition("[")[0]  # the section: space or search.listed
+    address, section = join_address(parent, key), parent.partition("[")[0]  # the section: space or search.listed
     if not SECTION_KEY.fullmatch(key) or key.partition(".")[0] not in sections:
         names = list(list_dotted_keys(sections))
         names_by_last_part = {name.rpartition(".")[2]: name for name in names}
@@ -120,7 +121,13 @@ def _parse_domain(address: str, raw: Any, findings: Findings, list_kind: str) ->
     options = (*kind.options, "when")
     unknown = [name for name in raw if name not in (kind.kind, *options)]
     for name in unknown:
-        report(f".{child('', name)}", f"is not an option of {kind.kind}", given=raw[name], names=options, misspelt=name)
+        report(
+            f".{join_address('', name)}",
+            f"is not an option of {kind.kind}",
+            given=raw[name],
+            names=options,
+            misspelt=name,
+        )
     when = _parse_when(raw, report)
     domain = kind.parse(raw, when or {}, report)
     return None if unknown or when is None else domain
@@ -160,7 +167,7 @@ def _parse_when(raw: dict[str, Any], report: Any) -> When | None:
     when: When = {}
     for other, values in raw_conditions.items():
         if values == []:
-            report(child(".when", other), "must have at least one value", given=values)
+            report(join_address(".when", other), "must have at least one value", given=values)
             return None
         when[other] = tuple(values) if isinstance(values, list) else (values,)
     return when
@@ -206,7 +213,7 @@ def check_conditions_on_fixed_keys(space: dict[str, Domain], sections: dict[str,
     """Record conditions on keys outside the space that overlap with one of it; note keys that are never drawn."""
     for key, domain in space.items():
         for other, values in domain.when.items():
-            address = child(f"space.{key}.when", other)
+            address = join_address(f"space.{key}.when", other)
             outer = next((name for name in space if is_within(other, name) or is_within(name, other)), None)
             fixed = read_key(sections, other)
             if other in space:

@@ -196,7 +196,7 @@ class SweepSpec(Strict):
         """Return new findings for further checks: they know the place of every key, and have no problems yet."""
         return self._findings.without_problems()
 
-    def where(self, key: str) -> str:
+    def format_place(self, key: str) -> str:
         """Return the place of a dotted key as text, such as `sweeps/a.yaml:7` or `--set model.width=8`."""
         return str(self.find_place(key))
 

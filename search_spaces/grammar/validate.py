@@ -14,8 +14,8 @@ from search_spaces.grammar.domains import suggest_number
 from search_spaces.grammar.problems import (
     SECTIONS,
     Findings,
-    child,
     find_nearest_name,
+    join_address,
     list_dotted_keys,
 )
 from search_spaces.grammar.spec import SweepSpec
@@ -64,15 +64,15 @@ def _replace_value(data: dict[str, Any], location: tuple[int | str, ...]) -> str
     # Only the innermost section is replaced, so that the valid keys beside it are kept.
     model: type[BaseModel] = SweepSpec
     placeholders, address = _PLACEHOLDERS, ""
-    for depth, part in enumerate(map(str, location), 1):
-        address = child(address, part)
-        inner = model.model_fields[part].annotation if part in model.model_fields else None
-        if depth == len(location) or not isinstance(inner, type) or not issubclass(inner, BaseModel):
-            data.pop(part, None)
-            data |= {part: placeholders[part]} if part in placeholders else {}
+    for depth, key in enumerate(map(str, location), 1):
+        address = join_address(address, key)
+        inner_model = model.model_fields[key].annotation if key in model.model_fields else None
+        if depth == len(location) or not isinstance(inner_model, type) or not issubclass(inner_model, BaseModel):
+            data.pop(key, None)
+            data |= {key: placeholders[key]} if key in placeholders else {}
             break
-        data[part] = dict(data[part])
-        data, model, placeholders = data[part], inner, placeholders.get(part, {})
+        data[key] = dict(data[key])
+        data, model, placeholders = data[key], inner_model, placeholders.get(key, {})
     return address
 
 
@@ -97,7 +97,7 @@ def _translate_error(details: ErrorDetails, data: dict[str, Any], findings: Find
     # Keys that are missing or unknown.
     address = ""
     for part in details["loc"]:
-        address = child(address, part)
+        address = join_address(address, part)
     given, context, error_type = details["input"], details.get("ctx", {}), details["type"]
     if error_type == "missing":
         allowed = "task and model, or program for a script of your own" if address in ("task", "model") else None

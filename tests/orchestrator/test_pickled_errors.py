@@ -13,16 +13,21 @@ from orchestrator.program.exit_causes import ProgramEnded
 from orchestrator.program.reports import ReportProblem
 from orchestrator.running.pack.protocol import ChildImportError
 from orchestrator.running.pack.train_pack import PackRaised
-from search_spaces import ABSENT, Problem, SweepFileError
+from search_spaces import ABSENT, FileProblem, SweepFileError
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("trainers", "orchestrator", "search_spaces", "cluster")
 BUILT_IN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
-OF_TRAINERS = trainers.errors.Problem(key="lr", message="is too large", given=(9.0, None), allowed="a number below 1")
+OF_TRAINERS = trainers.errors.Problem(
+    key="lr", message="is too large", given=(9.0, None), allowed="a number below 1"
+)
 
 MADE_OF: dict[type[BaseException], tuple[Any, ...]] = {
     trainers.errors.ConfigError: ([OF_TRAINERS, OF_TRAINERS],),
-    SweepFileError: ([Problem("a.yaml:3", "seeds", "is missing"), Problem("a.yaml:4", "lr", "no", 2.0)], "the rest"),
+    SweepFileError: (
+        [FileProblem("a.yaml:3", "seeds", "is missing"), FileProblem("a.yaml:4", "lr", "no", 2.0)],
+        "the rest",
+    ),
     errors.SpecChanged: (Path("sweeps/a"), [("training.steps", 100, 200)]),
     errors.DamagedLedger: (Path("sweeps/a/events.jsonl"), 7, "the line is torn"),
     PackRaised: ("ValueError: no (mine.py:3)", "Traceback ...", "once"),
@@ -61,5 +66,5 @@ def test_every_exception_survives_pickling() -> None:
 
 def test_what_is_absent_stays_the_one_that_it_is() -> None:
     assert pickle.loads(pickle.dumps(ABSENT)) is ABSENT
-    (problem,) = pickle.loads(pickle.dumps(SweepFileError([Problem("a.yaml:3", "seeds", "is missing")]))).problems
+    (problem,) = pickle.loads(pickle.dumps(SweepFileError([FileProblem("a.yaml:3", "seeds", "is missing")]))).problems
     assert problem.given is ABSENT and str(problem) == "a.yaml:3: seeds: is missing"

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from search_spaces import Problem, SweepFileError, load_sweep
+from search_spaces import FileProblem, SweepFileError, load_sweep
 
 PUBLISHED = Path(__file__).parents[2] / "search_spaces" / "examples" / "published"
 
@@ -73,10 +73,10 @@ def edited(sweep_file: Callable[[str | bytes], Path]) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def problems() -> Callable[..., tuple[Problem, ...]]:
+def problems() -> Callable[..., tuple[FileProblem, ...]]:
     """The problems of a file that must be refused."""
 
-    def refuse(path: Path, *overrides: str, name: str | None = None) -> tuple[Problem, ...]:
+    def refuse(path: Path, *overrides: str, name: str | None = None) -> tuple[FileProblem, ...]:
         with pytest.raises(SweepFileError) as caught:
             load_sweep(path, overrides, name)
         text = str(caught.value)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from search_spaces import Problem, SweepFileError, format_schema, load_claims, load_sweep, make_claims_schema
+from search_spaces import FileProblem, SweepFileError, format_schema, load_claims, load_sweep, make_claims_schema
 
 FOLDER = Path(__file__).parents[2] / "search_spaces"
 SHIPPED = sorted(FOLDER.rglob("claims.yaml"))
@@ -124,7 +124,7 @@ CASES = {
 }
 
 
-def problems(tmp_path: Path, text: str) -> tuple[Problem, ...]:
+def problems(tmp_path: Path, text: str) -> tuple[FileProblem, ...]:
     path = tmp_path / "claims.yaml"
     path.write_text(text, encoding="utf-8")
     try:

@@ -9,12 +9,12 @@ import yaml
 from search_spaces import (
     Choice,
     Domain,
+    FileProblem,
     Grid,
     IntUniform,
     LogUniform,
     Normal,
     OneMinusLogUniform,
-    Problem,
     SweepFileError,
     SweepSpec,
     Uniform,
@@ -26,7 +26,7 @@ from search_spaces import (
 )
 from search_spaces.grammar.domains import KINDS
 
-Refuse = Callable[..., tuple[Problem, ...]]
+Refuse = Callable[..., tuple[FileProblem, ...]]
 SPACE = """\
   training.learning_rate: {log_uniform: [1.0e-4, 1.0e-2]}
   model.norm: {grid: [none, pre, post]}"""

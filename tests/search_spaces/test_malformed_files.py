@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from search_spaces import Problem
+from search_spaces import FileProblem
 
-Refuse = Callable[..., tuple[Problem, ...]]
+Refuse = Callable[..., tuple[FileProblem, ...]]
 
 DEEP = "[" * 30 + "]" * 30
 LEARNING_RATE = "{log_uniform: [1.0e-4, 1.0e-2]}"

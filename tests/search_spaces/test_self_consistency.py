@@ -120,7 +120,7 @@ def test_equal_draws_are_sampled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(HalfParity, "sample_answers", counted)
     pack = pack_of(metrics={**METRICS, "other": {"kind": "majority", "draws": 3}})
-    evaluate(pack, TrainingState.initial(pack))
+    evaluate(pack, TrainingState.make_initial(pack))
     assert calls == [6, 3]
     (one,) = members(1, {**METRICS, "other": {"kind": "majority", "draws": 3}}, task=PARITY)
     passes = one.task.passes_with(one.model)
@@ -147,5 +147,5 @@ def test_the_checks_know_sampled_answers() -> None:
 
 def test_nothing_waits_for_sampled_answers() -> None:
     pack = pack_of(STATES)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     assert waits(lambda: evaluate(pack, state)) <= {"_derive_metrics"}

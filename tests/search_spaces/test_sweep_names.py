@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces import Problem, load_sweep
+from search_spaces import FileProblem, load_sweep
 from search_spaces.grammar.values import find_name_problem, normalize_name
 
 GOOD = [
@@ -32,7 +32,7 @@ def test_readable_names_are_safe(sweep_file: Callable[..., Path], name: str) -> 
 
 @pytest.mark.parametrize("name", BAD)
 def test_unsafe_names_are_refused(
-    sweep_file: Callable[..., Path], problems: Callable[..., tuple[Problem, ...]], name: str
+    sweep_file: Callable[..., Path], problems: Callable[..., tuple[FileProblem, ...]], name: str
 ) -> None:
     [problem] = problems(sweep_file(), name=name)
     assert (problem.where, problem.key) == ("--name", "name")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from search_spaces import ABSENT, Problem, SweepSpec, dump_yaml, load_sweep, make_json_schema
+from search_spaces import ABSENT, FileProblem, SweepSpec, dump_yaml, load_sweep, make_json_schema
 
 Write = Callable[..., Path]
 
@@ -61,12 +61,12 @@ def test_defaults(sweep_file: Write, valid_text: str) -> None:
 )
 def test_where_names_the_line(sweep_file: Write, key: str, line: int) -> None:
     path = sweep_file()
-    assert load_sweep(path).where(key) == f"{path}:{line}"
+    assert load_sweep(path).format_place(key) == f"{path}:{line}"
 
 
 def test_where_finds_items_of_block_lists(edited: Write) -> None:
     path = edited("  lengths: [6, 7]", "  lengths:\n    - 6\n\n    - 7")
-    assert load_sweep(path).where("objective.lengths[1]") == f"{path}:28"
+    assert load_sweep(path).format_place("objective.lengths[1]") == f"{path}:28"
 
 
 def test_seeds_left_out_are_five_and_written_out(edited: Write) -> None:
@@ -141,11 +141,12 @@ def test_a_spec_cannot_be_changed(sweep_file: Write) -> None:
 
 
 def test_a_problem_prints_what_it_has() -> None:
-    assert str(Problem("a.yaml:1", "k", "is missing")) == "a.yaml:1: k: is missing"
-    assert str(Problem("a.yaml", "", "is empty")) == "a.yaml: is empty"
-    assert str(Problem("a", "k", "m", None, "x", "y")) == "a: k: m; given null; allowed: x; did you mean y?"
-    assert str(Problem("a", "k", "3.5 is not an integer", 3.5)) == "a: k: 3.5 is not an integer"
-    assert Problem("a", "k", "m").given is ABSENT
+    assert str(FileProblem("a.yaml:1", "k", "is missing")) == "a.yaml:1: k: is missing"
+    assert str(FileProblem("a.yaml", "", "is empty")) == "a.yaml: is empty"
+    assert str(FileProblem("a", "k", "m", None, "x", "y")) == "a: k: m; given null; allowed: x; did you mean y?"
+    assert str(FileProblem("a", "k", "3.5 is not an integer", 3.5)) == "a: k: 3.5 is not an integer"
+    assert FileProblem("a", "k", "m").given is ABSENT
     assert (
-        str(Problem("a", "k", "m", "x\n" * 500)).count("\n") == 0 and len(str(Problem("a", "k", "m", "x" * 500))) < 120
+        str(FileProblem("a", "k", "m", "x\n" * 500)).count("\n") == 0
+        and len(str(FileProblem("a", "k", "m", "x" * 500))) < 120
     )

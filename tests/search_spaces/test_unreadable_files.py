@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from search_spaces import Problem, SweepFileError, load_sweep
+from search_spaces import FileProblem, SweepFileError, load_sweep
 from search_spaces.grammar import parse
 from search_spaces.grammar.shipped import FOLDER, find_shipped_sweeps, find_sweep_file
 
-Refuse = Callable[..., tuple[Problem, ...]]
+Refuse = Callable[..., tuple[FileProblem, ...]]
 Write = Callable[..., Path]
 
 

@@ -17,7 +17,14 @@ from orchestrator.plan.domains import find_range
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, SweepSpec, select_active_values
 from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, make_value_key
-from search_spaces.grammar.problems import Findings, ancestors, format_value, is_within, parent, read_key
+from search_spaces.grammar.problems import (
+    Findings,
+    format_value,
+    get_outer_address,
+    is_within,
+    list_outer_addresses,
+    read_key,
+)
 from trainers.config.fields_by_key import check_single_values, find_field
 from trainers.errors import Problem
 
@@ -117,8 +124,9 @@ def _find_section_problems(
 
 def _suggest_section(key: str) -> str:
     """Return the space entry that draws the section around a key as a whole, as text."""
-    name = "kind" if parent(key).startswith("training.averages.") else "name"
-    return f"space: {{{parent(key)}: {{grid: [{{{name}: ..., {key.rpartition('.')[2]}: ...}}, {{{name}: ...}}]}}}}"
+    section = get_outer_address(key)
+    name = "kind" if section.startswith("training.averages.") else "name"
+    return f"space: {{{section}: {{grid: [{{{name}: ..., {key.rpartition('.')[2]}: ...}}, {{{name}: ...}}]}}}}"
 
 
 # Listed configurations ------------------------------------------------------------------------------------------------
@@ -146,7 +154,10 @@ def _check_listed_configurations(spec: SweepSpec, findings: Findings) -> Iterato
 def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings) -> Iterator[str]:
     """Check a domain for every combination of the class names above its key; yield the key for each problem."""
     class_keys = [
-        f"{outer}.{name}" for outer in ancestors(key) for name in CLASS_KEYS if f"{outer}.{name}" in spec.space
+        f"{outer}.{name}"
+        for outer in list_outer_addresses(key)
+        for name in CLASS_KEYS
+        if f"{outer}.{name}" in spec.space
     ]
     cases = list_cases(spec, [name for name in class_keys if name != key], active=key)
     misfits = [
@@ -241,7 +252,7 @@ def _make_example(domain: Domain) -> Any:
 def _is_doubtful_with_class(key: str, findings: Findings) -> bool:
     """Return whether an earlier problem makes the value, or the class that declares its key, uncertain."""
     return findings.is_doubtful(key) or any(
-        findings.is_doubtful(f"{outer}.{name}") for outer in ancestors(key) for name in CLASS_KEYS
+        findings.is_doubtful(f"{outer}.{name}") for outer in list_outer_addresses(key) for name in CLASS_KEYS
     )
 
 

@@ -19,10 +19,10 @@ from orchestrator.plan.configurations import (
 from orchestrator.plan.distributions import describe_evaluated_lengths, list_further_distributions
 from orchestrator.plan.search import draw_configurations, draw_sample, list_generations
 from orchestrator.trainer_choice import get_trainer
-from search_spaces import Grid, Problem, SweepFileError, SweepSpec
+from search_spaces import FileProblem, Grid, SweepFileError, SweepSpec
 from search_spaces.grammar.load import AVERAGES, Reading
 from search_spaces.grammar.objective import ShareAbove
-from search_spaces.grammar.problems import SECTIONS, Findings, child, is_within
+from search_spaces.grammar.problems import SECTIONS, Findings, is_within, join_address
 from search_spaces.grammar.space import MAX_GRID_POINTS
 
 SAMPLES = 50  # built configurations of larger searches
@@ -198,7 +198,10 @@ def _build_and_report(
         problems = [*error.problems, *(_check_declared_objective(spec, draws) if problem_keys else ())]
 
     # Report problems, unless a problem of the grammar or of a single value covers them.
-    if problem_keys & {AVERAGES, child(AVERAGES, spec.objective.average)}:  # the label may be in the unreadable section
+    if problem_keys & {
+        AVERAGES,
+        join_address(AVERAGES, spec.objective.average),
+    }:  # the label may be in the unreadable section
         reported_keys.add("objective.average")
     for problem in problems:
         if problem.key not in reported_keys and not any(
@@ -208,7 +211,7 @@ def _build_and_report(
     return []
 
 
-def _check_declared_objective(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
+def _check_declared_objective(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[FileProblem]:
     """Return a problem for each part of the objective that the first draw with a valid task does not declare."""
     for declared in _read_declarations(spec, draws):
         if declared.averages is not None and declared.lengths is not None:

@@ -13,7 +13,7 @@ from orchestrator.plan.checks import trials
 from orchestrator.plan.checks.sweep_file_checks import build_drawn, build_sample
 from orchestrator.sweep.run_and_resume import run_sweep
 from orchestrator.text.consoles import make_console
-from search_spaces import Problem, SweepFileError
+from search_spaces import FileProblem, SweepFileError
 from tests.sweep_files import load_checked
 
 TASK = '''
@@ -113,7 +113,7 @@ def test_a_field_with_a_fixed_set_of_values_is_searched_by_choice(own, style) ->
     assert wrong.nearest == "choice"
 
 
-def _problems(path: Path, text: str) -> tuple[Problem, ...]:
+def _problems(path: Path, text: str) -> tuple[FileProblem, ...]:
     path.write_text(text)
     with pytest.raises(SweepFileError) as caught:
         build_drawn(load_checked(path))
