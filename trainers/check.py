@@ -33,7 +33,7 @@ from trainers.settings.fields import settings_fields
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
-from trainers.training.step import compute_gradients, sample_batches, step_once
+from trainers.training.step import compute_gradients, sample_batches, train_next_step
 
 ROUNDING = 2**8  # tolerance for another order of sums, in units in the last place of a gradient's norm
 ROWS = 4
@@ -160,14 +160,17 @@ def _find_task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
         return
 
     # Problems of batches are easier to read than the errors of a model that trains on them.
-    tests = list(task.evaluation_batches(Stream(torch.tensor([3]), "eval", torch.tensor(0)), ROWS, lengths))
-    problems = [*_find_missing_lengths(task, tests, lengths), *_find_draw_problems(task, None)]
+    evaluation_batches = list(
+        task.evaluation_batches(Stream(torch.tensor([3]), "eval", torch.tensor(0)), ROWS, lengths)
+    )
+    drawn_batches = [evaluation_batch.batch for evaluation_batch in evaluation_batches]
+    problems = [*_find_missing_lengths(task, evaluation_batches, lengths), *_find_draw_problems(task, None)]
     problems += _find_draw_problems(task, [0, len(task.stages) - 1]) if task.stages else []
     problems += [] if problems else _find_row_problems(task, "training", _train_batches(task, [3]))
-    problems += _find_row_problems(task, "test", [test.batch for test in tests])
+    problems += _find_row_problems(task, "test", drawn_batches)
     yield from problems
-    for test in tests:
-        check_lengths(task, test, lengths)
+    for evaluation_batch in evaluation_batches:
+        check_lengths(task, evaluation_batch, lengths)
 
     # Generating long texts takes seconds, so such a task is evaluated at its shortest length only.
     if not problems:
@@ -180,9 +183,7 @@ def _find_task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
                 _shrink_member(replace(member, task=task, model=model, evaluation=evaluation))
             )
         except Exception:  # the error of a tensor operation does not name the targets that caused it
-            if not (
-                problems := list(_find_target_problems(task, [*_train_batches(task, [3]), *(t.batch for t in tests)]))
-            ):
+            if not (problems := list(_find_target_problems(task, [*_train_batches(task, [3]), *drawn_batches]))):
                 raise
             yield problems[0]
 
@@ -204,7 +205,7 @@ def _find_optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
     member = replace(member, training=replace(member.training, optimizer=optimizer))
     pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
     single = pack.select([1])
-    pack_state, single_state = TrainingState.initial(pack), TrainingState.initial(single)
+    pack_state, single_state = TrainingState.make_initial(pack), TrainingState.make_initial(single)
 
     for name, buffer in pack_state.optimizer.items():
         if len(buffer) != len(pack):
@@ -212,8 +213,8 @@ def _find_optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
             return
 
     for _ in range(2):
-        step_once(pack, pack_state)
-        step_once(single, single_state)
+        train_next_step(pack, pack_state)
+        train_next_step(single, single_state)
     if int(pack_state.failed_at.max()) >= 0:
         yield "its weights or its state are not finite after two steps"
     elif bool((pack_state.theta[1] - single_state.theta[0]).norm() > _LARGE_CHANGE * pack_state.theta[1].norm()):
@@ -229,7 +230,7 @@ def _find_metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
     member = replace(member, evaluation=replace(member.evaluation, lengths=lengths, metrics=only_metric))
 
     pack = Pack([replace(_shrink_member(member), seed=seed) for seed in (0, 1)], torch.device("cpu"))
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     (names, pack_values), (_, single_values) = evaluate(pack, state), evaluate(pack.select([1]), state.select([1]))
     # The metric may be the user's code, whose sums may round differently in a pack.
     k = names.index(label)
@@ -250,8 +251,8 @@ def _shrink_member(member: MemberConfig) -> MemberConfig:
 def _find_step_problems(member: MemberConfig) -> Iterator[str]:
     """Yield problems of a step of two members; then evaluate them, which raises other problems."""
     pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
-    state = TrainingState.initial(pack)
-    step_once(pack, state)
+    state = TrainingState.make_initial(pack)
+    train_next_step(pack, state)
     if int(state.failed_at.max()) >= 0:
         yield "its loss or its gradient is not finite in the first step"
     elif _mixes_members(pack, state):
@@ -274,7 +275,7 @@ def _mixes_members(pack: Pack, state: TrainingState) -> bool:
         theta, stage_M = state.theta[-len(member) :], state.stage[-len(member) :]
         batches = sample_batches(member, state.step + 1, member.training.batch_size, stage_M)
         gradient, loss_M = compute_gradients(member, theta, batches, state.step + 1)
-        results.append((TrainingState.initial(member).theta[-1], loss_M[-1], gradient[-1]))
+        results.append((TrainingState.make_initial(member).theta[-1], loss_M[-1], gradient[-1]))
     rounding = ROUNDING * torch.finfo(pack.dtype).eps
     return any(
         bool((single_value - pack_value).norm() > rounding * single_value.norm())
@@ -305,12 +306,17 @@ def _find_declaration_problems(task: Task) -> Iterator[str]:
         yield f"distributions: names repeat: {', '.join(map(repr, names))}"
 
 
-def _find_missing_lengths(task: Task, tests: Sequence[EvaluationBatch], lengths: Sequence[int]) -> Iterator[str]:
+def _find_missing_lengths(
+    task: Task, evaluation_batches: Sequence[EvaluationBatch], lengths: Sequence[int]
+) -> Iterator[str]:
     """Yield a problem for each distribution with lengths that no evaluation batch measures."""
     first_name = task.distributions[0].name
     for distribution in task.distributions:
         measured_lengths = {
-            n for test in tests if (test.distribution or first_name) == distribution.name for n in test.lengths
+            length
+            for evaluation_batch in evaluation_batches
+            if (evaluation_batch.distribution or first_name) == distribution.name
+            for length in evaluation_batch.lengths
         }
         if missing := {*lengths}.intersection(distribution.lengths) - measured_lengths:
             source = f" of {distribution.name!r}" if distribution.name else ""

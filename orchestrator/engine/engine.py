@@ -247,7 +247,7 @@ class Engine:
         """Return the cost of packs of a structure in operations: a fixed part, and a part for each member."""
         # The time of a step that does not depend on its size is paid once, or by each member of a loop.
         min_bytes, max_members = (MIN_MEMBER_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
-        cost = estimate_cost(member)
+        cost = estimate_cost_or_refuse(member)
         fixed_flops = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps
         looped_flops = fixed_flops if member.model.explain_loop(member.task) else 0.0
         return PackCost(
@@ -301,7 +301,7 @@ class Engine:
             checkpoints=checkpoints,
             weights=Path(work.weights) if work.weights else None,
             device="cuda" if work.gpus else "cpu",
-            earlier=choose_start_checkpoints(work.earlier),
+            start_checkpoints=choose_start_checkpoints(work.earlier),
             prune_at=work.prune_at,
         )
 
@@ -315,18 +315,20 @@ def _compute_start_shares(member: MemberConfig) -> InitialWeightShares:
 
 
 def choose_start_checkpoints(
-    states: Sequence[Sequence[tuple[str, str, int]]],
+    checkpoint_sources: Sequence[Sequence[tuple[str, str, int]]],
 ) -> list[tuple[Path, tuple[str, int]]] | None:
-    """Return (folder, (config_id, seed)) of the first states whose folders all have a checkpoint, else of the last.
+    """Return (folder, (config_id, seed)) of the first sources whose folders all have a checkpoint, else of the last.
 
-    states: possible checkpoints, best first, as (folder, config_id, seed) of every member. None without states.
+    checkpoint_sources: possible checkpoints, best first, as (folder, config_id, seed) of every member. None if empty.
     """
-    paths = [[(Path(folder), (config_id, seed)) for folder, config_id, seed in members] for members in states]
+    paths = [
+        [(Path(folder), (config_id, seed)) for folder, config_id, seed in members] for members in checkpoint_sources
+    ]
     complete = (pairs for pairs in paths if all(any(folder.glob("step-*.ckpt")) for folder, _ in pairs))
     return next(complete, paths[-1] if paths else None)
 
 
-def estimate_cost(member: MemberConfig) -> Cost:
+def estimate_cost_or_refuse(member: MemberConfig) -> Cost:
     """Return the cost of a member. Raises UserError if its task and model cannot take a step."""
     try:
         return estimate_member_cost(member)
@@ -350,8 +352,7 @@ def count_equivalent_steps(member: MemberConfig) -> float:
 
 def _count_weights_bytes(member: MemberConfig) -> int:
     """Return the bytes of one member's weights."""
-    width = 8 if member.training.dtype == "float64" else 4
-    return width * _count_parameters(member.model, member.task)
+    return member.training.itemsize * _count_parameters(member.model, member.task)
 
 
 @lru_cache(maxsize=1024)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import psutil
 
-from orchestrator.engine.engine import LARGEST_PACK_CPU, Engine, count_equivalent_steps, estimate_cost
+from orchestrator.engine.engine import LARGEST_PACK_CPU, Engine, count_equivalent_steps, estimate_cost_or_refuse
 from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, read_gpu_memories
 from orchestrator.plan import search
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
@@ -121,7 +121,7 @@ def _forecast_engine(
     packs = [pack for round_packs in packs_by_round for pack in round_packs]
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
-    costs = {key: estimate_cost(member) for key, member in examples.items()}
+    costs = {key: estimate_cost_or_refuse(member) for key, member in examples.items()}
     step_seconds = _measure_steps(packs, examples, costs)
 
     # Count the member-steps of packs by round; later generations of a search are assumed to cost as much as the first.

@@ -89,14 +89,14 @@ def _try_structure(members: list[MemberConfig], name: str, files: frozenset[str]
 
     from trainers.evaluation.evaluate import evaluate
     from trainers.packs.pack import Pack, TrainingState
-    from trainers.training.step import step_once
+    from trainers.training.step import train_next_step
 
     # A user looks for the mistake in the stage that the message names.
     with _raising_smoke_failed(f"{name} cannot be initialised", files):
         pack = Pack(members, torch.device("cpu"))
-        state = TrainingState.initial(pack)
+        state = TrainingState.make_initial(pack)
     with _raising_smoke_failed(f"{name} cannot take a training step", files):
-        step_once(pack, state)
+        train_next_step(pack, state)
     if int(state.failed_at.max()) >= 0:
         raise SmokeFailed(f"configuration {name}: its loss or its weights are not finite after one step")
     with _raising_smoke_failed(f"{name} cannot be evaluated", files):

@@ -59,7 +59,7 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     }
     members = [MemberConfig.from_dict({**settings, "seed": seed}) for seed in range(asked.members)]
     pack = Pack(members, torch.device(asked.device))
-    state, step, cuda = TrainingState.initial(pack), make_stepper(pack), asked.device == "cuda"
+    state, step, cuda = TrainingState.make_initial(pack), make_stepper(pack), asked.device == "cuda"
     clock = time.perf_counter if cuda else time.process_time
     torch.set_num_threads(1)
 

@@ -37,7 +37,7 @@ def measure(compiled: bool) -> None:
     for size in SIZES:
         settings = [{**W1.member(place % 4, "table", compiled), "seed": place // 4} for place in range(size)]
         pack = Pack([MemberConfig.from_dict(one) for one in settings], torch.device("cpu"))
-        state = TrainingState.initial(pack)
+        state = TrainingState.make_initial(pack)
         wall, cpu = time.monotonic(), spent()
         step = make_stepper(pack)
         step(state)

@@ -69,7 +69,7 @@ def stepped(pack: Pack, state: TrainingState, steps: int, plain: bool = False) -
     step_batches, first = StepBatches(pack), int(state.step)
     learning = partial(train_step, pack) if plain else make_train_step(pack, notice=refused)
     for done in range(first, first + steps):
-        learning(state, step_batches.batches(done, first + steps, state.stage))
+        learning(state, step_batches.get_batches(done, first + steps, state.stage))
     if isinstance(learning, CudaGraphStep) and steps > 2 * MAX_GRAPHS:
         assert learning.graphs, "no step was recorded"
     assert plain or isinstance(learning, CudaGraphStep) == (pack.device.type == "cuda")
@@ -82,7 +82,7 @@ Trained = tuple[Pack, TrainingState]
 def trained(*arguments: Any, plain: bool = False, **training: Any) -> Trained:
     """What `packed` gives, after its steps."""
     pack = packed(*arguments, **training)
-    return pack, stepped(pack, TrainingState.initial(pack), pack.training.steps, plain)
+    return pack, stepped(pack, TrainingState.make_initial(pack), pack.training.steps, plain)
 
 
 def furthest(one: Trained, other: Trained) -> float:
@@ -190,11 +190,11 @@ def _moved(members: list[Member], steps: int, begin: str, end: str) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(folder=Path(folder), every_steps=1)
         checkpoints.save(
-            stepped(first, TrainingState.initial(first), steps // 2).make_snapshot(first, [], False), names
+            stepped(first, TrainingState.make_initial(first), steps // 2).make_snapshot(first, [], False), names
         )
         snapshot, _ = checkpoints.load(names)
     assert snapshot is not None
-    state = TrainingState.initial(second).restore(snapshot, second)
+    state = TrainingState.make_initial(second).restore(snapshot, second)
     whole = trained(members, end, steps, False, dtype="float64")
     found = furthest((second, stepped(second, state, steps - steps // 2)), whole)
     return {"float64": found, "good": found <= WIDE_TOLERANCE}
@@ -275,12 +275,12 @@ def _speed(members: list[Member], device: str, form: str, size: Size) -> Row:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     pack = packed(members, device, 10**6, form == "compiled")
-    state, step_batches, done = TrainingState.initial(pack), StepBatches(pack), 0
+    state, step_batches, done = TrainingState.make_initial(pack), StepBatches(pack), 0
     learning = partial(train_step, pack) if form == "plain" else make_train_step(pack)
 
     def step() -> None:
         nonlocal done
-        learning(state, step_batches.batches(done, 10**6))
+        learning(state, step_batches.get_batches(done, 10**6))
         done += 1
 
     for _ in range(3):
@@ -298,7 +298,7 @@ def _speed(members: list[Member], device: str, form: str, size: Size) -> Row:
     evaluate(pack, state)
     _finished(device)
     seconds = time.perf_counter() - began
-    batches = step_batches.batches(done, 10**6)
+    batches = step_batches.get_batches(done, 10**6)
     return {
         "member-steps a second": rate,
         "evaluation, seconds": seconds,

@@ -14,7 +14,7 @@ from trainers.evaluation.forward import Forward
 from trainers.models.model import Model, Recorder
 from trainers.random import Stream
 from trainers.settings.fields import setting
-from trainers.tasks.metrics import Evaluated, steps_to
+from trainers.tasks.metrics import EvaluationCurves, steps_to
 from trainers.tasks.task import Distribution, EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
@@ -105,7 +105,9 @@ class Sets(Last):
             return {"spread": rows["tokens"].amax(dim=(1, 2))[:, None].float()}
         return super().reduce(rows, batch, lengths)
 
-    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    def derive_metrics(
+        self, history: Sequence[EvaluationCurves], lengths: tuple[int, ...]
+    ) -> dict[str, NDArray[np.float32]]:
         return {"error": 1 - history[-1].curves["accuracy"]}
 
 
@@ -120,7 +122,9 @@ class Timed(Last):
     threshold: float = setting(0.5)
     metrics: ClassVar[Mapping[str, str]] = {"accuracy": "maximize", "steps_to_accuracy": "minimize"}
 
-    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    def derive_metrics(
+        self, history: Sequence[EvaluationCurves], lengths: tuple[int, ...]
+    ) -> dict[str, NDArray[np.float32]]:
         return {"steps_to_accuracy": steps_to(history, "accuracy", self.threshold)}
 
 

@@ -46,7 +46,7 @@ def make_stepper(pack: Pack) -> Callable[[TrainingState], None]:
 
 def stepped(pack: Pack, steps: int = 8) -> TrainingState:
     """The state of a pack after so many steps."""
-    state, step = TrainingState.initial(pack), make_stepper(pack)
+    state, step = TrainingState.make_initial(pack), make_stepper(pack)
     for _ in range(steps):
         step(state)
     return state
@@ -142,7 +142,7 @@ def update_of(
 
 def check_one_program(pack: Pack) -> None:
     """The compiler can follow a step from end to end, in the same numbers; what it would make of it is not asked."""
-    states = [TrainingState.initial(pack), TrainingState.initial(pack)]
+    states = [TrainingState.make_initial(pack), TrainingState.make_initial(pack)]
     batches = sample_batches(pack, torch.tensor(1), 4)
     torch.compile(train_step, fullgraph=True, backend="eager")(pack, states[0], batches)
     train_step(pack, states[1], batches)

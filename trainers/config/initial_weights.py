@@ -101,14 +101,14 @@ class InitialWeights(Settings):
 
     def describe_partial(self, model: Model, task: Task, seed: int) -> str | None:
         """Return as text which parameters are not read from the file; None if all are. Raises WeightsError."""
-        fit = self._match(seed, model, task)
-        if not fit.differs:
+        match = self._match(seed, model, task)
+        if not match.differs:
             return None
 
         total = len(model.parameters(task))
-        unused = f"; unused in the file: {_list_names(fit.unused)}" if fit.unused else ""
-        drawn = _list_names([*fit.missing, *fit.misshapen]) or "none"
-        return f"{len(fit.names)} of {total} parameters start from {fit.path.name}; drawn: {drawn}{unused}"
+        unused = f"; unused in the file: {_list_names(match.unused)}" if match.unused else ""
+        drawn = _list_names([*match.missing, *match.wrong_shapes]) or "none"
+        return f"{len(match.names)} of {total} parameters start from {match.path.name}; drawn: {drawn}{unused}"
 
     def read(self, model: Model, task: Task, seed: int) -> dict[str, Tensor]:
         """Return the stored tensors of a member by the names of its parameters, on the CPU.
@@ -118,12 +118,12 @@ class InitialWeights(Settings):
         """
         from trainers.files.tensor_file import read_tensors
 
-        fit = self._match(seed, model, task)
-        tensors = read_tensors(fit.path)
-        return {name: tensors[stored] for name, stored in fit.names.items()}
+        match = self._match(seed, model, task)
+        tensors = read_tensors(match.path)
+        return {name: tensors[stored] for name, stored in match.names.items()}
 
-    def _match(self, seed: int, model: Model, task: Task) -> _Fit:
-        """Return which tensor of the file each parameter takes. Raises WeightsError if they do not match."""
+    def _match(self, seed: int, model: Model, task: Task) -> _WeightsMatch:
+        """Return which tensor of the file each parameter takes. Raises WeightsError if they do not fit."""
         from trainers.files.tensor_file import read_shapes
 
         path = self._find_verified(seed)
@@ -139,24 +139,24 @@ class InitialWeights(Settings):
 
         # Collect all differences, so that a message can show them together.
         seeds = f" (seed {seed})" if isinstance(self.file, dict) else ""
-        fit = _Fit(path, f"{self.source}{seeds}" if self.source else str(path))
+        match = _WeightsMatch(path, f"{self.source}{seeds}" if self.source else str(path))
         for name, shape in parameter_shapes.items():
             if name not in stored:
-                fit.missing.append(name)
+                match.missing.append(name)
             elif shapes[stored[name]] != tuple(shape):
-                fit.misshapen[name] = (shapes[stored[name]], tuple(shape))
+                match.wrong_shapes[name] = (shapes[stored[name]], tuple(shape))
             else:
-                fit.names[name] = stored[name]
+                match.names[name] = stored[name]
 
         # Different buffers or untied parameters are another model, although all its parameters fit.
-        fit.unused += [name for name in stored if name not in parameter_shapes and name not in others]
+        match.unused += [name for name in stored if name not in parameter_shapes and name not in others]
         if self.strict:
-            fit.unused += _find_differing(path, stored, others)
-        if self.strict and fit.differs:
-            raise _MisfitError(fit.describe())
-        if not fit.names:
-            raise _MisfitError(f"no tensor has the name and the shape of a parameter: {fit.describe()}")
-        return fit
+            match.unused += _find_differing(path, stored, others)
+        if self.strict and match.differs:
+            raise _MisfitError(match.describe())
+        if not match.names:
+            raise _MisfitError(f"no tensor has the name and the shape of a parameter: {match.describe()}")
+        return match
 
     def _find_verified(self, seed: int) -> Path:
         """Return the path of the file of a seed, verified. Raises WeightsError if it is missing or has changed."""
@@ -218,30 +218,30 @@ class _MisfitError(WeightsError):
 
 
 @dataclass
-class _Fit:
+class _WeightsMatch:
     """The comparison of a file with a model.
 
     source: the file as messages name it. names: parameter -> tensor in the file. missing: parameters without a tensor.
-    misshapen: parameter -> shape in the file, shape in the model. unused: tensors without a parameter.
+    wrong_shapes: parameter -> shape in the file, shape in the model. unused: tensors without a parameter.
     """
 
     path: Path
     source: str
     names: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
-    misshapen: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    wrong_shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
 
     @property
     def differs(self) -> bool:
         """Whether the tensors of the file and of the model differ in name or shape."""
-        return bool(self.missing or self.misshapen or self.unused)
+        return bool(self.missing or self.wrong_shapes or self.unused)
 
     def describe(self) -> str:
         """Return the differences as a line of text, with the allowed and the nearest name."""
         parts = [f"has no tensor {_list_names(self.missing)}"] if self.missing else []
         parts += [f"has {_list_names(self.unused)}, unknown to the model"] if self.unused else []
-        shapes = [f"{name} of shape {stored}, not {expected}" for name, (stored, expected) in self.misshapen.items()]
+        shapes = [f"{name} of shape {stored}, not {expected}" for name, (stored, expected) in self.wrong_shapes.items()]
         parts += [f"has {_list_names(shapes, _MAX_SHAPES)}"] if shapes else []
         pairs = ((name, find_nearest(name, self.unused)) for name in self.missing)
         hint = next((f"; did you mean rename: {{{nearest}: {name}}}?" for name, nearest in pairs if nearest), "")

@@ -91,6 +91,11 @@ class TrainingConfig(Settings):
         help="weights to start from: those of a `file`, or that a `sweep` kept; null: drawn ones",
     )
 
+    @property
+    def itemsize(self) -> int:
+        """The bytes of a weight."""
+        return 8 if self.dtype == "float64" else 4
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of more slices than rows, of bfloat16 products with float64, and of the label `raw`."""
         if self.accumulation > self.batch_size:

@@ -38,17 +38,19 @@ class AddedMetrics:
         """Return the metrics recorded by the model."""
         return cls({name: RecordedValue(value=name) for name in pack.model.recorded_metrics}, step)
 
-    def select_measured(self, pack: Pack, test: EvaluationBatch) -> Self:
+    def select_measured(self, pack: Pack, evaluation_batch: EvaluationBatch) -> Self:
         """Return the metrics that are defined at a length of the batch."""
         metrics = {
-            label: metric for label, metric in self.metrics.items() if self._find_defined_lengths(pack, test, label)
+            label: metric
+            for label, metric in self.metrics.items()
+            if self._find_defined_lengths(pack, evaluation_batch, label)
         }
         return replace(self, metrics=metrics)
 
     def score_rows(
         self,
         pack: Pack,
-        test: EvaluationBatch,
+        evaluation_batch: EvaluationBatch,
         forward: Forward,
         piece: Batch,
         logits: Tensor | None,
@@ -60,12 +62,12 @@ class AddedMetrics:
 
         def sample(draws: int, temperature: float) -> Tensor:
             separate_forward = replace(forward)  # without the draws that the task or other metrics have sampled
-            return pack.task.sample_answers(separate_forward, piece, test.lengths, draws, temperature)
+            return pack.task.sample_answers(separate_forward, piece, evaluation_batch.lengths, draws, temperature)
 
         # Logits and attention are functions, because their passes run only for metrics that read them.
         evaluated = EvaluatedBatch(
             batch=piece,
-            lengths=test.lengths,
+            lengths=evaluation_batch.lengths,
             task=pack.task,
             weights=forward.weights,
             step=self.step,
@@ -78,30 +80,31 @@ class AddedMetrics:
         # Metrics may be the user's code, so their results are checked.
         scores = {label: metric.score_rows(evaluated) for label, metric in self.metrics.items()}
         for label, metric in self.metrics.items():
-            _check_scores(metric, scores[label], (*piece.tokens.shape[:2], len(test.lengths)))
+            _check_scores(metric, scores[label], (*piece.tokens.shape[:2], len(evaluation_batch.lengths)))
         return scores
 
-    def reduce(self, pack: Pack, test: EvaluationBatch, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def reduce(self, pack: Pack, evaluation_batch: EvaluationBatch, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return each metric, (M, L), NaN at lengths where it is not defined. Raises ValueError for another shape."""
         values = dict[str, Tensor]()
         for label, metric in self.metrics.items():
-            value = metric.reduce(rows[label], test.lengths)
-            if value.shape != (shape := (len(rows[label]), len(test.lengths))):
+            value = metric.reduce(rows[label], evaluation_batch.lengths)
+            if value.shape != (shape := (len(rows[label]), len(evaluation_batch.lengths))):
                 raise ValueError(
                     f"metric {label}: reduce returns the shape {tuple(value.shape)} for {shape[0]} members and lengths "
-                    f"{list(test.lengths)}; allowed: (M, L) = {shape}{_locate_method(metric.reduce)}"
+                    f"{list(evaluation_batch.lengths)}; allowed: (M, L) = {shape}{_locate_method(metric.reduce)}"
                 )
 
             # A batch of several lengths may have some at which the metric is not defined.
-            defined_lengths = self._find_defined_lengths(pack, test, label)
-            mask = constant(tuple(length in defined_lengths for length in test.lengths), value.device, torch.bool)
+            defined_lengths = self._find_defined_lengths(pack, evaluation_batch, label)
+            is_defined = tuple(length in defined_lengths for length in evaluation_batch.lengths)
+            mask = constant(is_defined, value.device, torch.bool)
             values[label] = torch.where(mask, value, torch.nan)
         return values
 
-    def _find_defined_lengths(self, pack: Pack, test: EvaluationBatch, label: str) -> set[int]:
+    def _find_defined_lengths(self, pack: Pack, evaluation_batch: EvaluationBatch, label: str) -> set[int]:
         """Return the lengths of a batch at which a metric is defined."""
-        recorded = pack.metrics[pack.task.recorded_name(label, test.distribution)]
-        return {*test.lengths}.intersection(recorded.lengths)
+        recorded = pack.metrics[pack.task.recorded_name(label, evaluation_batch.distribution)]
+        return {*evaluation_batch.lengths}.intersection(recorded.lengths)
 
 
 def _check_scores(metric: Metric, scores: object, shape: tuple[int, int, int]) -> None:

@@ -54,9 +54,13 @@ def compute_input_attention(
     if problem := _find_problem(member, name, length):
         raise ConfigError([problem])
     pack = Pack([member], torch.device("cpu"))
-    default, tests = member.task.distributions[0].name, draw_evaluation_inputs(pack)
-    test = next(test for test in tests if length in test.lengths and (test.distribution or default) == name)
-    rows = test.batch.tokens.shape[1]
+    default, batches = member.task.distributions[0].name, draw_evaluation_inputs(pack)
+    evaluation_batch = next(
+        candidate
+        for candidate in batches
+        if length in candidate.lengths and (candidate.distribution or default) == name
+    )
+    rows = evaluation_batch.batch.tokens.shape[1]
     if not 0 <= row < rows:
         allowed = f"0..{rows - 1}, the rows evaluated at length {length}"
         raise ConfigError([Problem(key="row", given=row, message=f"there is no row {row}", allowed=allowed)])
@@ -65,14 +69,14 @@ def compute_input_attention(
     views = {key: torch.as_tensor(value)[None] for key, value in weights.items()}
     index = torch.zeros(1, dtype=torch.int64)
     noise = Noise(make_evaluation_stream(pack, "dropout"), index, training=False, first=row, total=rows)
-    layers = member.model.compute_attention(views, test.batch.slice_rows(row, row + 1), noise)
+    layers = member.model.compute_attention(views, evaluation_batch.batch.slice_rows(row, row + 1), noise)
     if not layers:
         model_name = member.model.name
         message = f"{model_name} has no attention weights"
         raise ConfigError([Problem(key="model.name", given=model_name, message=message)])
 
     # A row may be padded, or measure longer lengths, too; both are cut.
-    tokens = _format_tokens(member.task, test, row, length)
+    tokens = _format_tokens(member.task, evaluation_batch, row, length)
     arrays = tuple(layer[0, 0, :, : len(tokens), : len(tokens)].numpy() for layer in layers)
     return InputAttention(distribution=name, length=length, row=row, tokens=tokens, layers=arrays)
 
@@ -95,10 +99,11 @@ def _find_problem(member: MemberConfig, name: str, length: int) -> Problem | Non
     return None
 
 
-def _format_tokens(task: Task, test: EvaluationBatch, row: int, length: int) -> tuple[str, ...]:
+def _format_tokens(task: Task, evaluation_batch: EvaluationBatch, row: int, length: int) -> tuple[str, ...]:
     """Return the tokens of a row as text, only the first `length` if the row measures several lengths."""
-    batch = replace(test.batch, targets=torch.zeros_like(test.batch.tokens))  # test targets may not be token ids
+    # The targets of an evaluation may not be token ids.
+    batch = replace(evaluation_batch.batch, targets=torch.zeros_like(evaluation_batch.batch.tokens))
     words, _ = task.format_row(batch, row)
-    if len(words) > test.batch.tokens.shape[-1]:
-        words = [str(token) for token in test.batch.tokens[0, row].tolist()]
-    return tuple(words[:length] if len(test.lengths) > 1 else words)
+    if len(words) > evaluation_batch.batch.tokens.shape[-1]:
+        words = [str(token) for token in evaluation_batch.batch.tokens[0, row].tolist()]
+    return tuple(words[:length] if len(evaluation_batch.lengths) > 1 else words)

@@ -16,9 +16,9 @@ from trainers.evaluation.added_metrics import AddedMetrics
 from trainers.evaluation.forward import Forward
 from trainers.evaluation.results import Validation
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, draw_validation_inputs, make_evaluation_stream
-from trainers.packs.pack import Pack, TrainingState, collect_weights, read_averages
+from trainers.packs.pack import Pack, TrainingState, collect_weights, compute_averages
 from trainers.random import Stream
-from trainers.tasks.metrics import Curves, Evaluated
+from trainers.tasks.metrics import Curves, EvaluationCurves
 from trainers.tasks.task import Distribution, EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant
@@ -34,7 +34,7 @@ OPERATIONS_PER_MEMBER = 1e12  # so that activations of large models fit beside t
 
 @torch.no_grad()
 def evaluate(
-    pack: Pack, state: TrainingState, history: Sequence[Evaluated] = (), beat: Callable[[], None] = lambda: None
+    pack: Pack, state: TrainingState, history: Sequence[EvaluationCurves] = (), beat: Callable[[], None] = lambda: None
 ) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     """Return metric names (K) and values (M, A, K, L) of the current weights; NaN for failed members.
 
@@ -43,7 +43,7 @@ def evaluate(
     an undeclared or missing metric, and for a metric with two batches at the same length.
     """
     names, noise = tuple(pack.metrics), make_evaluation_stream(pack, "dropout")
-    weights = tuple(read_averages(pack, state).values())
+    weights = tuple(compute_averages(pack, state).values())
     added = AddedMetrics.from_pack(pack, state.step)
     values, measured_pairs = _measure_curves(
         pack, weights, draw_evaluation_inputs(pack), noise, names, pack.lengths, beat, added
@@ -117,7 +117,7 @@ def validate(pack: Pack, state: TrainingState, beat: Callable[[], None] = lambda
 def _measure_curves(
     pack: Pack,
     weights: Sequence[Tensor],
-    tests: Iterable[EvaluationBatch],
+    batches: Iterable[EvaluationBatch],
     noise: Stream,
     names: Sequence[str],
     lengths: tuple[int, ...],
@@ -126,55 +126,56 @@ def _measure_curves(
 ) -> tuple[NDArray[np.float32], set[tuple[str, int]]]:
     """Return metrics (M, A, K, L) of the weights (M, P) of A averages, and the measured (metric, length) pairs."""
     # Metrics stay NaN at lengths that no batch measures.
-    rows_by_name, columns_by_length = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
+    metric_indices, length_indices = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
     shape = (len(weights) * len(pack), len(names), len(lengths))
     values = torch.full(shape, torch.nan, device=pack.device)
     measured_pairs = set[tuple[str, int]]()
 
     # Averages are evaluated like further members, so that several share a pass.
-    for test in tests:
-        check_lengths(pack.task, test, lengths)
-        columns = constant(tuple(columns_by_length[length] for length in test.lengths), pack.device)
-        rows_at_once, members_at_once = choose_piece_sizes(pack, test.batch)
+    for evaluation_batch in batches:
+        check_lengths(pack.task, evaluation_batch, lengths)
+        columns = constant(tuple(length_indices[length] for length in evaluation_batch.lengths), pack.device)
+        rows_at_once, members_at_once = choose_piece_sizes(pack, evaluation_batch.batch)
         for first in range(0, len(values), members_at_once):
-            member_rows = range(first, min(first + members_at_once, len(values)))
-            scores = _score_members(pack, weights, test, member_rows, rows_at_once, noise, beat, added)
+            stacked_members = range(first, min(first + members_at_once, len(values)))
+            scores = _score_members(pack, weights, evaluation_batch, stacked_members, rows_at_once, noise, beat, added)
             if first == 0:
-                _check_scores(pack, test, scores, measured_pairs)
+                _add_measured_pairs(pack, evaluation_batch, scores, measured_pairs)
             for name, value in scores.items():
-                if (k := rows_by_name.get(pack.task.recorded_name(name, test.distribution))) is not None:
-                    values[member_rows.start : member_rows.stop, k].index_copy_(1, columns, value.float())
+                if (k := metric_indices.get(pack.task.recorded_name(name, evaluation_batch.distribution))) is not None:
+                    values[stacked_members.start : stacked_members.stop, k].index_copy_(1, columns, value.float())
 
     return values.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), measured_pairs
 
 
-def check_lengths(task: Task, test: EvaluationBatch, lengths: Sequence[int]) -> None:
+def check_lengths(task: Task, evaluation_batch: EvaluationBatch, lengths: Sequence[int]) -> None:
     """Raise ValueError for a batch of an unknown distribution, or with a length outside of it or of `lengths`."""
     distributions = {distribution.name: distribution for distribution in task.distributions}
-    distribution = distributions.get(test.distribution or task.distributions[0].name)
+    distribution = distributions.get(evaluation_batch.distribution or task.distributions[0].name)
     if distribution is None:
-        raise ValueError(f"{task.name} has no distribution {test.distribution!r}; allowed: {[*distributions]}")
+        name = evaluation_batch.distribution
+        raise ValueError(f"{task.name} has no distribution {name!r}; allowed: {[*distributions]}")
     allowed = [length for length in lengths if length in distribution.lengths]
-    if wrong := [length for length in test.lengths if length not in allowed]:
+    if wrong := [length for length in evaluation_batch.lengths if length not in allowed]:
         source = f"distribution {distribution.name!r}" if distribution.name else "evaluation"
         raise ValueError(f"{task.name}: a batch measures the lengths {wrong} of its {source}; allowed: {allowed}")
 
 
-def _check_scores(
-    pack: Pack, test: EvaluationBatch, scores: Iterable[str], measured_pairs: set[tuple[str, int]]
+def _add_measured_pairs(
+    pack: Pack, evaluation_batch: EvaluationBatch, scores: Iterable[str], measured_pairs: set[tuple[str, int]]
 ) -> None:
     """Add the (metric, length) pairs of a batch to `measured_pairs`.
 
     Raises ValueError for undeclared or repeated metrics.
     """
     for name in scores:
-        recorded = pack.task.recorded_name(name, test.distribution)
+        recorded = pack.task.recorded_name(name, evaluation_batch.distribution)
         if recorded not in pack.metrics:
             declared = ", ".join([*pack.task.metrics, *pack.model.metrics])
             raise ValueError(f"{pack.task.name} or its model: undeclared metric {name}; allowed: {declared}")
 
         # A second batch at a length would overwrite the first, instead of being averaged with it.
-        pairs = {(recorded, length) for length in test.lengths}
+        pairs = {(recorded, length) for length in evaluation_batch.lengths}
         if name in {**pack.task.metrics, **pack.evaluation.added} and pairs & measured_pairs:
             lengths = sorted(length for _, length in pairs & measured_pairs)
             raise ValueError(
@@ -187,8 +188,8 @@ def _check_scores(
 def _score_members(
     pack: Pack,
     averages: Sequence[Tensor],
-    test: EvaluationBatch,
-    member_rows: range,
+    evaluation_batch: EvaluationBatch,
+    stacked_members: range,
     rows_at_once: int,
     noise: Stream,
     beat: Callable[[], None],
@@ -196,17 +197,17 @@ def _score_members(
 ) -> dict[str, Tensor]:
     """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows_at_once` rows.
 
-    member_rows: which members, numbered from the first average's M members to the last average's.
+    stacked_members: which members, numbered from the first average's M members to the last average's.
     """
     # Averages have the same seeds, so the index of a seed repeats with every average.
-    weights = pack.layout.views(_select_weights(averages, member_rows))
-    seed_index = torch.arange(member_rows.start, member_rows.stop, device=pack.device) % len(pack)
+    weights = pack.layout.views(_select_weights(averages, stacked_members))
+    seed_index = torch.arange(stacked_members.start, stacked_members.stop, device=pack.device) % len(pack)
     seed_index = seed_index if pack.seed_index_M is None else pack.seed_index_M[seed_index]
-    batch = test.batch.for_members(seed_index)
+    batch = evaluation_batch.batch.for_members(seed_index)
 
     # Metrics of the task, of the model and added metrics share a pass, unless the task makes passes of its own.
     total_rows = batch.tokens.shape[1]
-    added = added.select_measured(pack, test)
+    added = added.select_measured(pack, evaluation_batch)
     is_recording = bool(pack.model.metrics or added.metrics)
     task_rows, model_rows, added_rows = (list[Mapping[str, Tensor]]() for _ in range(3))
     for first in range(0, total_rows, rows_at_once):
@@ -216,26 +217,26 @@ def _score_members(
         logits = None
         if added.metrics and type(pack.task).score_batch is Task.score_batch:  # the added metrics use the same logits
             logits = forward(piece)
-            task_rows.append(pack.task.score_rows(logits, piece, test.lengths))
+            task_rows.append(pack.task.score_rows(logits, piece, evaluation_batch.lengths))
         else:
-            task_rows.append(pack.task.score_batch(forward, piece, test.lengths))
-        model_rows.append(pack.model.measure_rows(weights, piece, test.lengths, forward.recorded))
+            task_rows.append(pack.task.score_batch(forward, piece, evaluation_batch.lengths))
+        model_rows.append(pack.model.measure_rows(weights, piece, evaluation_batch.lengths, forward.recorded))
         if added.metrics:
-            added_rows.append(added.score_rows(pack, test, forward, piece, logits))
+            added_rows.append(added.score_rows(pack, evaluation_batch, forward, piece, logits))
         beat()
 
     # A metric need not be a mean, so it is reduced from the scores of all rows.
-    task_scores = pack.task.reduce(_join_rows(task_rows), batch, test.lengths)
-    model_scores = pack.model.reduce(_join_rows(model_rows), weights, test.lengths)
-    return {**task_scores, **model_scores, **added.reduce(pack, test, _join_rows(added_rows or [{}]))}
+    task_scores = pack.task.reduce(_join_rows(task_rows), batch, evaluation_batch.lengths)
+    model_scores = pack.model.reduce(_join_rows(model_rows), weights, evaluation_batch.lengths)
+    return {**task_scores, **model_scores, **added.reduce(pack, evaluation_batch, _join_rows(added_rows or [{}]))}
 
 
-def _select_weights(averages: Sequence[Tensor], member_rows: range) -> Tensor:
+def _select_weights(averages: Sequence[Tensor], stacked_members: range) -> Tensor:
     """Return the weights of some members, numbered as in `_score_members`, from averages (M, P)."""
     # The members may reach from one average into the next.
     count = len(averages[0])
     slices = [
-        (max(member_rows.start - first, 0), max(member_rows.stop - first, 0))
+        (max(stacked_members.start - first, 0), max(stacked_members.stop - first, 0))
         for first in range(0, len(averages) * count, count)
     ]
     selected = [
@@ -278,7 +279,7 @@ def choose_piece_sizes(pack: Pack, batch: Batch) -> tuple[int, int]:
 def _derive_metrics(
     pack: Pack,
     state: TrainingState,
-    history: Sequence[Evaluated],
+    history: Sequence[EvaluationCurves],
     distribution: Distribution,
     values: NDArray[np.float32],
 ) -> tuple[str, ...]:
@@ -291,11 +292,11 @@ def _derive_metrics(
     }
 
     # Earlier evaluations are views, which copy only what the task reads.
-    current = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
+    current = EvaluationCurves(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
     unknown = np.full_like(values[:, :, 0], np.nan)  # for metrics that an older version did not record
     recorded = {base: name for base, (_, name) in names.items()}
     past = [
-        Evaluated(evaluation.step, _DistributionCurves(evaluation.curves, recorded, columns, unknown))
+        EvaluationCurves(evaluation.step, _DistributionCurves(evaluation.curves, recorded, columns, unknown))
         for evaluation in history
     ]
 

@@ -57,10 +57,10 @@ def generate_tokens(
     is_masked = groups is not None or lengths is not None
     reader_class = _UncachedText if is_masked and not forward.model.supports_masked_cache else _CachedText
     reader = reader_class(forward, inputs)
-    return torch.stack([_write_tokens(reader, decoding, choose, max_tokens) for choose in choosers], dim=2)
+    return torch.stack([_generate_text(reader, decoding, choose, max_tokens) for choose in choosers], dim=2)
 
 
-def _write_tokens(
+def _generate_text(
     reader: "_CachedText | _UncachedText", decoding: Decoding, choose: TokenChooser, max_tokens: int
 ) -> Tensor:
     """Return a text after the prompt of a reader, int64 (M, B, G)."""
@@ -104,10 +104,10 @@ def generate_states(
     # The previous state is masked behind its last token, so the KV cache must support masked positions.
     reader_class = _CachedStates if forward.model.supports_masked_cache else _UncachedStates
     reader = reader_class(forward, prompt_MBP, shared, width, total)
-    return torch.stack([_write_states(reader, decoding, choose, states, mark) for choose in choosers], dim=2)
+    return torch.stack([_generate_text_by_state(reader, decoding, choose, states, mark) for choose in choosers], dim=2)
 
 
-def _write_states(
+def _generate_text_by_state(
     reader: "_CachedStates | _UncachedStates", decoding: Decoding, choose: TokenChooser, states: int, mark: int
 ) -> Tensor:
     """Return a text of states after the prompt of a reader, int64 (M, B, G)."""

@@ -66,33 +66,31 @@ class Validation:
 class Evaluation:
     """The curves of every member of a pack after `step` steps.
 
-    values_MAKL: float32 (members, averages, metrics, lengths), NaN for failed members.
-    loss_M: float64, mean training loss since the previous evaluation. failed_at_M: int64, the step at which a member
-    became non-finite, -1 if it did not. seconds: time this pack has trained and evaluated so far. form: which of
-    several equivalent computations the model used. compiled: whether steps were compiled. weights: in the final
-    evaluation the weights file of each member, None for failed or pruned members; empty if weights are not kept.
-    stopped_at_M: int64, the step at which a member stopped early, -1 if it did not, None without early stopping; later
-    evaluations repeat its values and loss. stage_M: int64, the stage of the curriculum before this evaluation, None
-    without a curriculum. validation: scores for early stopping and the curriculum, None without. repeated: how many
-    reports of a program were sent again with other values. defaults: values of a program that the sweep does
-    not set, only if they are new in this process.
+    Shapes: M members, A averages, K metrics, L lengths.
     """
 
     step: int
-    final: bool
+    final: bool  # whether this is the last evaluation
     averages: tuple[str, ...]
     metrics: tuple[str, ...]
     lengths: tuple[int, ...]
-    values_MAKL: NDArray[np.float32]
-    loss_M: NDArray[np.float64]
-    failed_at_M: NDArray[np.int64]
-    seconds: float
-    form: str
-    compiled: bool
+    values_MAKL: NDArray[np.float32]  # NaN for failed members
+    loss_M: NDArray[np.float64]  # mean training loss since the previous evaluation
+    failed_at_M: NDArray[np.int64]  # step at which a member became non-finite, -1 if it did not
+    seconds: float  # time this pack has trained and evaluated so far
+    form: str  # which of several equivalent computations the model used
+    compiled: bool  # whether steps were compiled
+
+    # The file of each member in the final evaluation, None for failed or pruned members; empty if weights are not kept.
     weights: tuple[WeightsFile | None, ...] = ()
-    stopped_at_M: NDArray[np.int64] | None = None
-    stage_M: NDArray[np.int64] | None = None
-    validation: Validation | None = None
+
+    # Early stopping and curricula, None without; later evaluations repeat the values and the loss of a stopped member.
+    stopped_at_M: NDArray[np.int64] | None = None  # step at which a member stopped early, -1 if it did not
+    stage_M: NDArray[np.int64] | None = None  # stage of the curriculum before this evaluation
+    validation: Validation | None = None  # scores for both
+
+    # Of programs: how many reports were sent again with other values, and values that the sweep does not set, only if
+    # they are new in this process.
     repeated: int = 0
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
@@ -145,8 +143,8 @@ class Evaluation:
         plain = {name: tuple(value) if isinstance(value := header[name], list) else value for name in _PLAIN_FIELDS}
         fields: dict[str, Any] = {**plain, **arrays}
         weights = tuple(WeightsFile(**file) if file else None for file in header["weights"])
-        of_programs = {name: header[name] for name in ("repeated", "defaults") if name in header}
-        return cls(**fields, **of_programs, weights=weights, validation=validation)
+        program_fields = {name: header[name] for name in ("repeated", "defaults") if name in header}
+        return cls(**fields, **program_fields, weights=weights, validation=validation)
 
 
 @dataclass(frozen=True, kw_only=True)

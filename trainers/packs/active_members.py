@@ -17,7 +17,7 @@ class ActiveMembers:
     """The `pack` and `state` of the active members of a full pack; the states of finished members are on the host.
 
     A program compiled for one member sums in another order than a program for several, so a single active member is
-    trained twice, as two rows of `pack` and `state`. Other attributes and results have it once.
+    duplicated as two rows of `pack` and `state`; all other attributes and all results contain it once.
     """
 
     def __init__(self, full_pack: Pack, state: TrainingState, compiled: bool) -> None:
@@ -37,8 +37,8 @@ class ActiveMembers:
         """The index in the full pack of every row of `pack`, including the copy of a single member."""
         return self.indices + self.indices[-1:] * (len(self.pack) - len(self.indices))
 
-    def member_steps(self, name: str) -> NDArray[np.int64]:
-        """Return `failed_at` or `stopped_at` of every member, (M,)."""
+    def read_event_steps(self, name: str) -> NDArray[np.int64]:
+        """Return `failed_at` or `stopped_at` of every member of the full pack, (M,)."""
         steps: NDArray[np.int64] = self._steps[name].copy()
         steps[self.indices] = self.drop_copy(getattr(self.state, name).cpu().numpy())
         return steps
@@ -54,7 +54,7 @@ class ActiveMembers:
             return
 
         # Finished members move to the host: their state is only read again for checkpoints and final weights.
-        self._steps = {name: self.member_steps(name) for name in self._steps}
+        self._steps = {name: self.read_event_steps(name) for name in self._steps}
         state = self.state.select([self.indices.index(index) for index in finishing]).to("cpu")
         self._finished_state = state if self._finished_state is None else self._finished_state.concatenate(state)
         self._finished_indices += finishing

@@ -35,22 +35,22 @@ class StepBatches:
         self._drawn: tuple[Batch, ...] = ()
         self._first = self._last = 0  # the drawn steps are first + 1 to last
 
-    def batches(self, done: int, stop: int, stage_M: Tensor | None = None) -> tuple[Batch, ...]:
-        """Return the batches of the step after `done` steps, (M, B, ...); draws at most up to step `stop`.
+    def get_batches(self, steps_done: int, last_step: int, stage_M: Tensor | None = None) -> tuple[Batch, ...]:
+        """Return the batches of the step after `steps_done` steps, (M, B, ...); draws at most up to step `last_step`.
 
-        stage_M: the stages of the members in a curriculum, constant up to step `stop`; None means the first stage.
+        stage_M: the stages of the members in a curriculum, constant up to step `last_step`; None means the first stage.
         """
         has_stages = self.pack.curriculum is not None
 
         # One draw serves several steps, because its operations cost the same for one step as for many.
-        if not self._first <= done < self._last:
-            self._first, self._last = done, min(done + self.steps_at_once, stop)
+        if not self._first <= steps_done < self._last:
+            self._first, self._last = steps_done, min(steps_done + self.steps_at_once, last_step)
             stage_S = None if not has_stages else torch.zeros_like(self.seeds) if stage_M is None else stage_M
             length = self.pack.task.draw_step_length(self._last) if self.has_one_length else None
             self._drawn = _draw_steps(self.pack.task, self.seeds, self._first, self._last, self.rows, stage_S, length)
 
         # Select this step. Without a curriculum members with equal seeds share rows, so they were drawn once.
-        count, index = len(self.seeds), done - self._first
+        count, index = len(self.seeds), steps_done - self._first
         batches = tuple(batch.slice_seeds(index * count, (index + 1) * count) for batch in self._drawn)
         return batches if has_stages else tuple(batch.for_members(self.pack.seed_index_M) for batch in batches)
 

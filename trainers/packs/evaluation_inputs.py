@@ -40,11 +40,13 @@ def _draw_cached(
 
     # Drop the collected batches at once if they grow too large: they would stay in memory during training.
     batches, size = list[EvaluationBatch](), 0
-    for test in draw(make_evaluation_stream(pack, name), *arguments):
+    for evaluation_batch in draw(make_evaluation_stream(pack, name), *arguments):
         size += sum(
-            value.untyped_storage().nbytes() for value in vars(test.batch).values() if isinstance(value, Tensor)
+            value.untyped_storage().nbytes()
+            for value in vars(evaluation_batch.batch).values()
+            if isinstance(value, Tensor)
         )
-        batches = [*batches, test] if size <= MAX_CACHED_BYTES else []
-        yield test
+        batches = [*batches, evaluation_batch] if size <= MAX_CACHED_BYTES else []
+        yield evaluation_batch
     if size <= MAX_CACHED_BYTES:
         pack.cached_inputs[name] = tuple(batches)

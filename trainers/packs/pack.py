@@ -23,7 +23,7 @@ from trainers.settings.nested import is_nested
 from trainers.tasks.task import EvaluationBatch
 from trainers.tensors.parameters import ParameterLayout
 
-Averages = tuple[tuple[Tensor, ...], ...]  # the buffers of every source of an average
+Averages = tuple[tuple[Tensor, ...], ...]  # the buffers of every `Pack.buffer_owners`
 
 
 class Pack:
@@ -41,7 +41,7 @@ class Pack:
         self.optimizer, self.loss = first.training.optimizer, first.training.loss
         self.training, self.evaluation = first.training, first.evaluation
         self.average_labels = tuple(first.training.averages)
-        self.stop, self.curriculum = first.training.stop, first.training.curriculum
+        self.stop_criterion, self.curriculum = first.training.stop, first.training.curriculum
         self.criteria = tuple(first.criteria.values())
         self.lengths, self.metrics = first.evaluated_lengths, first.metrics
         self.dtype = torch.float64 if first.training.dtype == "float64" else torch.float32
@@ -64,13 +64,13 @@ class Pack:
         has_dropout = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.dropout_rates = rates[:, 0] if rates is not None and has_dropout else None  # (M,)
 
-        # Averages with the same source in every member share its buffers, which are as large as the weights.
+        # Averages with the same `source` in every member share its buffers, which are as large as the weights.
         self.averages = tuple(first.training.averages[label] for label in self.average_labels)
-        sources = [tuple(member.training.averages[label].source for member in members) for label in self.average_labels]
-        distinct_sources = list(dict.fromkeys(sources))
-        self.source_indices = tuple(distinct_sources.index(source) for source in sources)  # by label
-        self.sources = tuple(member_sources[0] for member_sources in distinct_sources)
-        self.average_hyperparameters = tuple(map(self._make_average_columns, distinct_sources))
+        owners = [tuple(member.training.averages[label].source for member in members) for label in self.average_labels]
+        distinct_owners = list(dict.fromkeys(owners))
+        self.buffer_owner_indices = tuple(distinct_owners.index(owner) for owner in owners)  # by label
+        self.buffer_owners = tuple(member_owners[0] for member_owners in distinct_owners)
+        self.average_hyperparameters = tuple(map(self._make_average_columns, distinct_owners))
         self.cached_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # filled by trainers.packs.evaluation_inputs
 
     def __len__(self) -> int:
@@ -154,23 +154,23 @@ class TrainingState:
     loss_steps: Tensor  # (M,) int64
 
     @classmethod
-    def initial(cls, pack: Pack, *, reads_files: bool = False) -> "TrainingState":
+    def make_initial(cls, pack: Pack, *, use_initial_files: bool = False) -> "TrainingState":
         """Return the state before the first step, with weights drawn from each member's init stream.
 
-        reads_files: whether members with `training.initial` start with the weights of their files instead. Raises
+        use_initial_files: whether members with `training.initial` start with the weights of their files instead. Raises
         WeightsError for a file that cannot be used.
         """
         # Initial weights depend on the seed only, so draw them once per seed.
         theta = pack.layout.initial(pack.seeds_S, pack.dtype, pack.model.initial(pack.task, pack.seeds_S))
         theta = theta if pack.seed_index_M is None else theta[pack.seed_index_M]
-        theta = _read_initial(pack, theta) if reads_files else theta
+        theta = _read_initial_weights(pack, theta) if use_initial_files else theta
 
         count = len(pack)
         return cls(
             step=torch.zeros((), dtype=torch.int64, device=pack.device),
             theta=theta,
             optimizer=_start_optimizer(pack, theta),
-            averages=tuple(source.start(theta) for source in pack.sources),
+            averages=tuple(owner.start(theta) for owner in pack.buffer_owners),
             failed_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
             stopped_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
             stage=torch.zeros(count, dtype=torch.int64, device=pack.device),
@@ -228,7 +228,7 @@ class TrainingState:
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
 
         # Shared buffers are stored under every label that uses them; the first label is enough.
-        labels = [pack.average_labels[pack.source_indices.index(source)] for source in range(len(self.averages))]
+        labels = [pack.average_labels[pack.buffer_owner_indices.index(owner)] for owner in range(len(self.averages))]
         averages = tuple(
             tuple(tensors[_name_buffer(label, j)] for j in range(len(buffers)))
             for label, buffers in zip(labels, self.averages, strict=True)
@@ -245,12 +245,12 @@ class TrainingState:
     def _name_arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
         """Return every tensor as a named array; buffers that averages share are listed under each of these averages."""
         tensors = {**self._tensor_fields(), **self.optimizer}
-        for label, source in zip(pack.average_labels, pack.source_indices, strict=True):
-            tensors.update({_name_buffer(label, j): buffer for j, buffer in enumerate(self.averages[source])})
+        for label, owner in zip(pack.average_labels, pack.buffer_owner_indices, strict=True):
+            tensors.update({_name_buffer(label, j): buffer for j, buffer in enumerate(self.averages[owner])})
         return {name: value.cpu().numpy() for name, value in tensors.items()}
 
 
-def _read_initial(pack: Pack, theta: Tensor) -> Tensor:
+def _read_initial_weights(pack: Pack, theta: Tensor) -> Tensor:
     """Return theta (M, P), with stored weights in the rows of members that have `training.initial`."""
     views = pack.layout.views(theta)
     for row, member in enumerate(pack.members):
@@ -287,12 +287,12 @@ def _name_buffer(label: str, index: int) -> str:
     return f"averages.{label}.{index}"
 
 
-def read_averages(pack: Pack, state: TrainingState) -> dict[str, Tensor]:
+def compute_averages(pack: Pack, state: TrainingState) -> dict[str, Tensor]:
     """Return the weights (M, P) of every weight average of the pack, by label."""
-    return {label: read_average(pack, label, state.averages, state.theta) for label in pack.average_labels}
+    return {label: compute_average(pack, label, state.averages, state.theta) for label in pack.average_labels}
 
 
-def read_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -> Tensor:
+def compute_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -> Tensor:
     """Return the weights (M, P) of a weight average. Raises ValueError for a label that the pack does not have."""
     if label not in pack.average_labels:
         close = find_nearest(label, pack.average_labels)
@@ -300,9 +300,9 @@ def read_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -> T
         raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.average_labels)}{hint}")
 
     index = pack.average_labels.index(label)
-    return pack.averages[index].weights(averages[pack.source_indices[index]], theta, pack.layout)
+    return pack.averages[index].weights(averages[pack.buffer_owner_indices[index]], theta, pack.layout)
 
 
 def collect_weights(pack: Pack, state: TrainingState) -> Mapping[str, Tensor]:
     """Return weights (M, P) by label: every weight average of the pack, and the training weights as `raw`."""
-    return {"raw": state.theta, **read_averages(pack, state)}
+    return {"raw": state.theta, **compute_averages(pack, state)}

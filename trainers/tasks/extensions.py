@@ -16,7 +16,7 @@ from trainers.random import Stream
 from trainers.tasks import supervised
 from trainers.tasks.evaluation_batch import EvaluationBatch
 from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
-from trainers.tasks.metrics import Evaluated
+from trainers.tasks.metrics import EvaluationCurves
 from trainers.tensors.batch import Batch
 
 
@@ -167,7 +167,9 @@ class DerivedMetrics:
         """The metrics that are charted; the first metric unless overridden."""
         return tuple(self.metrics)[:1]
 
-    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    def derive_metrics(
+        self, history: Sequence[EvaluationCurves], lengths: tuple[int, ...]
+    ) -> dict[str, NDArray[np.float32]]:
         """Return metrics computed from the evaluations so far, (M, averages, L) by name.
 
         history: the evaluations, the newest last. Called for each distribution with the curves at its lengths, by the

@@ -30,15 +30,18 @@ class RecordedMetric:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationCurves:
     """The curves of an evaluation after `step` steps, (M, averages, L) by metric."""
 
     step: int
     curves: Curves
 
 
+Evaluated = EvaluationCurves  # its name in 1.0, which tasks of users may import
+
+
 def steps_to(
-    history: Sequence[Evaluated], metric: str, threshold: float, direction: str = "maximize"
+    history: Sequence[EvaluationCurves], metric: str, threshold: float, direction: str = "maximize"
 ) -> NDArray[np.float32]:
     """Return the step of the first evaluation at which a metric reached its threshold, (M, averages, L).
 

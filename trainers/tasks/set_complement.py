@@ -15,7 +15,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks import uniform
-from trainers.tasks.metrics import Evaluated
+from trainers.tasks.metrics import EvaluationCurves
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 from trainers.tensors.device_constants import constant
 
@@ -124,7 +124,9 @@ class SetComplement(Task):
             "displacement": s * (torch.log(s) - torch.log(self.vocabulary - s) + odds),
         }
 
-    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    def derive_metrics(
+        self, history: Sequence[EvaluationCurves], lengths: tuple[int, ...]
+    ) -> dict[str, NDArray[np.float32]]:
         """Return margin_bound, computed from lengths 1 and 2; NaN unless both are evaluated."""
         margins, s = history[-1].curves["margin_min"], np.array(lengths)
         if {1, 2} <= {*lengths}:

@@ -19,6 +19,7 @@ from trainers.tasks.evaluation_batch import Distribution as Distribution
 from trainers.tasks.evaluation_batch import EvaluationBatch as EvaluationBatch
 from trainers.tasks.extensions import DerivedMetrics, Generation, PrefixTargets, RowLayout, StagedTraining, StoredData
 from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
+from trainers.tasks.metrics import EvaluationCurves as EvaluationCurves
 from trainers.tasks.metrics import RecordedMetric as RecordedMetric
 from trainers.tasks.metrics import steps_to as steps_to
 from trainers.tensors.batch import Batch as Batch
@@ -210,7 +211,7 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
             return frozenset()
         lengths = self.distributions[0].lengths
         curves = {name: np.zeros((1, 1, len(lengths)), np.float32) for name in self.metrics}
-        return frozenset(self.derive_metrics([Evaluated(0, curves)], lengths))
+        return frozenset(self.derive_metrics([EvaluationCurves(0, curves)], lengths))
 
     @final
     def recorded_name(self, metric: str, distribution: str) -> str:

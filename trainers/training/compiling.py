@@ -86,7 +86,7 @@ def compile_program(function: _Function, device: str) -> _Function:
     return cast(_Function, compiled)
 
 
-def call_first(function: Callable[..., Any], *arguments: Any) -> None:
+def compile_or_load(function: Callable[..., Any], *arguments: Any) -> None:
     """Call a program for the first time, which compiles it or loads it from the compiler's cache.
 
     A truncated library of a killed process is removed from the cache and compiled again.

@@ -19,6 +19,7 @@ from trainers.training.step import compute_losses, make_training_noise, sample_b
 
 _MAX_MEASURED_OPERATIONS = 3e10  # of an evaluation: some seconds; larger evaluations are measured on fewer rows
 _PEAK_FACTOR = 3  # peak bytes of a step / bytes saved for the gradient: 2.7 to 3.3 measured, uncompiled encoders
+_BYTES_PER_LOGIT = 3  # of a piece of an evaluation, in addition to the bytes of a training step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +51,14 @@ def estimate_member_cost(member: MemberConfig) -> Cost:
     """Return the estimated cost of a member without training it."""
     # Activations grow linearly with the rows, so two small passes are enough to extrapolate.
     pack = Pack([member], torch.device("cpu"))
-    itemsize = 8 if member.training.dtype == "float64" else 4
-    buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.sources)
+    itemsize = member.training.itemsize
+    buffers = sum(len(owner.start(torch.zeros(1, 1))) for owner in pack.buffer_owners)
     rows = -(-member.training.batch_size // member.training.accumulation)
     one_row, two_rows = (count_saved_bytes(pack, count) for count in (1, 2))
 
     # An evaluation is split into pieces of limited size; only generation needs a KV cache.
     positions = member.evaluation.samples * member.task.positions
-    evaluation_bytes = 6 * min(LOGITS_PER_MEMBER, positions * member.task.outputs)
+    evaluation_bytes = _BYTES_PER_LOGIT * min(LOGITS_PER_MEMBER, positions * member.task.outputs)
     cached_numbers = (
         min(LOGITS_PER_MEMBER, positions * member.model.cache_size_per_token) if member.task.passes > 1 else 0
     )
@@ -73,7 +74,7 @@ def estimate_member_cost(member: MemberConfig) -> Cost:
         bytes_per_member=count_trained_bytes(member)
         + itemsize * pack.layout.size * buffers
         + _PEAK_FACTOR * (one_row + (rows - 1) * (two_rows - one_row))  # linear, with a constant part in table form
-        + evaluation_bytes // 2
+        + evaluation_bytes
         + itemsize * cached_numbers,
         flops_per_step=member.training.optimizer.operations(3.0 * passes * forward, pack.layout.parameters),
     )
@@ -126,12 +127,12 @@ def measure_seconds_per_step(member: MemberConfig, members: int, seconds: float)
     seconds_per_step = _time_steps(Pack(copies, torch.device("cpu")), seconds)
 
     # An evaluation, on fewer rows if it is large; its inputs are drawn once per run, so outside of the measurement.
-    pack, share = _reduce_rows(member)
+    pack, share = _shrink_evaluation(member)
     for _ in (*draw_evaluation_inputs(pack), *(draw_validation_inputs(pack) if pack.criteria else ())):
         pass
     start = time.process_time()
-    evaluate(pack, TrainingState.initial(pack))
-    validate(pack, TrainingState.initial(pack))
+    evaluate(pack, TrainingState.make_initial(pack))
+    validate(pack, TrainingState.make_initial(pack))
     evaluation_seconds = members * (time.process_time() - start) / share
 
     # Spread the time of all evaluations over the steps.
@@ -139,7 +140,7 @@ def measure_seconds_per_step(member: MemberConfig, members: int, seconds: float)
     return seconds_per_step + evaluation_seconds * (-(-steps // interval) if interval else 1) / steps
 
 
-def _reduce_rows(member: MemberConfig) -> tuple[Pack, float]:
+def _shrink_evaluation(member: MemberConfig) -> tuple[Pack, float]:
     """Return a pack of this member alone, with fewer rows in a large evaluation, and the share of rows that is left."""
     task, evaluation, criteria = member.task, member.evaluation, member.criteria
 
@@ -163,17 +164,17 @@ def _reduce_rows(member: MemberConfig) -> tuple[Pack, float]:
 def _time_steps(pack: Pack, seconds: float) -> float:
     """Return the CPU seconds per training step, drawing included, measured for about `seconds`."""
     # The first step allocates memory and loads kernels, so it is not measured.
-    state, step_batches = TrainingState.initial(pack), StepBatches(pack)
-    train_step(pack, state, step_batches.batches(0, 1))
+    state, step_batches = TrainingState.make_initial(pack), StepBatches(pack)
+    train_step(pack, state, step_batches.get_batches(0, 1))
     start = time.process_time()
-    batches = step_batches.batches(1, 1 + step_batches.steps_at_once)
+    batches = step_batches.get_batches(1, 1 + step_batches.steps_at_once)
     draw_seconds = (time.process_time() - start) / step_batches.steps_at_once
 
     # All steps train on the same batches, because drawing is measured apart.
     start, count = time.process_time(), 0
     while count == 0 or time.process_time() - start < seconds:
         if pack.training.one_length_per_batch:  # lengths of steps differ, so each draws a separate batch
-            batches, draw_seconds = step_batches.batches(1 + count, 2 + count), 0.0
+            batches, draw_seconds = step_batches.get_batches(1 + count, 2 + count), 0.0
         train_step(pack, state, batches)
         count += 1
     return draw_seconds + (time.process_time() - start) / count

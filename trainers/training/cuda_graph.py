@@ -32,7 +32,9 @@ class CudaGraphStep:
 
     def __init__(self, train_step: TrainStep, notice: Callable[[str], None]) -> None:
         self._train_step, self._notice, self._has_noticed = train_step, notice, False
-        self._peaks: dict[Hashable, float] = {}  # peak memory of the eager step, by the shapes of its batches
+        self._eager_peak_bytes: dict[
+            Hashable, float
+        ] = {}  # peak memory of the eager step, by the shapes of its batches
         self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
         self._state: TrainingState | None = None
 
@@ -41,15 +43,15 @@ class CudaGraphStep:
         # Graphs read and write the tensors of a state, so another state needs other graphs.
         if self._state is not state:
             self._state = state
-            self._peaks.clear()
+            self._eager_peak_bytes.clear()
             self.graphs.clear()
 
         # Run the first step of each shape eagerly, to measure the memory that a graph would need.
-        key = tuple(map(_shape_key, batches))
-        if key not in self._peaks:  # the eager step allocates cached tables and workspaces
+        key = tuple(map(_make_shape_key, batches))
+        if key not in self._eager_peak_bytes:  # the eager step allocates cached tables and workspaces
             torch.cuda.reset_peak_memory_stats()
             self._train_step(state, batches)
-            self._peaks[key] = torch.cuda.max_memory_allocated()
+            self._eager_peak_bytes[key] = torch.cuda.max_memory_allocated()
             return
         if key not in self.graphs and not self._capture(key, state, batches):
             self._train_step(state, batches)
@@ -65,7 +67,7 @@ class CudaGraphStep:
         # Steps of large models keep the GPU busy anyway, and every further shape costs memory.
         total = torch.cuda.get_device_properties(state.theta.device).total_memory
         memory = total * torch.cuda.get_per_process_memory_fraction()
-        if self.has_failed or self._peaks[key] > MAX_MEMORY_SHARE * memory:
+        if self.has_failed or self._eager_peak_bytes[key] > MAX_MEMORY_SHARE * memory:
             return False
         if len(self.graphs) == MAX_GRAPHS:
             self._notice_once(f"batches have more than {MAX_GRAPHS} different shapes")
@@ -73,9 +75,9 @@ class CudaGraphStep:
 
         # Graphs never run at the same time, so they can share a memory pool.
         copies = [batch.clone() for batch in batches]
-        graph, first_entry = torch.cuda.CUDAGraph(), next(iter(self.graphs.values()), None)
+        graph, first_graph = torch.cuda.CUDAGraph(), next((captured for captured, _ in self.graphs.values()), None)
         try:
-            with torch.cuda.graph(graph, pool=first_entry and first_entry[0].pool()):
+            with torch.cuda.graph(graph, pool=None if first_graph is None else first_graph.pool()):
                 self._train_step(state, copies)
         except RuntimeError as error:
             CudaGraphStep.has_failed = True
@@ -91,7 +93,7 @@ class CudaGraphStep:
             self._notice(f"CUDA graph: steps are not captured, so slower: {reason}")
 
 
-def _shape_key(batch: Batch) -> Hashable:
+def _make_shape_key(batch: Batch) -> Hashable:
     """Return a key that batches of the same graph share: types, shapes and fields that are not tensors."""
     values = [getattr(batch, field.name) for field in fields(batch)]
     return type(batch), tuple(

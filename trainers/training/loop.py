@@ -27,11 +27,11 @@ from trainers.packs.active_members import ActiveMembers
 from trainers.packs.batches import StepBatches
 from trainers.packs.pack import Pack, TrainingState
 from trainers.random import fuse, pop_warning
-from trainers.tasks.metrics import Evaluated
+from trainers.tasks.metrics import EvaluationCurves
 from trainers.tensors.precision import find_mkl_order_problem
 from trainers.training.compiling import should_compile, should_fuse_draws
 from trainers.training.final_weights import write_pack_weights
-from trainers.training.start_checkpoints import Earlier, join_earlier
+from trainers.training.start_checkpoints import StartCheckpoints, join_checkpoints
 from trainers.training.step import make_train_step
 from trainers.training.stopping import (
     choose_next_stages,
@@ -41,6 +41,8 @@ from trainers.training.stopping import (
 )
 
 _HEARTBEAT_SECONDS = 1.0
+_BURST_SECONDS = 0.25  # training between two reads of the clock
+_MAX_BURST_STEPS = 1000
 
 
 def train(
@@ -51,7 +53,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     weights: Path | None = None,
     device: str = "cpu",
-    earlier: Earlier | None = None,
+    start_checkpoints: StartCheckpoints | None = None,
     prune_at: Sequence[int | None] | None = None,
 ) -> list[MemberResult]:
     """Train members of one structural key as a stacked program; return their results in the order of `members`.
@@ -61,14 +63,14 @@ def train(
 
     ids: the (config_id, seed) of the members in checkpoints and weights files, by default computed from their values.
     weights: the folder for the final weights, written before the last evaluation is reported; None keeps no weights.
-    earlier: states of the same members after fewer steps, to start from if no checkpoint is stored. prune_at: for each
-    member the step of an evaluation at which it ends without final weights, or None.
+    start_checkpoints: states of the same members after fewer steps, to start from if no checkpoint is stored.
+    prune_at: for each member the step of an evaluation at which it ends without final weights, or None.
 
     Raises PackError for members of unequal structure or ids with other seeds, CheckpointError for a checkpoint that
     belongs to other members or does not fit, WeightsError for weights that cannot be written, or cannot be read as
     `training.initial`.
     """
-    # A checkpoint of this pack has precedence over `earlier`, because it is further along.
+    # A checkpoint of this pack has precedence over `start_checkpoints`, because it is further along.
     member_ids = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)
     if [seed for _, seed in member_ids] != [member.seed for member in members]:
         raise PackError(
@@ -77,31 +79,32 @@ def train(
     pack = Pack(members, torch.device(device))
     stored, notices = checkpoints.load(member_ids) if checkpoints else (None, [])
     compiled = stored.compiled if stored else should_compile(members[0], pack.device.type)
-    if stored is None and earlier is not None:
-        stored, notices = join_earlier(earlier, notices, compiled=compiled, max_step=members[0].training.steps)
+    if stored is None and start_checkpoints is not None:
+        max_step = members[0].training.steps
+        stored, notices = join_checkpoints(start_checkpoints, notices, compiled=compiled, max_step=max_step)
 
     # Warnings come before the evaluations of a checkpoint, which are reported again.
     if should_fuse_draws(members[0], pack.device.type):
         fuse()
-    start = TrainingState.initial(pack, reads_files=stored is None)
-    run = _TrainingRun(pack, member_ids, compiled, reporter, checkpoints, weights, prune_at, start)
-    del start  # it is as large as the state
+    initial_state = TrainingState.make_initial(pack, use_initial_files=stored is None)
+    run = _TrainingRun(pack, member_ids, compiled, reporter, checkpoints, weights, prune_at, initial_state)
+    del initial_state  # it is as large as the state
     for notice in (*notices, *filter(None, [find_mkl_order_problem(), pop_warning()])):
         reporter.notice(notice)
     if stored:
         run.resume(stored)
         del stored  # it is as large as the state
 
-    # Stops are at evaluations, which may remove members, and at checkpoints.
+    # Training pauses at evaluations, which may remove members, and at checkpoints.
     steps = pack.training.steps
     run.prepare_steps()
     run.evaluate_if_due()
-    while run.steps_done < steps and len(run.active) and not run.is_stopped:
-        run.run_until(run.find_next_stop())
+    while run.steps_done < steps and len(run.active) and not run.is_interrupted:
+        run.train_until(run.find_next_target())
         if checkpoints and checkpoints.enabled and run.steps_done == steps:
             run.save()  # before the last evaluation, so that a longer training can start from here
         run.evaluate_if_due()
-        if checkpoints and run.steps_done < steps and not run.is_stopped and checkpoints.is_due(run.steps_done):
+        if checkpoints and run.steps_done < steps and not run.is_interrupted and checkpoints.is_due(run.steps_done):
             run.save()
 
     # A pack whose members all ended early repeats their last values, as it would beside active members.
@@ -114,11 +117,7 @@ def train(
 
 
 class _TrainingRun:
-    """A pack in training: its active members, its evaluations and its clocks.
-
-    steps_done: steps so far. cached_history: the result of `collect_history`. is_stopped: whether the reporter asked to
-    stop. earlier_seconds: seconds spent by earlier processes.
-    """
+    """A pack in training: its active members, its evaluations and its clocks."""
 
     def __init__(
         self,
@@ -127,24 +126,39 @@ class _TrainingRun:
         compiled: bool,
         reporter: Reporter,
         checkpoints: Checkpoints | None,
-        weights: Path | None,
+        weights_folder: Path | None,
         prune_at: Sequence[int | None] | None,
-        start: TrainingState,
+        initial_state: TrainingState,
     ) -> None:
-        self.pack, self.member_ids = pack, member_ids
-        self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
-        self.last_step_M = np.array([step or pack.training.steps for step in prune_at or [None] * len(pack)])
-        self.compiled, self.active, self.steps_done = compiled, ActiveMembers(pack, start, compiled), 0
-        self.evaluations, self.cached_history, self.is_stopped = list[Evaluation](), list[Evaluated](), False
-        self.start_time, self.last_beat = time.monotonic(), 0.0
-        self.earlier_seconds, self.member_steps_per_second = 0.0, 0.0
+        # What is trained, and where its results go.
+        self.pack = pack
+        self.member_ids = member_ids
+        self.compiled = compiled
+        self.reporter = reporter
+        self.checkpoints = checkpoints
+        self.weights_folder = weights_folder
+        self.end_step_M = np.array([step or pack.training.steps for step in prune_at or [None] * len(pack)])
+
+        # How far it is.
+        self.active = ActiveMembers(pack, initial_state, compiled)
+        self.steps_done = 0
+        self.evaluations = list[Evaluation]()
+        self.cached_history = list[EvaluationCurves]()  # the result of `collect_history`
+        self.is_interrupted = False  # whether the reporter asked to stop
+
+        # Its clocks.
+        self.start_time = time.monotonic()
+        self.last_beat = 0.0
+        self.earlier_seconds = 0.0  # spent by earlier processes
+        self.member_steps_per_second = 0.0
 
     def evaluate_if_due(self) -> None:
         """Evaluate if an evaluation is due and not yet done, and remove the members that have finished."""
-        interval, last_step = self.pack.evaluation.every, self.evaluations[-1].step if self.evaluations else 0
+        interval = self.pack.evaluation.every
+        last_evaluated_step = self.evaluations[-1].step if self.evaluations else 0
         is_due = self.steps_done == self.pack.training.steps or (interval and self.steps_done % interval == 0)
-        if is_due and self.steps_done > last_step:
-            self.evaluate()
+        if is_due and self.steps_done > last_evaluated_step:
+            self.run_evaluation()
             if self.remove_finished():
                 self.prepare_steps()
 
@@ -162,7 +176,7 @@ class _TrainingRun:
         """Remove members that ended at or before the last evaluation; return whether any were removed."""
         if not self.evaluations or self.evaluations[-1].final:
             return False
-        count_before, has_ended = len(self.active), find_ended_members(self.evaluations[-1], self.last_step_M)
+        count_before, has_ended = len(self.active), find_ended_members(self.evaluations[-1], self.end_step_M)
         if has_ended.any():
             self.active.remove(np.flatnonzero(has_ended).tolist())
         if any_removed := len(self.active) < count_before:
@@ -176,29 +190,30 @@ class _TrainingRun:
         self.active = ActiveMembers(self.pack, state, self.compiled)
         self.steps_done = snapshot.step
         for data in snapshot.evaluations:
-            self.report(Evaluation.from_bytes(data))
+            self.store_and_report(Evaluation.from_bytes(data))
         self.earlier_seconds = max((evaluation.seconds for evaluation in self.evaluations), default=0.0)
         # Members that had ended before the checkpoint was written end again.
         self.remove_finished()
 
-    def find_next_stop(self) -> int:
-        """Return the next step at which the loop must stop: for an evaluation, a checkpoint or the end."""
-        stops = [self.pack.training.steps]
+    def find_next_target(self) -> int:
+        """Return the step to train to next: of an evaluation, of a checkpoint, or the last step."""
+        targets = [self.pack.training.steps]
         if interval := self.pack.evaluation.every:
-            stops.append((self.steps_done // interval + 1) * interval)
+            targets.append((self.steps_done // interval + 1) * interval)
         if self.checkpoints and (due := self.checkpoints.next_step(self.steps_done)):
-            stops.append(due)
-        return min(stops)
+            targets.append(due)
+        return min(targets)
 
-    def run_until(self, stop: int) -> None:
-        """Train up to step `stop`, with a heartbeat every second; return early if a checkpoint is due by time."""
-        burst = 1  # steps between two reads of the clock, adapted to take 0.25 s
-        while self.steps_done < stop:
+    def train_until(self, target_step: int) -> None:
+        """Train up to `target_step`, with a heartbeat every second; return early if a checkpoint is due by time."""
+        burst = 1  # steps between two reads of the clock, adapted to take _BURST_SECONDS
+        while self.steps_done < target_step:
             # The clock is read only after a burst, because on a GPU that means to wait for its steps.
             began = time.monotonic()
-            count = min(burst, stop - self.steps_done)
-            for done in range(self.steps_done, self.steps_done + count):
-                self.train_step(self.active.state, self.step_batches.batches(done, stop, self.active.state.stage))
+            count = min(burst, target_step - self.steps_done)
+            for steps_done in range(self.steps_done, self.steps_done + count):
+                batches = self.step_batches.get_batches(steps_done, target_step, self.active.state.stage)
+                self.train_step(self.active.state, batches)
             if self.pack.device.type != "cpu":
                 torch.accelerator.synchronize()
 
@@ -206,12 +221,12 @@ class _TrainingRun:
             self.steps_done += count
             elapsed = time.monotonic() - began
             self.member_steps_per_second = count * len(self.active) / elapsed
-            burst = max(1, min(1000, round(0.25 * count / elapsed)))
+            burst = max(1, min(_MAX_BURST_STEPS, round(_BURST_SECONDS * count / elapsed)))
             self.beat_if_due("train")
             if self.checkpoints and self.checkpoints.is_due(self.steps_done):
                 return
 
-    def evaluate(self) -> None:
+    def run_evaluation(self) -> None:
         """Evaluate the active members, decide which stop or enter the next stage, and report."""
         self.beat("evaluate")
         if warning := pop_warning():
@@ -235,7 +250,7 @@ class _TrainingRun:
 
         # Report active members with the last values of finished ones.
         final = self.steps_done == pack.training.steps
-        self.report(
+        self.store_and_report(
             Evaluation(
                 step=self.steps_done,
                 final=final,
@@ -244,12 +259,12 @@ class _TrainingRun:
                 lengths=pack.lengths,
                 values_MAKL=self.merge_finished(values, lambda last: last.select_metrics(metrics)),
                 loss_M=self.merge_finished(loss, lambda last: last.final_loss_M),
-                failed_at_M=active.member_steps("failed_at"),
+                failed_at_M=active.read_event_steps("failed_at"),
                 seconds=self.measure_seconds(),
                 form=pack.form,
                 compiled=self.compiled,
                 weights=self.write_weights_files() if final else (),
-                stopped_at_M=None if pack.stop is None else active.member_steps("stopped_at"),
+                stopped_at_M=None if pack.stop_criterion is None else active.read_event_steps("stopped_at"),
                 stage_M=None if pack.curriculum is None else self.merge_finished(stage, lambda last: last.stage_M),
                 validation=validation and self.merge_validation(validation),
             )
@@ -259,16 +274,16 @@ class _TrainingRun:
         """Report the remaining evaluations of a pack without active members: the last values of each member."""
         last, steps = self.evaluations[-1], self.pack.training.steps
         for step in list_remaining_evaluations(self.pack, last.step):
-            if self.is_stopped:
+            if self.is_interrupted:
                 return
             files = self.write_weights_files() if step == steps else ()
             repeated = replace(last, step=step, final=step == steps, loss_M=last.final_loss_M, weights=files)
-            self.report(replace(repeated, seconds=self.measure_seconds()))
+            self.store_and_report(replace(repeated, seconds=self.measure_seconds()))
 
-    def report(self, evaluation: Evaluation) -> None:
+    def store_and_report(self, evaluation: Evaluation) -> None:
         """Store and report an evaluation; note whether the reporter asked to stop."""
         self.evaluations.append(evaluation)
-        self.is_stopped = bool(self.reporter.report(evaluation))
+        self.is_interrupted = bool(self.reporter.report(evaluation))
 
     def merge_finished(
         self, active: NDArray[Any], last_values: Callable[[Evaluation], NDArray[Any] | None]
@@ -293,21 +308,21 @@ class _TrainingRun:
         )
         return replace(active, values_MDL=values)
 
-    def collect_history(self) -> list[Evaluated]:
+    def collect_history(self) -> list[EvaluationCurves]:
         """Return the earlier evaluations of active members, cached until members finish."""
         rows = self.active.pack_rows
         for evaluation in self.evaluations[len(self.cached_history) :]:
             values = evaluation.values_MAKL if rows == list(range(len(self.pack))) else evaluation.values_MAKL[rows]
             self.cached_history.append(
-                Evaluated(evaluation.step, {name: values[:, :, k] for k, name in enumerate(evaluation.metrics)})
+                EvaluationCurves(evaluation.step, {name: values[:, :, k] for k, name in enumerate(evaluation.metrics)})
             )
         return self.cached_history
 
     def write_weights_files(self) -> tuple[WeightsFile | None, ...]:
         """Write the final weights of every member if they are kept; return the file of each member."""
-        pruned_M, beat = self.last_step_M < self.pack.training.steps, lambda: self.beat("evaluate")
+        pruned_M, beat = self.end_step_M < self.pack.training.steps, lambda: self.beat("evaluate")
         return write_pack_weights(
-            self.weights, self.member_ids, self.pack, self.active, self.steps_done, pruned_M, beat
+            self.weights_folder, self.member_ids, self.pack, self.active, self.steps_done, pruned_M, beat
         )
 
     def save(self) -> None:
@@ -328,7 +343,7 @@ class _TrainingRun:
         self.last_beat = time.monotonic()
 
         # Reading these counts waits for a GPU, which does no harm once a second.
-        ended = (self.active.member_steps(name) >= 0 for name in ("failed_at", "stopped_at"))
+        ended = (self.active.read_event_steps(name) >= 0 for name in ("failed_at", "stopped_at"))
         failed, stopped = (int(ended_M.sum()) for ended_M in ended)
 
         self.reporter.progress(

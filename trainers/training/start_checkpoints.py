@@ -18,7 +18,7 @@ from trainers.evaluation.results import ARRAYS, Evaluation
 from trainers.files.checkpoint import Checkpoints, Snapshot, format_member_names
 from trainers.training.compiling import should_compile
 
-Earlier = Sequence[tuple[Path, tuple[str, int]]]
+StartCheckpoints = Sequence[tuple[Path, tuple[str, int]]]
 """For each member: the folder of checkpoints of its earlier pack, and its (config_id, seed) there."""
 
 _MAX_COMPARED = 10_000  # steps at which two schedules are compared
@@ -45,8 +45,8 @@ def explain_step_dependence(shorter: MemberConfig, longer: MemberConfig, device:
         yield f"training is compiled for {new_steps} steps and not for {old_steps}, which changes the last bits"
 
 
-def join_earlier(
-    earlier: Earlier, notices: Sequence[str], *, compiled: bool, max_step: int
+def join_checkpoints(
+    start_checkpoints: StartCheckpoints, notices: Sequence[str], *, compiled: bool, max_step: int
 ) -> tuple[Snapshot | None, list[str]]:
     """Return the states of members as the checkpoint of a single pack, None if they cannot be joined; and all notices.
 
@@ -54,9 +54,9 @@ def join_earlier(
     """
     # A member without a usable state would start at another step than the others, so one is enough to give up.
     rows, notices = list[tuple[Snapshot, int]](), list(notices)
-    folders = dict.fromkeys(folder for folder, _ in earlier)
+    folders = dict.fromkeys(folder for folder, _ in start_checkpoints)
     newest = {folder: Checkpoints(folder=folder).read_newest() for folder in folders}
-    for folder, name in earlier:
+    for folder, name in start_checkpoints:
         snapshot, names, damaged = newest[folder]
         notices += [text for text in damaged if text not in notices]
         (member_name,) = format_member_names([name])

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from trainers.optimization.loss import LossInputs
 from trainers.optimization.optimizer import Update, clip_gradient
-from trainers.packs.pack import Averages, Pack, TrainingState, read_average
+from trainers.packs.pack import Averages, Pack, TrainingState, compute_average
 from trainers.positions.context import Recorder
 from trainers.random import Stream
 from trainers.tasks import supervised
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.precision import autocast
-from trainers.training.compiling import call_first, compile_once, compile_program, mark_dynamic, should_compile
+from trainers.training.compiling import compile_once, compile_or_load, compile_program, mark_dynamic, should_compile
 from trainers.training.cuda_graph import CudaGraphStep, TrainStep
 
 
@@ -54,8 +54,8 @@ def compute_losses(
 
     def read_detached_average(label: str) -> Mapping[str, Tensor]:
         detached = theta.detach()
-        buffers = tuple(source.start(detached) for source in pack.sources) if averages is None else averages
-        return pack.layout.views(read_average(pack, label, buffers, detached))
+        buffers = tuple(owner.start(detached) for owner in pack.buffer_owners) if averages is None else averages
+        return pack.layout.views(compute_average(pack, label, buffers, detached))
 
     # Functions instead of values, because a loss chooses which passes and averages it needs.
     inputs = LossInputs(
@@ -67,8 +67,8 @@ def compute_losses(
         target_weights=supervised.weigh_targets(batch, theta.dtype),
         task_loss=lambda logits: _compute_task_loss(pack, logits, batch),
         average=read_detached_average,
-        forward=lambda draw, record, other: _run_forward(
-            pack, weights if other is None else other, batch, noise and noise.for_pass(draw), record
+        forward=lambda draw, record, other_weights: _run_forward(
+            pack, weights if other_weights is None else other_weights, batch, noise and noise.for_pass(draw), record
         ),
     )
     return _check_loss(f"loss {pack.loss.name}: compute", pack.loss.compute(inputs), len(theta))
@@ -114,7 +114,7 @@ def make_training_noise(pack: Pack, step: Tensor) -> Noise | None:
     return Noise(Stream(seeds_S, "dropout", step), seed_index_M, pack.dropout_rates)
 
 
-def step_once(pack: Pack, state: TrainingState) -> None:
+def train_next_step(pack: Pack, state: TrainingState) -> None:
     """Draw the batches of the next step and train on them, changing `state` in place."""
     train_step(pack, state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
 
@@ -206,7 +206,7 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
     """
     step = state.step + 1
     gradient, loss_M = compute_clipped_gradients(pack, state.theta, batches, step, state.averages)
-    inputs = Update(
+    update_inputs = Update(
         theta=state.theta,
         gradient=gradient,
         state=state.optimizer,
@@ -218,7 +218,7 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
         seeds_M=pack.compiled_seeds_S[pack.compiled_seed_index_M] if torch.compiler.is_compiling() else pack.seeds_M,
         compute_gradient=lambda theta: compute_clipped_gradients(pack, theta, batches, step, state.averages)[0],
     )
-    theta, updates = pack.optimizer.update(inputs)
+    theta, updates = pack.optimizer.update(update_inputs)
     # Checkpoints and compiled programs depend on these names.
     if updates.keys() != state.optimizer.keys():
         returned, allowed = (", ".join(names) or "no tensors" for names in (updates, state.optimizer))
@@ -228,7 +228,7 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
 
     # A member that is not finite keeps the state before this step, so that its averages stay finite.
     loss_M, active_M = loss_M.double(), state.failed_at < 0
-    if pack.stop is not None:
+    if pack.stop_criterion is not None:
         active_M = active_M & (state.stopped_at < 0)
     alive_M = active_M & torch.isfinite(loss_M + _sum_entries(theta, pack.optimizer.checked(updates)))
     mask = None if _all_known_alive(alive_M) else alive_M
@@ -236,8 +236,8 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
     # Averages read the new weights, so the weights are written first.
     trained_buffers = (state.theta, *state.optimizer.values())
     _write_buffers(mask, trained_buffers, [theta, *(updates[name] for name in state.optimizer)])
-    for source, buffers, h in zip(pack.sources, state.averages, pack.average_hyperparameters, strict=True):
-        _write_buffers(mask, buffers, source.update(buffers, state.theta, step, h))
+    for owner, buffers, h in zip(pack.buffer_owners, state.averages, pack.average_hyperparameters, strict=True):
+        _write_buffers(mask, buffers, owner.update(buffers, state.theta, step, h))
     state.loss_sum.add_(torch.where(alive_M, loss_M, 0.0))
     state.loss_steps.add_(alive_M)
     state.failed_at.copy_(torch.where(active_M ^ alive_M, step, state.failed_at))
@@ -307,13 +307,13 @@ def _compile_train_step(pack: Pack, on_wait: Callable[[], None]) -> TrainStep:
 
     # Inputs of three members, because compilers treat sizes 0 and 1 as constants; their first dimension is dynamic.
     trial = pack.select([0, 0, 0])
-    state, step = TrainingState.initial(trial), torch.ones((), dtype=torch.int64, device=pack.device)
+    state, step = TrainingState.make_initial(trial), torch.ones((), dtype=torch.int64, device=pack.device)
     batches = separate_tensors(trial, sample_batches(trial, step, trial.training.batch_size))
     mark_dynamic([*trial.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
 
     # The number of threads is part of the program.
     with compile_once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", on_wait):
-        call_first(program, trial, state, batches)
+        compile_or_load(program, trial, state, batches)
     return lambda state, batches: program(pack, state, separate_tensors(pack, batches))
 
 

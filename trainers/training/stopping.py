@@ -19,27 +19,30 @@ def find_members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> N
 
     stage_M: with a curriculum, only members in the last stage stop.
     """
-    stop = pack.stop
-    if stop is None:
+    criterion = pack.stop_criterion
+    if criterion is None:
         return np.zeros(len(pack), dtype=bool)
-    is_reached_M = is_reached(validation.mean(stop.metric, stop.average), stop.threshold, pack.directions[stop.metric])
+    scores_M, direction = validation.mean(criterion.metric, criterion.average), pack.directions[criterion.metric]
+    is_reached_M = is_reached(scores_M, criterion.threshold, direction)
     return is_reached_M if pack.curriculum is None else is_reached_M & (stage_M == len(pack.task.stages) - 1)
 
 
-def find_ended_members(last: Evaluation, last_step_M: Ints) -> NDArray[np.bool_]:
-    """Return which members have ended, (M,): at step `last_step_M`, or, with early stopping, by stopping or failing."""
-    has_ended = last_step_M <= last.step
+def find_ended_members(last: Evaluation, end_step_M: Ints) -> NDArray[np.bool_]:
+    """Return which members have ended, (M,): at step `end_step_M`, or, with early stopping, by stopping or failing."""
+    has_ended = end_step_M <= last.step
     return has_ended if last.stopped_at_M is None else has_ended | (last.stopped_at_M >= 0) | (last.failed_at_M >= 0)
 
 
-def list_remaining_evaluations(pack: Pack, done: int) -> list[int]:
-    """Return the steps of the evaluations after step `done` that a pack without active members must still report.
+def list_remaining_evaluations(pack: Pack, last_step: int) -> list[int]:
+    """Return the steps of the evaluations after step `last_step` that a pack without active members must still report.
 
     With early stopping all of them, so that a member has the same curve in any pack; otherwise only the last step.
     """
     interval, steps = pack.evaluation.every, pack.training.steps
-    intermediate = range((done // interval + 1) * interval, steps, interval) if interval and pack.stop else ()
-    return [*intermediate, *([steps] if done < steps else [])]
+    intermediate = range(0)
+    if interval and pack.stop_criterion:
+        intermediate = range((last_step // interval + 1) * interval, steps, interval)
+    return [*intermediate, *([steps] if last_step < steps else [])]
 
 
 def choose_next_stages(pack: Pack, validation: Validation, stage_M: Ints) -> Ints:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from orchestrator.engine.engine import count_equivalent_steps, estimate_cost
+from orchestrator.engine.engine import count_equivalent_steps, estimate_cost_or_refuse
 from orchestrator.errors import UserError
 from trainers.config.member import MemberConfig
 from trainers.models.model import Model
@@ -30,9 +30,9 @@ class Meant(SetComplement):
 
 def test_a_step_that_fails_is_said_with_the_classes_and_the_module_to_check() -> None:
     member = MemberConfig.from_dict(PLAIN)
-    assert estimate_cost(member) == estimate_member_cost(member)
+    assert estimate_cost_or_refuse(member) == estimate_member_cost(member)
     with pytest.raises(UserError) as caught:
-        estimate_cost(replace(member, task=Meant(vocabulary=8, train_length=3)))
+        estimate_cost_or_refuse(replace(member, task=Meant(vocabulary=8, train_length=3)))
     said = str(caught.value)
     assert said.startswith("task set_complement and model attention_only cannot take a step: ValueError: ")
     assert said.endswith(f"; for the cause run python -m trainers.check {__name__}")

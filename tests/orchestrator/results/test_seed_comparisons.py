@@ -167,7 +167,7 @@ def drawn_by(member):
     pack = Pack([member], torch.device("cpu"))
     data = [batch.tokens for batch in sample_batches(pack, torch.tensor(2), member.training.batch_size)]
     inputs = [test.batch.tokens for test in draw_evaluation_inputs(pack)]
-    return {DATA: data, INPUTS: inputs, WEIGHTS: [TrainingState.initial(pack).theta]}
+    return {DATA: data, INPUTS: inputs, WEIGHTS: [TrainingState.make_initial(pack).theta]}
 
 
 @pytest.mark.parametrize(

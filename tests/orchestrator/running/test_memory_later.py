@@ -25,7 +25,7 @@ def runs_out(reporting, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int],
 
     The list gets the members and the first step of every pack that begins without a checkpoint of its own.
     """
-    join, began = start_checkpoints.join_earlier, list[tuple[int, int]]()
+    join, began = start_checkpoints.join_checkpoints, list[tuple[int, int]]()
 
     def joined(states: Any, *arguments: Any, **more: Any) -> Any:
         snapshot, notices = join(states, *arguments, **more)
@@ -39,7 +39,7 @@ def runs_out(reporting, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int],
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
         reporting(limited)
-        monkeypatch.setattr(loop, "join_earlier", joined)
+        monkeypatch.setattr(loop, "join_checkpoints", joined)
         began.clear()
         return began
 

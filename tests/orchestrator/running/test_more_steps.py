@@ -85,11 +85,11 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
 
     def join(*arguments: Any, **more: Any) -> Any:
-        snapshot, notices = start_checkpoints.join_earlier(*arguments, **more)
+        snapshot, notices = start_checkpoints.join_checkpoints(*arguments, **more)
         found.append(snapshot.step if snapshot else 0)
         return snapshot, notices
 
-    monkeypatch.setattr(loop, "join_earlier", join)
+    monkeypatch.setattr(loop, "join_checkpoints", join)
     return found
 
 
@@ -154,7 +154,7 @@ extend_steps(Path(sys.argv[1]), Console(quiet=True), partial(plan_more_steps, st
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "call", "evaluated"),
-    [("join_earlier", 1, set()), ("evaluate", 2, {4, 8})],
+    [("join_checkpoints", 1, set()), ("evaluate", 2, {4, 8})],
     ids=["before the states are joined", "before the last evaluation"],
 )
 def test_a_driver_that_is_killed_is_resumed_to_the_same_bits(

@@ -10,7 +10,7 @@ from torch import Tensor
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
-from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch, Task, steps_to
+from trainers.tasks.task import Distribution, EvaluationBatch, EvaluationCurves, Task, steps_to
 from trainers.tensors.batch import Batch
 
 
@@ -115,7 +115,9 @@ class ThreeSets(Task):
         """Means over the rows that count."""
         return {name: value.nanmean(dim=1) for name, value in rows.items()}
 
-    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    def derive_metrics(
+        self, history: Sequence[EvaluationCurves], lengths: tuple[int, ...]
+    ) -> dict[str, NDArray[np.float32]]:
         """The first evaluation at which accuracy was at its threshold."""
         return {"steps_to_accuracy": steps_to(history, "accuracy", self.threshold)}
 

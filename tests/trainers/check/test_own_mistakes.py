@@ -22,7 +22,7 @@ from trainers.random import Stream
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 from trainers.training.cost import estimate_member_cost
-from trainers.training.step import step_once
+from trainers.training.step import train_next_step
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=1, width=8, heads=2, position="rope")
@@ -67,7 +67,7 @@ def test_losses_without_their_weight_are_no_pair_of_members(pack) -> None:
         for count in (1, 2, 3):
             mine = pack(task, count=count)
             with pytest.raises(ValueError, match=r"loss must return a tuple of a sum and its weight, each of shape"):
-                step_once(mine, TrainingState.initial(mine))
+                train_next_step(mine, TrainingState.make_initial(mine))
 
 
 class Elsewhere(Sets):
@@ -114,7 +114,7 @@ class Twice(Last):
 def test_what_evaluation_cannot_file_is_refused(pack, task: Task, said: str) -> None:
     mine = pack(task)
     with pytest.raises(ValueError, match=said):
-        evaluate(mine, TrainingState.initial(mine))
+        evaluate(mine, TrainingState.make_initial(mine))
 
 
 def test_whether_a_row_is_right_may_be_a_truth_value(pack) -> None:
@@ -122,7 +122,7 @@ def test_whether_a_row_is_right_may_be_a_truth_value(pack) -> None:
         def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
             return {name: value > 0 for name, value in super().score_rows(logits_MBTV, batch, lengths).items()}
 
-    found = [evaluate(mine, TrainingState.initial(mine))[1] for mine in (pack(Last()), pack(Truths()))]
+    found = [evaluate(mine, TrainingState.make_initial(mine))[1] for mine in (pack(Last()), pack(Truths()))]
     np.testing.assert_array_equal(*found)
 
 
@@ -136,8 +136,8 @@ def test_several_batches_may_be_a_list_and_some_without_rows(member, pack) -> No
     losses = []
     for task in (Ragged(two=True), Listed(two=True)):
         mine = pack(task)
-        state = TrainingState.initial(mine)
-        step_once(mine, state)
+        state = TrainingState.make_initial(mine)
+        train_next_step(mine, state)
         losses.append(state.loss_sum)
     assert torch.equal(*losses)
     assert estimate_member_cost(replace(member(), task=Ragged(two=True), model=DECODER)).bytes_per_member > 0
@@ -157,10 +157,10 @@ def test_initial_values_are_those_of_parameters(pack) -> None:
     class Misshaped(Started):
         columns = TOKENS + 1
 
-    assert TrainingState.initial(pack(Last(), Started())).theta[:, : TOKENS**2].eq(1).all()
+    assert TrainingState.make_initial(pack(Last(), Started())).theta[:, : TOKENS**2].eq(1).all()
     for model, said in ((Misnamed(), "unknown parameter vektors"), (Misshaped(), r"allowed: \(2, 7, 7\)")):
         with pytest.raises(ValueError, match=said):
-            TrainingState.initial(pack(Last(), model))
+            TrainingState.make_initial(pack(Last(), model))
 
 
 def test_a_metric_is_measured_by_the_task_or_by_the_model(sections, registered) -> None:
@@ -181,7 +181,7 @@ def test_a_model_without_groups_refuses_a_batch_with_some(pack) -> None:
 
     mine = pack(Grouped(), AttentionOnly(width=8))
     with pytest.raises(ValueError, match="groups"):
-        step_once(mine, TrainingState.initial(mine))
+        train_next_step(mine, TrainingState.make_initial(mine))
     said = [problem for problem in check_task(Grouped()) if "groups" in problem]
     assert said == [f"{rows} rows have groups, but `has_groups` is false" for rows in ("training", "test")]
     assert not [problem for problem in check_task(Last()) if "groups" in problem]
@@ -199,7 +199,7 @@ def test_the_first_distribution_has_two_names_and_one_place(pack) -> None:
 
     mine = pack(Both())
     with pytest.raises(ValueError, match=r"two batches have accuracy"):
-        evaluate(mine, TrainingState.initial(mine))
+        evaluate(mine, TrainingState.make_initial(mine))
 
 
 def test_a_metric_has_one_of_three_directions(sections, registered) -> None:
@@ -222,7 +222,7 @@ def test_what_a_model_draws_in_tests_is_not_what_the_inputs_are_made_of(pack) ->
             return super().logits(weights, batch, noise, form, record)
 
     mine = pack(Last(), Drawing())
-    evaluate(mine, TrainingState.initial(mine))
+    evaluate(mine, TrainingState.make_initial(mine))
     stream = Stream(mine.seeds_S, "eval", torch.tensor(0))
     inputs = [test.batch.tokens for test in mine.task.evaluation_batches(stream, 64, (4,))]
     own = next(one[: len(mine)] for one in drawn if one.shape[1:] == inputs[0].shape[1:])  # of the first average

@@ -16,8 +16,8 @@ from tests.trainers.runs import Recorder, killed, same, train_recorded
 from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, WeightsError
-from trainers.packs.pack import Pack, TrainingState, read_averages
-from trainers.training.step import sample_batches, step_once
+from trainers.packs.pack import Pack, TrainingState, compute_averages
+from trainers.training.step import sample_batches, train_next_step
 
 CPU = torch.device("cpu")
 IDS = ("c5268b2845fa", "9422f6d31b72")  # of the small member before there was the setting
@@ -47,7 +47,7 @@ def from_file(member, path: Path, seed: int = 0, changes: Mapping[str, Any] | No
 
 def starts(*members: MemberConfig) -> tuple[Pack, TrainingState]:
     pack = Pack(members, CPU)
-    return pack, TrainingState.initial(pack, reads_files=True)
+    return pack, TrainingState.make_initial(pack, use_initial_files=True)
 
 
 def replace_source(member: MemberConfig, source: str) -> MemberConfig:
@@ -80,7 +80,7 @@ def test_training_is_that_of_a_plain_script_with_the_same_weights(member, tmp_pa
         assert torch.equal(pack.layout.views(state.theta)[name][0], value.detach())
     for step in range(5):
         (batch,) = sample_batches(pack, torch.tensor(step + 1), at.batch_size)
-        step_once(pack, state)
+        train_next_step(pack, state)
         optimizer.zero_grad()
         mean_loss(pack.task, module(batch.tokens[0])[None], batch).sum().backward()
         optimizer.step()
@@ -124,7 +124,7 @@ def test_each_seed_starts_from_its_own_file(member, tmp_path: Path) -> None:
 
 def test_averages_start_from_the_file(member, stored, tmp_path: Path) -> None:
     pack, state = starts(from_file(member, tmp_path / "start.safetensors"))
-    assert torch.equal(read_averages(pack, state)["ema"], state.theta)
+    assert torch.equal(compute_averages(pack, state)["ema"], state.theta)
     assert torch.equal(pack.layout.views(state.theta)["query"][0], stored["query"])
 
 

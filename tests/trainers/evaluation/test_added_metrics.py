@@ -276,5 +276,5 @@ def test_shipped_metrics_keep_the_contract(name: str) -> None:
 
 def test_nothing_waits_for_a_metric() -> None:
     pack = Pack(members(2, SHIPPED), CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     assert waits(lambda: evaluate(pack, state)) == set()

@@ -34,7 +34,9 @@ def member(task: dict, model: dict, **position: object) -> MemberConfig:
 def initial(of: MemberConfig) -> dict[str, np.ndarray]:
     """Initial weights, large ones: small scores would make every row of weights the same."""
     pack = Pack([of], torch.device("cpu"))
-    return {name: 8 * value[0].numpy() for name, value in pack.layout.views(TrainingState.initial(pack).theta).items()}
+    return {
+        name: 8 * value[0].numpy() for name, value in pack.layout.views(TrainingState.make_initial(pack).theta).items()
+    }
 
 
 def test_the_weights_of_the_first_layer_are_those_of_its_equations() -> None:

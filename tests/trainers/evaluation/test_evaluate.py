@@ -20,7 +20,7 @@ from trainers.models.decoder import Decoder
 from trainers.packs import evaluation_inputs
 from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
-from trainers.tasks.metrics import Evaluated, RecordedMetric, steps_to
+from trainers.tasks.metrics import EvaluationCurves, RecordedMetric, steps_to
 from trainers.tasks.task import Distribution
 from trainers.tensors.noise import Noise
 
@@ -34,7 +34,7 @@ def pack_of(member, task, model=DECODER, count: int = 2, **changes) -> Pack:
 
 def curves(pack: Pack, state: TrainingState | None = None) -> dict[str, NDArray[np.float32]]:
     """Values (M, A, L) by metric."""
-    names, values = evaluate(pack, state or TrainingState.initial(pack))
+    names, values = evaluate(pack, state or TrainingState.make_initial(pack))
     return {name: values[:, :, k] for k, name in enumerate(names)}
 
 
@@ -68,7 +68,7 @@ def test_no_more_rows_are_held_than_a_piece_has(member, monkeypatch) -> None:
     pack = pack_of(member, Last(), watched, evaluation__samples=50)
     in_pieces(monkeypatch, pack, 8, 8)
     beats: list[int] = []
-    evaluate(pack, TrainingState.initial(pack), beat=lambda: beats.append(len(seen)))
+    evaluate(pack, TrainingState.make_initial(pack), beat=lambda: beats.append(len(seen)))
     assert len(beats) == len(seen) and beats == sorted(beats)
     assert max(rows * width for _, rows, width in seen) <= 8 * 8
     assert sum(m * rows for m, rows, width in seen if width == 8) == 2 * 50 * len(pack.average_labels)
@@ -77,8 +77,8 @@ def test_no_more_rows_are_held_than_a_piece_has(member, monkeypatch) -> None:
 def test_pieces_do_not_depend_on_the_pack(member, monkeypatch) -> None:
     one, four = (pack_of(member, Last(), count=count) for count in (1, 4))
     in_pieces(monkeypatch, one, 7, 8)
-    state = TrainingState.initial(four)
-    alone = replace(TrainingState.initial(one), theta=state.theta[:1])
+    state = TrainingState.make_initial(four)
+    alone = replace(TrainingState.make_initial(one), theta=state.theta[:1])
     np.testing.assert_array_equal(curves(one, alone)["accuracy"][0, 0], curves(four, state)["accuracy"][0, 0])
 
 
@@ -91,7 +91,7 @@ def test_inputs_are_drawn_once_where_they_are_small(member, monkeypatch) -> None
             return super().evaluation_batches(stream, samples, lengths)
 
     pack = pack_of(member, Counted(), evaluation__samples=50)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     whole = curves(pack)
     assert [curves(pack, state)["accuracy"].tolist() for _ in range(2)] == [whole["accuracy"].tolist()] * 2
     assert drawn == [50]
@@ -109,7 +109,7 @@ def test_each_average_has_its_own_weights_and_each_member_its_own_inputs(member,
     """Whether or not a piece has members with the one average and with the next."""
     settings = {"training__averages": {"raw": {}, "ema": {"decay": 0.9}}, "evaluation__samples": 20}
     pack = Pack([replace(member(seed, **settings), task=Last(), model=DECODER) for seed in (4, 2, 4)], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     other = torch.randn(state.theta.shape, generator=torch.Generator().manual_seed(0))
     state = replace(state, averages=((), (other,)))
     for members in (1, 2, 4, 6):
@@ -118,7 +118,9 @@ def test_each_average_has_its_own_weights_and_each_member_its_own_inputs(member,
         for m, one in enumerate(pack.members):
             alone = Pack([one], CPU)
             for a, theta in enumerate((state.theta, other)):
-                mine = replace(TrainingState.initial(alone), theta=theta[m : m + 1], averages=((), (theta[m : m + 1],)))
+                mine = replace(
+                    TrainingState.make_initial(alone), theta=theta[m : m + 1], averages=((), (theta[m : m + 1],))
+                )
                 np.testing.assert_array_equal(found[m, a], curves(alone, mine)["accuracy"][0, a])
 
 
@@ -127,7 +129,7 @@ def test_curves_do_not_depend_on_how_many_scores_a_pass_holds(member, monkeypatc
     model = Decoder(layers=2, width=16, heads=4, position=position)
     one = replace(member(evaluation__samples=30), task=Last(), model=model)
     pack = Pack([one, replace(one, seed=8)], CPU)
-    state, passes = TrainingState.initial(pack), list[int]()
+    state, passes = TrainingState.make_initial(pack), list[int]()
     whole = evaluate(pack, state, beat=lambda: passes.append(0))[1]
     assert len(passes) == 4  # lengths 2, 4, 6 and 8
     monkeypatch.setattr(evaluation, "SCORES_PER_PASS", 7 * 4 * 8**2)
@@ -146,11 +148,11 @@ def test_what_is_random_in_evaluation_goes_by_rows(member, monkeypatch) -> None:
             return super().logits(weights, batch, noise, form, record)
 
     pack = pack_of(member, Last(), Shaken(), evaluation__lengths=[4], evaluation__samples=20)
-    evaluate(pack, TrainingState.initial(pack))
+    evaluate(pack, TrainingState.make_initial(pack))
     whole = drawn[0]
     drawn.clear()
     in_pieces(monkeypatch, pack, 6, 4)
-    evaluate(pack, TrainingState.initial(pack))
+    evaluate(pack, TrainingState.make_initial(pack))
     assert [len(part[0]) for part in drawn[:4]] == [6, 6, 6, 2]
     assert torch.equal(torch.cat(drawn[:4], dim=1), whole) and len(whole.unique()) > 20
 
@@ -204,7 +206,7 @@ def test_the_history_survives_a_restart(member, tmp_path) -> None:
 
 def test_an_evaluation_that_an_older_version_recorded_is_part_of_the_history(member) -> None:
     """It may lack a metric: the others count, and what it lacks is not known."""
-    seen: list[list[Evaluated]] = []
+    seen: list[list[EvaluationCurves]] = []
 
     class Kept(Timed):
         def derive_metrics(self, history, lengths):
@@ -212,14 +214,16 @@ def test_an_evaluation_that_an_older_version_recorded_is_part_of_the_history(mem
             return super().derive_metrics(history, lengths)
 
     pack = pack_of(member, Kept(), Bag())
-    old = Evaluated(5, {"accuracy": np.ones((2, 2, 4), np.float32)})
-    names, values = evaluate(pack, TrainingState.initial(pack), [old])
+    old = EvaluationCurves(5, {"accuracy": np.ones((2, 2, 4), np.float32)})
+    names, values = evaluate(pack, TrainingState.make_initial(pack), [old])
     assert (values[:, :, names.index("steps_to_accuracy")] == 5).all()
     assert np.isnan(seen[0][0].curves["steps_to_accuracy"]).all()
 
 
 def test_steps_to_counts_down_where_less_is_better() -> None:
-    history = [Evaluated(step, {"loss": np.full((1, 1, 1), value)}) for step, value in ((5, 3.0), (10, 1.0), (15, 2.0))]
+    history = [
+        EvaluationCurves(step, {"loss": np.full((1, 1, 1), value)}) for step, value in ((5, 3.0), (10, 1.0), (15, 2.0))
+    ]
     assert steps_to(history, "loss", 1.5, "minimize").item() == 10
     assert steps_to(history[:1], "loss", 1.5, "minimize").item() == np.inf
 
@@ -228,8 +232,8 @@ def test_steps_to_counts_down_where_less_is_better() -> None:
 def test_a_task_may_ask_the_model_to_go_on(member, model) -> None:
     """Greedy tokens, one at a time, are those that a whole pass over each longer text gives."""
     pack = pack_of(member, Spoken(), model, evaluation__lengths=[6], evaluation__samples=9, training__dtype="float64")
-    theta = TrainingState.initial(pack).theta * 5
-    said = curves(pack, replace(TrainingState.initial(pack), theta=theta))["said"][:, 0, 0]
+    theta = TrainingState.make_initial(pack).theta * 5
+    said = curves(pack, replace(TrainingState.make_initial(pack), theta=theta))["said"][:, 0, 0]
     stream = Stream(pack.seeds_S, "eval", torch.tensor(0))
     (test,) = pack.task.evaluation_batches(stream, 9, (6,))
     forward = Forward(pack.model, pack.layout.views(theta), pack.form, Noise(stream, None, training=False))

@@ -360,14 +360,14 @@ def test_evaluations_have_the_same_texts_in_any_pieces_and_packs(member, monkeyp
     settings = {"task": Texts(), "model": model}
     members = [replace(member(seed, training__dtype="float64", evaluation__samples=24), **settings) for seed in (3, 5)]
     both = Pack(members, torch.device("cpu"))
-    names, whole = evaluate(both, TrainingState.initial(both), beat=lambda: beats.append(1))
+    names, whole = evaluate(both, TrainingState.make_initial(both), beat=lambda: beats.append(1))
     assert set(names) == {"plain", "by_state", "length"} and whole.std(axis=(0, 3)).min() > 0
     steps = len(beats)
     assert steps > 3 * (6 + 4)  # three lengths; at least the plain texts and a state
     monkeypatch.setattr(evaluation, "LOGITS_PER_MEMBER", 3 * 24 * model.cache_size_per_token)
-    _, pieces = evaluate(both, TrainingState.initial(both), beat=lambda: beats.append(1))
+    _, pieces = evaluate(both, TrainingState.make_initial(both), beat=lambda: beats.append(1))
     alone = Pack(members[1:], torch.device("cpu"))
-    _, lone = evaluate(alone, TrainingState.initial(alone))
+    _, lone = evaluate(alone, TrainingState.make_initial(alone))
     assert (pieces == whole).all() and (lone[0] == whole[1]).all()
     assert len(beats) > 5 * steps
 
@@ -403,11 +403,11 @@ def test_an_encoding_that_looks_ahead_is_refused_where_texts_are_written() -> No
 
 def test_a_forecast_measures_a_large_evaluation_on_some_rows(member, monkeypatch) -> None:
     asked = replace(member(evaluation__samples=600), task=Texts(), model=MODELS["rope"])
-    pack, share = cost._reduce_rows(asked)
+    pack, share = cost._shrink_evaluation(asked)
     assert share == 1.0 and pack.evaluation.samples == 600
     monkeypatch.setattr(
         cost, "_MAX_MEASURED_OPERATIONS", 2 * asked.model.operations(asked.task, 3 * 2 * 150, 24)
     )  # 3 lengths, 2 averages
-    pack, share = cost._reduce_rows(asked)
+    pack, share = cost._shrink_evaluation(asked)
     assert pack.evaluation.samples == 150 and share == 0.25
-    assert cost._reduce_rows(replace(asked, task=Wide()))[1] == 0.5  # one pass, not two
+    assert cost._shrink_evaluation(replace(asked, task=Wide()))[1] == 0.5  # one pass, not two

@@ -23,7 +23,7 @@ def stored(pack: Pack, state: TrainingState) -> list[dict[str, dict[str, np.ndar
 def test_the_curves_are_those_of_the_pack_to_the_bit(member) -> None:
     members = [member(seed, training__averages=AVERAGES) for seed in (3, 0)]
     pack = Pack(members, torch.device("cpu"))
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     for buffers in state.averages:
         for buffer in buffers:
             if buffer.shape == state.theta.shape:
@@ -42,7 +42,7 @@ def test_the_curves_are_those_of_the_pack_to_the_bit(member) -> None:
 def test_weights_of_another_shape_or_of_other_parameters_are_refused(member) -> None:
     one = member(0)
     pack = Pack([one], torch.device("cpu"))
-    weights = stored(pack, TrainingState.initial(pack))
+    weights = stored(pack, TrainingState.make_initial(pack))
     larger = member(0, task__vocabulary=one.task.vocabulary + 1)
     with pytest.raises(ConfigError, match=r"parameter embedding: the weights were trained with shape"):
         evaluate_stored([larger], weights)

@@ -50,7 +50,7 @@ def evaluated_again(member: MemberConfig, weights) -> np.ndarray:
     sections = member.to_dict()
     sections["training"]["averages"] = {"raw": {}}
     pack = Pack([MemberConfig.from_dict(sections)], torch.device("cpu"))
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     named = {name: torch.from_numpy(array)[None] for name, array in weights.items()}
     state.theta.copy_(pack.layout.flat(named))
     return evaluate(pack, state)[1][0, 0]

@@ -119,14 +119,14 @@ class GrownState(TrainingState):
     paused_at: torch.Tensor
 
     @classmethod
-    def initial(cls, pack: Pack) -> "GrownState":
-        values = vars(TrainingState.initial(pack))
+    def make_initial(cls, pack: Pack) -> "GrownState":
+        values = vars(TrainingState.make_initial(pack))
         return cls(**values, paused_at=torch.full((len(pack),), -1, dtype=torch.int64))
 
 
 def test_a_new_field_is_named(halfway, pack) -> None:
     with pytest.raises(CheckpointError, match="has no paused_at;"):
-        GrownState.initial(pack).restore(snapshot_of(halfway), pack)
+        GrownState.make_initial(pack).restore(snapshot_of(halfway), pack)
 
 
 def test_shapes_come_in_the_order_of_the_columns(pack) -> None:

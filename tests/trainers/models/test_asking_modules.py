@@ -26,7 +26,7 @@ from trainers.settings import registry
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
-from trainers.training.step import sample_batches, step_once
+from trainers.training.step import sample_batches, train_next_step
 
 CPU = torch.device("cpu")
 PAD = 0
@@ -75,7 +75,7 @@ def random_batch(lengths: list[int]) -> Batch:
 
 def test_each_member_trains_as_a_plain_script_with_its_lengths(member) -> None:
     pack = pack_of(member, Padded(), vmapped("Pooled"), training__learning_rate=0.01)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     modules = []
     for seed in (3, 5):
         torch.manual_seed(seed)
@@ -84,7 +84,7 @@ def test_each_member_trains_as_a_plain_script_with_its_lengths(member) -> None:
     optimizers = [torch.optim.AdamW(m.parameters(), lr=0.01, betas=settings.betas, weight_decay=0.0) for m in modules]
     for step in range(5):
         (batch,) = sample_batches(pack, torch.tensor(step + 1), settings.batch_size)
-        step_once(pack, state)
+        train_next_step(pack, state)
         for m, (module, optimizer) in enumerate(zip(modules, optimizers, strict=True)):
             one = batch.for_members(torch.tensor([m]))
             optimizer.zero_grad()
@@ -103,7 +103,7 @@ def test_a_member_is_alone_what_it_is_in_a_pack(member, name: str) -> None:
 
 def test_a_module_gets_what_the_batch_has_or_what_it_means(member) -> None:
     pack = pack_of(member, Padded(), vmapped("Grouped"))
-    views = pack.layout.views(TrainingState.initial(pack).theta)
+    views = pack.layout.views(TrainingState.make_initial(pack).theta)
     batch = random_batch([6, 4, 5])
     ids = torch.arange(6).expand(2, 3, -1)
     plain = replace(batch, lengths=None)
@@ -119,7 +119,7 @@ def test_a_module_gets_what_the_batch_has_or_what_it_means(member) -> None:
 
 def test_a_parameter_with_a_default_gets_only_what_the_batch_has(member) -> None:
     pack, plain = (pack_of(member, Last(), vmapped(name)) for name in ("MayAsk", "Net"))
-    views, batch = pack.layout.views(TrainingState.initial(pack).theta), random_batch([6, 2, 3])
+    views, batch = pack.layout.views(TrainingState.make_initial(pack).theta), random_batch([6, 2, 3])
     without = replace(batch, lengths=None)
     assert torch.equal(
         pack.model.logits(views, without, None, pack.form), plain.model.logits(views, without, None, plain.form)

@@ -76,7 +76,7 @@ def test_only_scored_positions_count_over_the_keys_they_see(
     task = {"name": name, **settings}
     changes = {"model__init_std": 0.6, "model__form": form, "evaluation__samples": 12}
     pack = Pack([member(seed, task=task, **changes) for seed in (0, 1)], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     names, values = evaluate(pack, state)
     found = dict(zip(names, values[:, 0].swapaxes(0, 1), strict=True))
     views = pack.layout.views(state.theta.double())

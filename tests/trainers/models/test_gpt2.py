@@ -212,7 +212,7 @@ def test_long_rows_of_groups_need_no_mask_of_all_pairs(member) -> None:
             return out
 
     pack = long_rows(member, 49)
-    step, theta = torch.tensor(1), TrainingState.initial(pack).theta
+    step, theta = torch.tensor(1), TrainingState.make_initial(pack).theta
     batches = pack.task.training_batches(Stream(pack.seeds_S, "data", step), 2)
     with Watch():
         gradient, loss = compute_gradients(pack, theta, batches, step)

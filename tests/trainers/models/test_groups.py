@@ -154,7 +154,7 @@ def test_slices_of_a_batch_have_the_positions_and_gradient_of_the_whole(member) 
     settings = {"training__dtype": "float64", "training__batch_size": 10}
     model = replace(HOOKED, dropout_sites=("attention", "residual"))
     whole, parts = (pack_of(member, (0, 1), model, **settings, training__accumulation=n) for n in (1, 3))
-    step, theta = torch.tensor(2), TrainingState.initial(whole).theta
+    step, theta = torch.tensor(2), TrainingState.make_initial(whole).theta
     batch = (whole.task.sample(Stream(whole.seeds_S, "data", step), 10),)
     torch.testing.assert_close(
         compute_gradients(whole, theta, batch, step),
@@ -208,7 +208,7 @@ def test_scores_that_are_the_same_for_all_rows_are_dropped_row_by_row(member) ->
     for count in (1, 3):
         training = replace(plain.training, accumulation=count)
         pack = Pack([replace(plain, task=Last(), model=model, training=training)], CPU)
-        step, theta = torch.tensor(1), TrainingState.initial(pack).theta
+        step, theta = torch.tensor(1), TrainingState.make_initial(pack).theta
         found.append(compute_gradients(pack, theta, sample_batches(pack, step, 6), step)[0])
     torch.testing.assert_close(*found)
     seen: list[Tensor] = []

@@ -15,7 +15,7 @@ from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training.compiling import should_compile
-from trainers.training.step import step_once
+from trainers.training.step import train_next_step
 
 TASK = SetComplement(vocabulary=9, train_length=4)
 CPU = torch.device("cpu")
@@ -55,8 +55,8 @@ def test_it_starts_as_torch_does() -> None:
 def test_nothing_waits(member, rate: float) -> None:
     model = {"name": "lstm", "width": 8, "dropout": rate}
     pack = Pack([member(seed, model=model) for seed in (2, 7)], CPU)
-    state = TrainingState.initial(pack)
-    assert waits(lambda: step_once(pack, state)) == set() == waits(lambda: evaluate(pack, state))
+    state = TrainingState.make_initial(pack)
+    assert waits(lambda: train_next_step(pack, state)) == set() == waits(lambda: evaluate(pack, state))
 
 
 def test_dropout_acts_where_it_says() -> None:

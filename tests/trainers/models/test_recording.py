@@ -193,7 +193,7 @@ def test_a_metric_that_reads_what_is_not_recorded_is_named() -> None:
 
 def test_recorded_values_have_gradients_in_a_pass_that_asks_for_them() -> None:
     pack = Pack(members((3, 5), "stacked"), CPU)
-    theta = TrainingState.initial(pack).theta.requires_grad_()
+    theta = TrainingState.make_initial(pack).theta.requires_grad_()
     tokens = torch.zeros(2, 4, 6, dtype=torch.int64)
     values: dict[str, Tensor] = {}
     pack.model.logits(pack.layout.views(theta), Batch(tokens, tokens), None, pack.form, values.__setitem__)
@@ -249,7 +249,7 @@ def test_a_value_of_each_row_is_refused_for_a_batch_of_several_lengths(registere
     (problem,) = check_model(of_rows)
     assert "even" in problem
     pack = Pack([MemberConfig.from_dict(of_tokens)], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     values, module = curves(pack, state), module_of(pack, state, 0)
     for test in draw_evaluation_inputs(pack):
         for length in test.lengths:
@@ -274,7 +274,7 @@ def test_members_called_one_after_another_record_equally_often() -> None:
 
 def test_nothing_waits_for_what_is_recorded() -> None:
     pack = Pack(members((3, 5), "stacked", {"from_the_last": {}}), CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     assert waits(lambda: evaluate(pack, state)) == set()
 
 

@@ -25,7 +25,7 @@ from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.training.compiling import should_compile
-from trainers.training.step import sample_batches, step_once
+from trainers.training.step import sample_batches, train_next_step
 
 CPU = torch.device("cpu")
 TASK = SetComplement(vocabulary=9, train_length=4)
@@ -39,7 +39,7 @@ def vmapped(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", ["Net", "WithAttends", "WithoutDropout", "WithGru"])
 def test_each_member_is_the_module_built_after_its_seed(member, name: str) -> None:
     pack = Pack([member(seed, model=vmapped(name), task__vocabulary=9, task__train_length=4) for seed in (3, 5)], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     tokens = torch.randint(0, TASK.inputs, (2, 4, 6), generator=torch.Generator().manual_seed(0))
     found = pack.model.logits(pack.layout.views(state.theta), Batch(tokens, tokens), None, pack.form)
     assert found.shape == (2, 4, 6, TASK.outputs)
@@ -54,7 +54,7 @@ def test_building_a_pack_leaves_the_random_numbers_of_the_library(member) -> Non
     torch.manual_seed(1)
     before = torch.rand(3)
     torch.manual_seed(1)
-    TrainingState.initial(Pack([member(model=vmapped("Net"))], CPU))
+    TrainingState.make_initial(Pack([member(model=vmapped("Net"))], CPU))
     assert torch.equal(torch.rand(3), before)
 
 
@@ -140,14 +140,14 @@ def test_the_message_about_a_field_dropout_says_what_works() -> None:
 def test_training_is_that_of_the_module(member, name: str) -> None:
     """AdamW of torch on the module itself, with the batches of the seed."""
     pack = Pack([member(7, model=vmapped(name), training__weight_decay=0.0)], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     torch.manual_seed(7)
     module = getattr(own_modules, name)(pack.task.inputs, pack.task.outputs, pack.task.positions)
     at = pack.members[0].training
     optimizer = torch.optim.AdamW(module.parameters(), lr=at.learning_rate, betas=at.betas, weight_decay=0.0)
     for step in range(5):
         (batch,) = sample_batches(pack, torch.tensor(step + 1), at.batch_size)
-        step_once(pack, state)
+        train_next_step(pack, state)
         optimizer.zero_grad()
         mean_loss(pack.task, module(batch.tokens[0])[None], batch).sum().backward()
         optimizer.step()

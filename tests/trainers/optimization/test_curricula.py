@@ -99,7 +99,7 @@ def test_what_is_drawn_ahead_is_what_is_drawn_step_by_step(member) -> None:
     step_batches = StepBatches(pack)
     assert count_elements_per_row(pack.task, has_stages=True) is not None and step_batches.steps_at_once > 4
     for done in range(4):
-        (found,) = step_batches.batches(done, 4, stage_M)
+        (found,) = step_batches.get_batches(done, 4, stage_M)
         (wanted,) = sample_batches(pack, torch.tensor(done + 1), 4, stage_M)
         assert torch.equal(found.tokens, wanted.tokens)
         for m, seed in enumerate((3, 1, 3)):
@@ -205,7 +205,7 @@ def test_a_curriculum_killed_and_resumed_goes_on_as_if_never_stopped(member, fiv
 
 def test_states_of_some_members_are_put_together_again(member) -> None:
     pack = Pack([staged(member, seed) for seed in SEEDS], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     both = state.select([3, 1]).concatenate(state.select([0, 4, 2])).select([2, 1, 4, 0, 3])
     for one, other in zip(both.tensors(), state.tensors(), strict=True):
         assert torch.equal(one, other)

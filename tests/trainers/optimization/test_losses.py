@@ -24,7 +24,7 @@ from trainers.settings.fields import setting
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.recording import record
 from trainers.training.cost import estimate_member_cost
-from trainers.training.step import compute_gradients, make_training_noise, sample_batches, step_once
+from trainers.training.step import compute_gradients, make_training_noise, sample_batches, train_next_step
 
 CPU = torch.device("cpu")
 DECODER = {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "dropout": 0.3}
@@ -138,7 +138,7 @@ def test_r_drop_is_equation_4_of_its_paper(member: Make) -> None:
     pack, step = Pack(members, CPU), torch.tensor(3)
     (batch,) = sample_batches(pack, step, 5)
     batch = replace(batch, weight=torch.rand(batch.targets.shape, generator=torch.Generator().manual_seed(0)))
-    theta = TrainingState.initial(pack).theta
+    theta = TrainingState.make_initial(pack).theta
     gradient, loss_M = compute_gradients(pack, theta, [batch], step)
 
     at, noise = theta.clone().requires_grad_(), make_training_noise(pack, step)
@@ -166,7 +166,7 @@ def test_a_loss_sees_step_weights_and_recorded_values(member: Make) -> None:
     )
     step = torch.tensor(10)  # of 50
     (batch,) = sample_batches(plain, step, 4)
-    theta = TrainingState.initial(plain).theta
+    theta = TrainingState.make_initial(plain).theta
     gradient, loss_M = compute_gradients(penalized, theta, [batch], step)
     at = theta.clone().requires_grad_()
     tokens = batch.tokens
@@ -185,7 +185,7 @@ def test_the_loss_of_the_task_keeps_its_smoothing_and_z_loss(member: Make) -> No
     results = []
     for settings in ({}, more, {**more, **without}):
         pack, step = Pack([member(0, model=DECODER, **settings)], CPU), torch.tensor(1)
-        theta = TrainingState.initial(pack).theta
+        theta = TrainingState.make_initial(pack).theta
         results.append(compute_gradients(pack, theta, sample_batches(pack, step, 4), step)[1])
     assert torch.equal(results[1], results[2]) and not torch.equal(results[0], results[1])
 
@@ -193,7 +193,7 @@ def test_the_loss_of_the_task_keeps_its_smoothing_and_z_loss(member: Make) -> No
 @pytest.mark.parametrize("name", ["r_drop", "sparse"])
 def test_slices_of_a_batch_have_the_gradient_of_the_whole(member: Make, name: str) -> None:
     packs = [Pack([built(member, name, 3, training__accumulation=count)], CPU) for count in (1, 3)]
-    step, theta = torch.tensor(1), TrainingState.initial(packs[0]).theta
+    step, theta = torch.tensor(1), TrainingState.make_initial(packs[0]).theta
     batches = sample_batches(packs[0], step, 6)
     whole, sliced = (compute_gradients(pack, theta, batches, step) for pack in packs)
     torch.testing.assert_close(sliced, whole)
@@ -205,9 +205,9 @@ SLOW = {"training__averages": {"slow": {"kind": "ema", "decay": 0.9}}}
 def test_a_loss_reads_a_weight_average_from_before_the_step(member: Make) -> None:
     """As of arXiv:1703.01780, whose teacher is the average of the weights, with other dropout than the student."""
     pack = Pack([built(member, "follows", seed, **SLOW) for seed in (0, 1)], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     for _ in range(3):
-        step_once(pack, state)
+        train_next_step(pack, state)
     step = state.step + 1
     (batch,) = sample_batches(pack, step, pack.training.batch_size)
     gradient, loss_M = compute_gradients(pack, state.theta, [batch], step, state.averages)
@@ -228,7 +228,7 @@ def test_a_loss_reads_a_weight_average_from_before_the_step(member: Make) -> Non
 
     # A step of training gives the loss the averages of its state.
     state.loss_sum.zero_()
-    step_once(pack, state)
+    train_next_step(pack, state)
     torch.testing.assert_close(state.loss_sum, loss_M.double())
 
 
@@ -242,7 +242,7 @@ def test_a_loss_without_gradient_is_refused(member: Make, monkeypatch: pytest.Mo
     monkeypatch.setattr(Returning, "result", (torch.ones(1), torch.ones(1)))
     pack = Pack([built(member, "returning", 0)], CPU)
     with pytest.raises(ValueError, match="detached"):
-        step_once(pack, TrainingState.initial(pack))
+        train_next_step(pack, TrainingState.make_initial(pack))
 
 
 def test_an_average_that_never_changes_is_a_frozen_teacher(
@@ -259,10 +259,10 @@ def test_an_average_that_never_changes_is_a_frozen_teacher(
     monkeypatch.setattr(Follows, "compute", compute)
     averages = {"training__averages": {"raw": {}, "slow": {"kind": "frozen"}}}
     pack = Pack([built(member, "follows", seed, **averages) for seed in (0, 1)], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     start = state.theta.sort(dim=1).values
     for _ in range(3):
-        step_once(pack, state)
+        train_next_step(pack, state)
     assert not state.theta.sort(dim=1).values.equal(start) and len(teachers) == 3
     assert all(teacher.sort(dim=1).values.equal(start) for teacher in teachers)
 
@@ -324,7 +324,7 @@ def test_a_result_that_is_not_two_values_for_each_member_is_refused(
     monkeypatch.setattr(Returning, "result", result)
     pack, step = Pack([built(member, "returning", seed) for seed in (0, 1)], CPU), torch.tensor(1)
     with pytest.raises(ValueError, match="returning"):
-        compute_gradients(pack, TrainingState.initial(pack).theta, sample_batches(pack, step, 4), step)
+        compute_gradients(pack, TrainingState.make_initial(pack).theta, sample_batches(pack, step, 4), step)
 
 
 def test_each_pass_of_a_step_has_dropout_of_its_own(member: Make) -> None:
@@ -345,7 +345,7 @@ def test_estimates_know_the_passes(member: Make) -> None:
 
 def test_members_that_are_left_keep_their_options(member: Make) -> None:
     pack, step = Pack([built(member, "sparse", seed) for seed in (0, 1, 2)], CPU), torch.tensor(5)
-    theta = TrainingState.initial(pack).theta
+    theta = TrainingState.make_initial(pack).theta
     whole = compute_gradients(pack, theta, sample_batches(pack, step, 4), step)
     few = pack.select([2, 1])
     known = {id(tensor) for tensor in few.tensors()}

@@ -23,7 +23,7 @@ from trainers.settings import registry
 from trainers.settings.fields import setting
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training.cost import count_trained_bytes, estimate_member_cost
-from trainers.training.step import step_once
+from trainers.training.step import train_next_step
 
 CPU = torch.device("cpu")
 OPTIONS: dict[str, Callable[[int], dict[str, Any]]] = {
@@ -85,7 +85,7 @@ def test_a_member_has_the_same_bits_alone_and_beside_other_hyperparameters(membe
         return Pack([built(member, name, seed) for seed in seeds], CPU)
 
     pack, state = check_alone(pack_of, packs=((7,), (2, 7, 5, 2)) if name == "adamw" else ((7,), (2, 7)), steps=4)
-    assert not torch.equal(state.theta, TrainingState.initial(pack).theta)
+    assert not torch.equal(state.theta, TrainingState.make_initial(pack).theta)
 
 
 @pytest.mark.parametrize("name", ["sgd", "lion", "muon", "adafactor", "noisy"])
@@ -254,7 +254,7 @@ def test_a_failed_member_keeps_its_state_and_others_continue(member: Make, name:
     healthy, state = stepped(pack, 3), stepped(pack, 2)
     before = {key: buffer.clone() for key, buffer in state.optimizer.items()}
     state.failed_at[0] = 2
-    step_once(pack, state)
+    train_next_step(pack, state)
     for key, buffer in state.optimizer.items():
         assert torch.equal(buffer[0], before[key][0]) and torch.equal(buffer[1], healthy.optimizer[key][1])
         assert not torch.equal(buffer[1], before[key][1])
@@ -262,7 +262,7 @@ def test_a_failed_member_keeps_its_state_and_others_continue(member: Make, name:
 
 def test_a_member_whose_state_is_not_finite_has_failed(member: Make) -> None:
     pack = Pack([member(seed, training__optimizer="lion") for seed in (0, 1)], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     state.optimizer["momentum"][0, 3] = float("inf")
-    step_once(pack, state)
+    train_next_step(pack, state)
     assert state.failed_at.tolist() == [1, -1]

@@ -108,8 +108,8 @@ def test_a_draw_of_many_steps_has_the_batches_of_each(member, task: Any, seeds: 
     many.steps_at_once = 3
     for done in (0, 1, 2, 3, 7, 1):  # whole draws, one that begins elsewhere, and back
         wanted = sample_batches(pack, torch.tensor(done + 1), pack.training.batch_size)
-        same(one_by_one.batches(done, 100), wanted)
-        same(many.batches(done, 100), wanted)
+        same(one_by_one.get_batches(done, 100), wanted)
+        same(many.get_batches(done, 100), wanted)
 
 
 @pytest.mark.parametrize("task", [Stepped(), Later(), Crowded(), Shared()], ids=lambda task: type(task).__name__)
@@ -118,7 +118,7 @@ def test_a_task_that_looks_at_step_or_seeds_is_asked_step_by_step(member, task: 
     drawn = StepBatches(pack)
     assert count_elements_per_row(task) is None and drawn.steps_at_once == 1
     for done in (0, 1, 2000):
-        same(drawn.batches(done, 5000), sample_batches(pack, torch.tensor(done + 1), pack.training.batch_size))
+        same(drawn.get_batches(done, 5000), sample_batches(pack, torch.tensor(done + 1), pack.training.batch_size))
 
 
 def test_what_is_wrong_with_a_task_is_said_as_it_is(member) -> None:

@@ -23,7 +23,7 @@ from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tensors.batch import Batch
 from trainers.tensors.parameters import Parameter, ParameterLayout
 from trainers.training.compiling import compile_program
-from trainers.training.step import compute_gradients, sample_batches, step_once
+from trainers.training.step import compute_gradients, sample_batches, train_next_step
 
 M, B, H, T, K = 2, 3, 4, 7, 4
 TOKENS = torch.zeros(M, B, T, dtype=torch.int64)
@@ -127,13 +127,13 @@ def test_kerple_below_its_bound_is_set_to_it_and_goes_on_learning(optimizer: str
         "training": {"steps": 4, "batch_size": 4, "learning_rate": 0.05, "optimizer": optimizer, "compile": False},
     }
     pack = Pack([MemberConfig.from_dict({**sections, "seed": seed}) for seed in range(2)], torch.device("cpu"))
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     r2 = pack.layout.views(state.theta)["kerple.r2"]
     r2.copy_(torch.full_like(r2, 0.01))
     gradient, _ = compute_gradients(pack, state.theta, sample_batches(pack, state.step + 1, 4), state.step + 1)
     assert (pack.layout.views(gradient)["kerple.r2"] != 0).all(), "a head at the bound learns"
     for _ in range(4):
-        step_once(pack, state)
+        train_next_step(pack, state)
         for name in ("kerple.r1", "kerple.r2"):
             assert (pack.layout.views(state.theta)[name] >= np.float32(0.01)).all()
     assert (pack.layout.views(state.theta)["kerple.r2"] > np.float32(0.01)).any() or optimizer == "gradient_descent"

@@ -75,7 +75,7 @@ def test_what_layers_record_becomes_a_metric_at_every_length(member, task) -> No
     model = Decoder(layers=2, width=D, heads=H, position=ThresholdRelative())
     assert tuple(model.metrics) == (*MEANS, GREATEST)
     pack = Pack([replace(member(seed, evaluation={"samples": 4}), model=model, task=task) for seed in (0, 1)], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     names, values = evaluate(pack, state)
     tests = list(pack.task.evaluation_batches(pack_stream(pack), 4, pack.lengths))
     assert len(tests) == (len(pack.lengths) if isinstance(task, Last) else 1)

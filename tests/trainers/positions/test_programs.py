@@ -10,7 +10,7 @@ from tests.trainers.training.test_waits import check_one_program, waits
 from trainers import train
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack
-from trainers.training.step import step_once
+from trainers.training.step import train_next_step
 
 CPU = torch.device("cpu")
 POSITIONS = {
@@ -36,7 +36,7 @@ def pack_of(member, position, seeds: tuple[int, ...], layers: int = 2) -> Pack:
 def test_a_member_is_alone_what_it_is_in_a_pack_and_nothing_waits(member, position) -> None:
     packs = ((7,), (2, 7, 2, 5), (7, 1, 3))
     pack, state = check_alone(lambda seeds: pack_of(member, position, seeds), packs, steps=6)
-    assert waits(lambda: step_once(pack, state)) == set() == waits(lambda: evaluate(pack, state))
+    assert waits(lambda: train_next_step(pack, state)) == set() == waits(lambda: evaluate(pack, state))
 
 
 @pytest.mark.parametrize("name", ["cope", "randomized"])  # the others are in a step with every hook

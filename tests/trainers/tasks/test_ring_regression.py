@@ -12,7 +12,7 @@ from trainers.errors import ConfigError
 from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.tasks.ring_regression import RingRegression
-from trainers.training.step import step_once
+from trainers.training.step import train_next_step
 
 CPU = torch.device("cpu")
 STREAM = Stream(torch.tensor([0]), "eval", torch.tensor(0))
@@ -42,9 +42,9 @@ def ring_member(
 
 def trained(members, steps: int) -> tuple[Pack, TrainingState]:
     pack = Pack(members, CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     for _ in range(steps):
-        step_once(pack, state)
+        train_next_step(pack, state)
     return pack, state
 
 
@@ -53,7 +53,7 @@ def test_loss_is_the_mean_squared_error_over_sampled_inputs() -> None:
     task = RingRegression(ring=9, window=4, alpha=2.0, betas=(0.5, 0.25))
     member = ring_member(task={"ring": 9, "window": 4, "betas": [0.5, 0.25]}, encoding="rpe", width=6, free_value=True)
     pack = Pack([member], CPU)
-    weights = pack.layout.views(TrainingState.initial(pack).theta)
+    weights = pack.layout.views(TrainingState.make_initial(pack).theta)
     logits = pack.model.logits(weights, task.sample(STREAM, 1), None, "plain")
     test = next(iter(task.evaluation_batches(STREAM, 1, task.lengths)))
     scores = scores_of(task, logits, test.batch, test.lengths)
@@ -87,7 +87,7 @@ def test_augmentation_is_the_average_over_every_shift_of_the_window() -> None:
 def test_unseen_absolute_positions_only_decay() -> None:
     rate, decay, steps = 5e-3, 1e-2, 200
     pack, state = trained([ring_member(decay=decay, rate=rate, encoding="ape")], steps)
-    before = pack.layout.views(TrainingState.initial(pack).theta)["positions"][0]
+    before = pack.layout.views(TrainingState.make_initial(pack).theta)["positions"][0]
     after = pack.layout.views(state.theta)["positions"][0]
     unseen = [i for i in range(51) if i + 1 not in pack.task.trained_lengths]
     torch.testing.assert_close(after[unseen], before[unseen] * (1 - rate * decay) ** steps, rtol=1e-10, atol=1e-12)
@@ -97,7 +97,7 @@ def test_unseen_absolute_positions_only_decay() -> None:
 def test_gradient_of_the_relative_form() -> None:
     """dl/da_k = 2 (n1 - |k|) (a_k - T_k), zero beyond the window."""
     pack = Pack([ring_member(encoding="rpe")], CPU)
-    theta = TrainingState.initial(pack).theta
+    theta = TrainingState.make_initial(pack).theta
     views = pack.layout.views(theta)
     a = views["positions"][0] @ views["u"][0]
     batch = pack.task.sample(STREAM, 1)
@@ -117,7 +117,7 @@ def test_gradient_flow_of_one_position() -> None:
     rate, steps, alpha = 1e-4, 1500, 2.0
     task = {"ring": 7, "window": 1, "alpha": alpha, "betas": []}
     pack, state = trained([ring_member(rate=rate, task=task, encoding="ape", width=30)], steps)
-    start, end = (pack.layout.views(s.theta)["positions"][0] for s in (TrainingState.initial(pack), state))
+    start, end = (pack.layout.views(s.theta)["positions"][0] for s in (TrainingState.make_initial(pack), state))
     middle = pack.task.trained_lengths[0] - 1
     square = float(start[middle] @ start[middle])
     # The loss (|p|^2 - alpha)^2 has gradient 4 (|p|^2 - alpha) p, so A_0' = 8 A_0 (alpha - A_0).

@@ -19,7 +19,7 @@ from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import ParameterLayout
-from trainers.training.step import compute_gradients, sample_batches, step_once
+from trainers.training.step import compute_gradients, sample_batches, train_next_step
 
 CPU = torch.device("cpu")
 
@@ -98,7 +98,7 @@ def test_analytic_solution_has_the_closed_form_at_every_length(form: str) -> Non
         }
     )
     pack = Pack([config], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     state.theta = pack.layout.flat(analytic_weights(v, delta))
     names, values = evaluate(pack, state)
     curve = {name: values[0, 0, k] for k, name in enumerate(names)}
@@ -195,25 +195,25 @@ TABLE_CASES = [
 def test_table_form_equals_plain_form(member, changes) -> None:
     plain, table = packs(member, **changes)
     assert (plain.form, table.form) == ("plain", "table")
-    state, one = TrainingState.initial(plain), torch.tensor(1)
+    state, one = TrainingState.make_initial(plain), torch.tensor(1)
     found = [
         compute_gradients(pack, state.theta, sample_batches(pack, one, pack.training.batch_size), one)[0]
         for pack in (plain, table)
     ]
     assert float((found[0] - found[1]).norm() / found[0].norm()) < 1e-6
-    states = [TrainingState.initial(plain), TrainingState.initial(table)]
+    states = [TrainingState.make_initial(plain), TrainingState.make_initial(table)]
     for pack, mine in zip((plain, table), states, strict=True):
         for _ in range(40):
-            step_once(pack, mine)
+            train_next_step(pack, mine)
     assert float((states[0].theta - states[1].theta).abs().max()) < 1e-5
-    assert float((states[0].theta - TrainingState.initial(plain).theta).abs().max()) > 1e-2
+    assert float((states[0].theta - TrainingState.make_initial(plain).theta).abs().max()) > 1e-2
     assert np.nanmax(np.abs(evaluate(plain, states[0])[1] - evaluate(table, states[1])[1])) < 1e-3
 
 
 @pytest.mark.parametrize("changes", TABLE_CASES, ids=str)
 def test_table_logits_equal_plain_logits_in_float32(member, changes) -> None:
     one, two = packs(member, **changes)
-    weights = one.layout.views(TrainingState.initial(one).theta.float())
+    weights = one.layout.views(TrainingState.make_initial(one).theta.float())
     tokens = data_stream([0, 1]).permutations(0, 9, 8, 7)
     rates = torch.tensor([0.3, 0.5], dtype=torch.float64)
     drops = None if one.dropout_rates is None else rates
@@ -270,7 +270,7 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
 
 def test_order_of_earlier_tokens_does_not_matter(member) -> None:
     pack = Pack([member()], CPU)
-    weights = pack.layout.views(TrainingState.initial(pack).theta)
+    weights = pack.layout.views(TrainingState.make_initial(pack).theta)
     one = pack.model.logits(weights, batch_of(torch.tensor([[[1, 2, 3, 4, 5]]])), None, pack.form)[0, 0, -1]
     two = pack.model.logits(weights, batch_of(torch.tensor([[[4, 1, 3, 2, 5]]])), None, pack.form)[0, 0, -1]
     torch.testing.assert_close(one, two)
@@ -315,7 +315,7 @@ def test_radon_bound_on_the_width() -> None:
 
 def test_attention_uniformity_against_a_slow_reference(member) -> None:
     pack = Pack([member(model__init_std=1.0)], CPU)
-    weights = pack.layout.views(TrainingState.initial(pack).theta)
+    weights = pack.layout.views(TrainingState.make_initial(pack).theta)
     w = {name: view[0].double().numpy() for name, view in weights.items()}
     rows = data_stream([0]).permutations(0, 5, 8, 6)
     got = pack.model.reduce(pack.model.measure_rows(weights, batch_of(rows), (1, 4, 6), {}), weights, (1, 4, 6))[
@@ -336,7 +336,7 @@ def test_attention_over_token_ids_is_that_over_positions(member, attention: str,
     """Where tokens are seen again, and where one has nearly all the weight."""
     changes = {"model__attention": attention, "model__norm": norm, "model__init_std": 1.0, "training__dtype": "float64"}
     pack = Pack([member(seed, **changes) for seed in (0, 1)], CPU)
-    weights = pack.layout.views(3 * TrainingState.initial(pack).theta)
+    weights = pack.layout.views(3 * TrainingState.make_initial(pack).theta)
     batch = batch_of(torch.randint(0, 8, (2, 30, 9), generator=torch.Generator().manual_seed(0)))
     noise = Noise(Stream(pack.seeds_S, "dropout", torch.tensor(0)), None, training=False)
     recorded: dict[str, list[torch.Tensor]] = {}
@@ -373,8 +373,8 @@ def test_scores_hold_where_floats_end() -> None:
 def test_a_task_with_other_outputs_than_inputs_has_no_diagonal(member) -> None:
     task = {"name": "padded_addition", "width": 3, "train_digits": 2}
     pack = Pack([member(seed, task=task) for seed in (0, 1)], CPU)
-    state = TrainingState.initial(pack)
-    step_once(pack, state)
+    state = TrainingState.make_initial(pack)
+    train_next_step(pack, state)
     names, values = evaluate(pack, state)
     found = {name: values[:, :, k] for k, name in enumerate(names)}
     assert np.isfinite(found["attention_uniformity"]).all() and np.isfinite(found["exact_match"]).all()

@@ -27,7 +27,7 @@ def sliced(member, count: int, task=None, model=DECODER, seeds=(0, 1), **changes
 
 def gradient(pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
     step = torch.tensor(3)
-    return compute_gradients(pack, TrainingState.initial(pack).theta, sample_batches(pack, step, 10), step)
+    return compute_gradients(pack, TrainingState.make_initial(pack).theta, sample_batches(pack, step, 10), step)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 10])
@@ -43,7 +43,7 @@ def test_a_ragged_loss_counts_every_position_once(member) -> None:
     pack = sliced(member, 4, Ragged(), replace(DECODER, dropout=0.0))
     (batch,) = sample_batches(pack, torch.tensor(3), 10)
     assert len({int(n) for n in batch.weight[0].sum(dim=-1)}) > 1
-    theta = TrainingState.initial(pack).theta
+    theta = TrainingState.make_initial(pack).theta
     logits = pack.model.logits(pack.layout.views(theta), batch, None, "plain")
     expected = []
     for m in range(2):
@@ -60,7 +60,7 @@ def test_a_ragged_loss_counts_every_position_once(member) -> None:
 def test_one_slice_is_the_step_there_was(member) -> None:
     """Bit for bit the gradient of the mean loss of the whole batch."""
     pack = sliced(member, 1, training__dtype="float32")
-    step, theta = torch.tensor(3), TrainingState.initial(pack).theta
+    step, theta = torch.tensor(3), TrainingState.make_initial(pack).theta
     (batch,) = sample_batches(pack, step, 10)
 
     def mean(theta: torch.Tensor) -> torch.Tensor:
@@ -123,7 +123,7 @@ def test_a_batch_without_any_target_has_no_loss_and_no_gradient(member, count: i
     pack = sliced(member, count, Seldom(), seeds=range(8), training__batch_size=2)
     batches = sample_batches(pack, torch.tensor(3), 2)
     empty = sum(batch.weight.sum(dim=(1, 2)) for batch in batches) == 0
-    gradients, losses = compute_gradients(pack, TrainingState.initial(pack).theta, batches, torch.tensor(3))
+    gradients, losses = compute_gradients(pack, TrainingState.make_initial(pack).theta, batches, torch.tensor(3))
     assert empty.any() and not empty.all()
     assert torch.isfinite(gradients).all() and torch.equal(losses == 0, empty)
     assert torch.equal((gradients == 0).all(dim=1), empty)

@@ -12,8 +12,8 @@ import torch
 from trainers.packs.pack import Pack, TrainingState
 from trainers.tensors.noise import Noise
 from trainers.training.compiling import (
-    call_first,
     compile_once,
+    compile_or_load,
     estimate_seconds,
     mark_dynamic,
     should_compile,
@@ -87,11 +87,11 @@ def test_half_a_library_in_the_cache_is_made_again_and_no_other_file_is_touched(
             raise RuntimeError(f"InductorError: ImportError: {library}: file too short")
 
     if place == "cache":
-        call_first(program, 3)
+        compile_or_load(program, 3)
         assert calls == [3, 3] and not library.exists()
     else:
         with pytest.raises(RuntimeError, match="file too short"):
-            call_first(program, 3)
+            compile_or_load(program, 3)
         assert library.exists()
 
 
@@ -135,13 +135,13 @@ def test_one_program_serves_packs_of_all_sizes(member, changes) -> None:
         train_step, dynamic=False, fullgraph=True, backend=lambda graph, _: calls.append(graph) or graph.forward
     )
     first = Pack([member(0, **changes)] * 2, CPU).select([0, 0, 0])
-    state = TrainingState.initial(first)
+    state = TrainingState.make_initial(first)
     batches = separate_tensors(first, sample_batches(first, state.step + 1, 4))
     mark_dynamic([*first.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
     compiled(first, state, batches)
     for seeds in [(0, 0), (0, 1), (4, 1, 1, 2), (1, 2, 3, 4, 5)]:
         pack = Pack([member(seed, **changes) for seed in seeds], CPU)
-        one, other = TrainingState.initial(pack), TrainingState.initial(pack)
+        one, other = TrainingState.make_initial(pack), TrainingState.make_initial(pack)
         batches = separate_tensors(pack, sample_batches(pack, one.step + 1, 4))
         compiled(pack, one, batches)
         train_step(pack, other, batches)

@@ -81,7 +81,7 @@ def test_lengths_follow_from_the_step_and_are_uniform() -> None:
     drawn, rows = StepBatches(pack_of((3, 5, 3))), 8
     assert drawn.steps_at_once == 1
     for done in (0, 1, 2, 7, 3):
-        (batch,) = drawn.batches(done, 5000)
+        (batch,) = drawn.get_batches(done, 5000)
         (wanted,) = sample_batches(drawn.pack, torch.tensor(done + 1), rows)
         assert torch.equal(batch.tokens, wanted.tokens)
         assert batch.tokens.shape == (3, rows, Running().draw_step_length(done + 1))

@@ -73,7 +73,7 @@ def test_slices_of_a_batch_add_up_to_it(member: Make) -> None:
     ]
     step = torch.tensor(1)
     gradients = [
-        compute_gradients(pack, TrainingState.initial(pack).theta, sample_batches(pack, step, 16), step)[0]
+        compute_gradients(pack, TrainingState.make_initial(pack).theta, sample_batches(pack, step, 16), step)[0]
         for pack in packs
     ]
     torch.testing.assert_close(gradients[0], gradients[1])

@@ -14,7 +14,7 @@ from trainers.errors import PackError
 from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack, TrainingState
-from trainers.training.step import step_once
+from trainers.training.step import train_next_step
 
 CPU = torch.device("cpu")
 
@@ -164,13 +164,13 @@ def test_a_diverging_member_is_frozen_and_the_others_go_on(member, recorder) -> 
     assert all(np.isnan(curve.values).all() for curve in together[1].curves)
     assert together[0].curves == train([good], recorder)[0].curves
     pack = Pack([good, bad], CPU)
-    state = TrainingState.initial(pack)
+    state = TrainingState.make_initial(pack)
     for _ in range(failed_at):
-        step_once(pack, state)
+        train_next_step(pack, state)
     frozen = state.theta[1].clone()
     assert torch.isfinite(frozen).all()
     for _ in range(5):
-        step_once(pack, state)
+        train_next_step(pack, state)
     assert torch.equal(frozen, state.theta[1]) and int(state.failed_at[1]) == failed_at
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.trainers.runs import same, train_recorded
 from trainers import Checkpoints, train
-from trainers.training.start_checkpoints import explain_step_dependence, join_earlier
+from trainers.training.start_checkpoints import explain_step_dependence, join_checkpoints
 
 
 def folders(path: Path) -> tuple[Checkpoints, ...]:
@@ -40,7 +40,7 @@ def test_trained_on_equals_trained_long(member, recorder, tmp_path: Path, every:
     earlier = [((first, second)[place == 2].folder, (few[place].config_id, few[place].seed)) for place in order]
     longer = [many[place] for place in order]
     recorder.evaluations.clear()
-    train(longer, recorder, earlier=earlier)
+    train(longer, recorder, start_checkpoints=earlier)
     assert not recorder.notices
     same(recorder.evaluations, train_recorded(longer)[0])
 
@@ -59,9 +59,9 @@ def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path
         ([(third.folder, names[0])], False, 9, "has no usable state"),
         ([(first.folder, names[1])], False, 9, "has no usable state"),
     ):
-        snapshot, notices = join_earlier(earlier, (), compiled=compiled, max_step=most)
+        snapshot, notices = join_checkpoints(earlier, (), compiled=compiled, max_step=most)
         assert snapshot is None and said in notices[-1]
-    snapshot, notices = join_earlier(both[:1], ("before",), compiled=False, max_step=9)
+    snapshot, notices = join_checkpoints(both[:1], ("before",), compiled=False, max_step=9)
     assert snapshot is not None and snapshot.step == 4 and notices == ["before"]
 
 

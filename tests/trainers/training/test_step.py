@@ -15,11 +15,11 @@ from trainers.optimization import averaging
 from trainers.optimization.averaging import Bema, Ema, NormMatched
 from trainers.optimization.optimizers.adamw import AdamW
 from trainers.optimization.optimizers.descent import GradientDescent
-from trainers.packs.pack import Pack, TrainingState, read_averages
+from trainers.packs.pack import Pack, TrainingState, compute_averages
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training import step
 from trainers.training.cost import estimate_member_cost
-from trainers.training.step import sample_batches, step_once, train_step
+from trainers.training.step import sample_batches, train_next_step, train_step
 
 CPU = torch.device("cpu")
 EVERY: dict[str, dict[str, Any]] = {
@@ -119,7 +119,7 @@ class Passes(TorchDispatchMode):
 def test_an_update_takes_so_many_passes(member, monkeypatch, label: str, most: int) -> None:
     """From the clipped gradient on; none chooses between old and new while nobody has failed."""
     pack = packed(member, {label: EVERY[label]})
-    state, batches = TrainingState.initial(pack), sample_batches(pack, torch.tensor(1), 16)
+    state, batches = TrainingState.make_initial(pack), sample_batches(pack, torch.tensor(1), 16)
     found = step.compute_gradients(pack, state.theta, batches, torch.tensor(1))
     monkeypatch.setattr(step, "compute_gradients", lambda *_: found)
     with Passes(state.theta.numel()) as passes:
@@ -129,14 +129,14 @@ def test_an_update_takes_so_many_passes(member, monkeypatch, label: str, most: i
 
 def test_averages_of_one_source_share_their_buffers(member) -> None:
     pack = packed(member)
-    assert pack.source_indices == (0, 1, 2, 2, 2, 3)
-    assert [type(source) for source in pack.sources[1:]] == [Ema, Bema, Bema]
-    together = read_averages(pack, stepped(pack, 4))
+    assert pack.buffer_owner_indices == (0, 1, 2, 2, 2, 3)
+    assert [type(source) for source in pack.buffer_owners[1:]] == [Ema, Bema, Bema]
+    together = compute_averages(pack, stepped(pack, 4))
     for label, values in EVERY.items():
         alone = packed(member, {label: values})
-        assert torch.equal(read_averages(alone, stepped(alone, 4))[label], together[label]), label
+        assert torch.equal(compute_averages(alone, stepped(alone, 4))[label], together[label]), label
     rho = [member(seed, training__averages={**EVERY, "bema": {"rho": 2.0 + seed}}) for seed in (0, 1)]
-    assert Pack(rho, CPU).source_indices == (0, 1, 2, 3, 3, 4), "what differs in one member is kept apart"
+    assert Pack(rho, CPU).buffer_owner_indices == (0, 1, 2, 3, 3, 4), "what differs in one member is kept apart"
 
 
 def test_a_checkpoint_has_the_buffers_of_every_average_by_its_label(member) -> None:
@@ -146,11 +146,11 @@ def test_a_checkpoint_has_the_buffers_of_every_average_by_its_label(member) -> N
     buffers = {"ema": 1, "bema": 3, "norm_matched": 3, "queries": 3, "other": 3}
     named = {f"averages.{label}.{j}" for label, count in buffers.items() for j in range(count)}
     assert {name for name in stored.arrays if name.startswith("averages.")} == named
-    again = TrainingState.initial(pack).restore(stored, pack)
+    again = TrainingState.make_initial(pack).restore(stored, pack)
     for one in (state, again):
-        step_once(pack, one)
-    for label, weights in read_averages(pack, state).items():
-        assert torch.equal(weights, read_averages(pack, again)[label])
+        train_next_step(pack, one)
+    for label, weights in compute_averages(pack, state).items():
+        assert torch.equal(weights, compute_averages(pack, again)[label])
     assert np.array_equal(stored.arrays["averages.bema.2"], stored.arrays["averages.queries.2"])
 
 
@@ -177,10 +177,10 @@ def test_an_update_of_ones_own_is_given_every_number(member) -> None:
     training = replace(member().training, averages=averages)
     pack = Pack([replace(member(seed), training=training) for seed in (0, 1)], CPU)
     assert set(pack.average_hyperparameters[0]) == {"decay", "burn_in", "update_period"}
-    assert "burn_in" not in pack.average_hyperparameters[2] and pack.source_indices == (0, 1, 2)
-    start = TrainingState.initial(pack)
+    assert "burn_in" not in pack.average_hyperparameters[2] and pack.buffer_owner_indices == (0, 1, 2)
+    start = TrainingState.make_initial(pack)
     first = start.theta.clone()
-    step_once(pack, start)
+    train_next_step(pack, start)
     assert torch.equal(start.averages[0][0], first)
     assert averaging.Average.neutral == {}
 
@@ -190,7 +190,7 @@ def test_a_failed_member_keeps_its_whole_state(member) -> None:
     rates = (3e-3, 1e30)
     members = [member(0, training__averages=averages, training__learning_rate=rate) for rate in rates]
     pack, alone = Pack(members, CPU), Pack(members[:1], CPU)
-    state, other = TrainingState.initial(pack), TrainingState.initial(alone)
+    state, other = TrainingState.make_initial(pack), TrainingState.make_initial(alone)
 
     def of(some: TrainingState, m: int) -> list[Tensor]:
         buffers = [b for buffers in some.averages for b in buffers]
@@ -200,24 +200,24 @@ def test_a_failed_member_keeps_its_whole_state(member) -> None:
     before = of(state, 1)
     while int(state.failed_at[1]) < 0:
         before = of(state, 1)
-        step_once(pack, state)
-        step_once(alone, other)
+        train_next_step(pack, state)
+        train_next_step(alone, other)
         assert int(state.step) < 10
     for _ in range(5):
-        step_once(pack, state)
-        step_once(alone, other)
+        train_next_step(pack, state)
+        train_next_step(alone, other)
     assert all(torch.equal(*two) for two in zip(before, of(state, 1), strict=True))
     assert all(torch.equal(*two) for two in zip(of(other, 0), of(state, 0), strict=True))
     state.failed_at[0] = 2  # it is healthy, and frozen all the same
     before = of(state, 0)
-    step_once(pack, state)
+    train_next_step(pack, state)
     assert all(torch.equal(*two) for two in zip(before, of(state, 0), strict=True)) and int(state.failed_at[0]) == 2
 
 
 def test_who_goes_on_is_counted(member) -> None:
     pack = packed(member)
-    state = TrainingState.initial(pack)
-    step_once(pack, state)
+    state = TrainingState.make_initial(pack)
+    train_next_step(pack, state)
     assert int(state.failed_at[0]) == -1 and int(state.loss_steps[0]) == int(state.step)
 
 
@@ -238,9 +238,9 @@ class Lagged(averaging.Average):
 
 def test_buffers_that_hand_on_what_they_have_lose_nothing(member) -> None:
     pack = packed(member, {"raw": {}})
-    pack.sources, pack.average_hyperparameters = (Lagged(),), ({},)
-    state, seen = TrainingState.initial(pack), []
+    pack.buffer_owners, pack.average_hyperparameters = (Lagged(),), ({},)
+    state, seen = TrainingState.make_initial(pack), []
     for _ in range(4):
         seen.append(state.theta.clone())
-        step_once(pack, state)
+        train_next_step(pack, state)
     assert all(torch.equal(mine, wanted) for mine, wanted in zip(state.averages[0][1:], seen[:1:-1], strict=True))

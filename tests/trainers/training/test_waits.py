@@ -18,7 +18,7 @@ from trainers.packs.batches import StepBatches
 from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.settings import registry
-from trainers.training.step import step_once
+from trainers.training.step import train_next_step
 
 ENGINE = str(Path(trainers.__file__).parent)
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
@@ -95,8 +95,8 @@ def pack_of(name: str) -> Pack:
 @pytest.mark.parametrize("name", CASES)
 def test_neither_a_step_nor_an_evaluation_waits(name: str) -> None:
     pack = pack_of(name)
-    state = TrainingState.initial(pack)
-    assert waits(lambda: step_once(pack, state)) == set()
+    state = TrainingState.make_initial(pack)
+    assert waits(lambda: train_next_step(pack, state)) == set()
     assert waits(lambda: evaluated_anew(pack, state)) == set()
 
 
@@ -104,14 +104,14 @@ def test_rounds_of_products_are_measured_without_waiting() -> None:
     (one, *_) = EAGER["padded_multiplication: fixed set"]
     task = {**one["task"], "measured_rounds": [1, 2]}
     pack = Pack([MemberConfig.from_dict({**one, "task": task, "seed": seed}) for seed in (3, 4)], torch.device("cpu"))
-    assert waits(lambda: evaluated_anew(pack, TrainingState.initial(pack))) == set()
+    assert waits(lambda: evaluated_anew(pack, TrainingState.make_initial(pack))) == set()
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_batches_of_several_steps_are_drawn_without_waiting(name: str) -> None:
     drawn = StepBatches(pack_of(name))
     drawn.steps_at_once = 3
-    assert waits(lambda: [drawn.batches(done, 7) for done in range(7)]) == set()
+    assert waits(lambda: [drawn.get_batches(done, 7) for done in range(7)]) == set()
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from trainers.tasks import supervised
 from trainers.tasks.decoding import Decoding
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
-from trainers.tasks.metrics import Evaluated, steps_to
+from trainers.tasks.metrics import EvaluationCurves, steps_to
 from trainers.tasks.parts import PAD, draw_below, find_packed_columns, scatter_columns
 from trainers.tasks.scratchpad import layout, scores
 from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths
@@ -312,7 +312,9 @@ class ScratchpadTask(Task):
         right = {name: rows[name].float().mean(dim=1) for name in self.generation_metrics if name in rows}
         return {**right, **scores.reduce_scores(rows)}
 
-    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    def derive_metrics(
+        self, history: Sequence[EvaluationCurves], lengths: tuple[int, ...]
+    ) -> dict[str, NDArray[np.float32]]:
         """Return the step at which each of `generation_metrics` was first solved; infinite until then."""
         return {f"steps_to_{name}": steps_to(history, name, self.solved) for name in self.generation_metrics}
 

@@ -15,7 +15,7 @@ from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.settings.registry import build
-from trainers.tasks.metrics import Evaluated
+from trainers.tasks.metrics import EvaluationCurves
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.parity import SYMBOLS, HalfParity, Parity
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
@@ -187,14 +187,17 @@ def test_a_pack_is_evaluated_with_every_metric(member, form: str) -> None:
         evaluation={"samples": 6, "lengths": [2, 4]},
     )
     pack = Pack([config, replace(config, seed=2)], CPU)
-    names, values = evaluate(pack, TrainingState.initial(pack))
+    names, values = evaluate(pack, TrainingState.make_initial(pack))
     assert set(names) == set(config.metrics) and "steps_to_exact_match" in names
     assert np.isfinite(values[:, :, [names.index(name) for name in names if "steps" not in name]]).all()
 
 
 def test_steps_to_the_first_solved_evaluation() -> None:
     task = Parity(solved=0.9)
-    past = [Evaluated(step, {"exact_match": np.full((1, 1, 1), of)}) for step, of in ((10, 0.5), (20, 0.9), (30, 0.2))]
+    past = [
+        EvaluationCurves(step, {"exact_match": np.full((1, 1, 1), of)})
+        for step, of in ((10, 0.5), (20, 0.9), (30, 0.2))
+    ]
     assert task.derive_metrics(past, (3,))["steps_to_exact_match"].tolist() == [[[20.0]]]
     assert np.isinf(task.derive_metrics(past[:1], (3,))["steps_to_exact_match"]).all()
 

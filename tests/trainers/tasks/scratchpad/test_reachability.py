@@ -102,7 +102,7 @@ def test_metrics_of_both_distributions_are_recorded(member) -> None:
         "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2},
     }
     pack = Pack([member(0, **changes)], torch.device("cpu"))
-    names, values = evaluate(pack, TrainingState.initial(pack))
+    names, values = evaluate(pack, TrainingState.make_initial(pack))
     there = {name: values[0, 0, place] for place, name in enumerate(names)}
     assert pack.lengths == (1, 2, 3)
     for name in ("exact_match", "connected", "unconnected"):

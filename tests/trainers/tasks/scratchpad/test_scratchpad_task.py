@@ -41,7 +41,7 @@ def variant(request, member) -> tuple[Pack, Shrinking, Text]:
 
 
 def logits_of(pack: Pack, batch: Batch) -> Tensor:
-    theta = TrainingState.initial(pack).theta
+    theta = TrainingState.make_initial(pack).theta
     return pack.model.logits(pack.layout.views(theta), batch, None, pack.form)
 
 
@@ -79,7 +79,7 @@ def test_the_gradient_of_a_masked_row_is_that_of_its_transitions(variant) -> Non
     pack, task, text = variant
     if not task.asks and not task.fix_first_state:
         return
-    theta = TrainingState.initial(pack).theta.requires_grad_()
+    theta = TrainingState.make_initial(pack).theta.requires_grad_()
 
     def gradient(batches: list[Batch]) -> tuple[Tensor, float]:
         found = [compute_losses(pack, theta, batch, None, torch.tensor(1)) for batch in batches]
@@ -129,7 +129,7 @@ def test_single_transitions_are_on_average_the_masked_rows(member) -> None:
     single = Shrinking(longest=3, row_form="transition", loss_on_question=False)
     rows = Shrinking(longest=3, row_form="mask", loss_on_question=False)
     pack = pack_of(member, rows)
-    theta = TrainingState.initial(pack).theta.requires_grad_()
+    theta = TrainingState.make_initial(pack).theta.requires_grad_()
 
     def mean(task: Shrinking, law: tuple[tuple[int, int], ...]) -> tuple[Tensor, Tensor]:
         total = sum(weight for _, weight in law)
