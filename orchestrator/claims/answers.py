@@ -413,7 +413,7 @@ def _compute_sign_p(values: Values, null: float) -> float:
 
 
 def _answer_seeds(compute_answer: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
-    """Return the answer of the seeds of one or two arms, with `extrapolate`, which repeats their values."""
+    """Return the answer, with a function that computes it again for more seeds in the same proportions."""
     return replace(
         compute_answer(*arms), extrapolate=lambda n: compute_answer(*(_repeat_values(seeds, n) for seeds in arms))
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from orchestrator.claims.descriptions import describe_counts, describe_effect, label_axis
-from orchestrator.claims.details_section import write_details
+from orchestrator.claims.details_section import make_details_section
 from orchestrator.claims.figures import draw_claim, is_drawable, write_small_png
 from orchestrator.claims.judgement import NOT_TESTED, Judgement
 from orchestrator.claims.markdown import fold, make_markdown_table
@@ -48,7 +48,7 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
         file.introduction and f"## Terms\n\n{file.introduction}",
         *make_claims_tables(judgements),
         closing,
-        write_details(file, judgements),
+        make_details_section(file, judgements),
     ]
     page.parent.mkdir(parents=True, exist_ok=True)
     text = "\n".join(part.rstrip("\n") + "\n" for part in parts if part)

@@ -81,7 +81,7 @@ def describe_lengths(lengths: Lengths) -> str:
     return f"length{'s' if len(lengths) > 1 else ''} {format_ranges(lengths)}"
 
 
-def write_question(claim: Claim) -> str:
+def describe_question(claim: Claim) -> str:
     """Return the question of a claim as a sentence."""
     # A value that both arms share is named once.
     first, second = claim.compare[0], claim.compare[-1]

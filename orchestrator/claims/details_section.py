@@ -11,8 +11,8 @@ from orchestrator.claims.descriptions import (
     describe_effect,
     describe_lengths,
     describe_metrics,
+    describe_question,
     name_effect,
-    write_question,
 )
 from orchestrator.claims.judgement import CONTROL_FAILED, HELD, NOT_LEARNED, Judgement
 from orchestrator.claims.markdown import fold, make_markdown_table
@@ -49,7 +49,7 @@ the interval of the rank correlation. All choices were made at the selection len
 ARMS_HEADER = ("claim", "arm", "values", "configuration", "average", "seeds", "median", "mean", "range")
 
 
-def write_details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
+def make_details_section(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     """Return the folded part as Markdown: the rules of verdicts, every claim by sweep, and every arm."""
     # Claims about one sweep are grouped, below its size and cost.
     parts = [VERDICT_RULES, describe_bounds(file), list_removed(file)]
@@ -108,7 +108,7 @@ def describe_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> st
 def describe_judgement(judgement: Judgement, file: ClaimsFile, tests: Sequence[Judgement]) -> str:
     """Return a line of Markdown on a claim: question, registration, effect, other estimates."""
     claim, sweep = judgement.claim, judgement.sweep
-    sentences = [f"**{claim.id}**: {write_question(claim)}"]
+    sentences = [f"**{claim.id}**: {describe_question(claim)}"]
     if len(tests) > 1:
         sentences.append(_describe_repeats(tests))
 

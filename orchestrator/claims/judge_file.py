@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orchestrator.claims.claims_page import CLAIMS_HEADER, find_pictures, write_page
-from orchestrator.claims.descriptions import describe_counts, describe_effect, write_question
+from orchestrator.claims.descriptions import describe_counts, describe_effect, describe_question
 from orchestrator.claims.markdown import make_markdown_table
 from orchestrator.claims.packed import locate_packed, write_packed
 from orchestrator.claims.registration import list_changes
@@ -39,7 +39,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     for judgement in judgements:
         yield f"{judgement.claim.id}: {judgement.verdict_text}"
         yield f"  {judgement.claim.says}"
-        yield f"  {write_question(judgement.claim)} {describe_effect(judgement.claim, judgement.answer)}"
+        yield f"  {describe_question(judgement.claim)} {describe_effect(judgement.claim, judgement.answer)}"
     for tests in group_tests(judgements):
         if len(tests) > 1:
             names = ", ".join(judgement.claim.id for judgement in tests)

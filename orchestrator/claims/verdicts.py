@@ -63,7 +63,7 @@ def decide_verdicts(groups: Sequence[Sequence[Judgement]], file: ClaimsFile) -> 
 
     # A claim whose control fails gets p = 1, which changes the corrected p-values of others; repeat until none fails.
     while True:
-        p_values = [_read_p_value(judged[claim.id]) if claim.id in tested_ids else 1.0 for claim in file.claims]
+        p_values = [_get_p_value(judged[claim.id]) if claim.id in tested_ids else 1.0 for claim in file.claims]
         p_values += [1.0] * (file.family - len(file.claims))  # of removed claims
         corrected_p = {
             claim.id: p
@@ -114,14 +114,14 @@ def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: in
 
     # Assume that the p-values of the other claims stay as they are; 1 for those that are not tested.
     other_p_values = [
-        _read_p_value(other) for other in page if other.claim.id != judgement.claim.id and not math.isnan(other.holm_p)
+        _get_p_value(other) for other in page if other.claim.id != judgement.claim.id and not math.isnan(other.holm_p)
     ]
     other_p_values += [1.0] * (family - 1 - len(other_p_values))
 
     def is_decisive(n: int) -> bool:
         answer = extrapolate(n)
         return (
-            read_verdict(judgement.claim, answer) != UNDECIDED
+            judge_interval(judgement.claim, answer) != UNDECIDED
             and correct_by_holm([answer.p, *other_p_values])[0] <= SIGNIFICANCE_LEVEL
         )
 
@@ -131,7 +131,7 @@ def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: in
     return replace(judgement, seeds_needed=seeds_needed, reason=f"{judgement.reason}{note}")
 
 
-def _read_p_value(judgement: Judgement) -> float:
+def _get_p_value(judgement: Judgement) -> float:
     """Return the p-value of an answer before Holm's correction; 1 without an answer."""
     return 1.0 if judgement.answer is None or math.isnan(judgement.answer.p) else judgement.answer.p
 
@@ -232,7 +232,7 @@ def _decide_test(
     if control is not None and control.verdict != HELD:
         reason = f"{CONTROL_FAILED} {claim.control} is {control.verdict}"
     elif answer is not None and not reason:
-        verdict = read_verdict(claim, answer)
+        verdict = judge_interval(claim, answer)
         if verdict == UNDECIDED:
             reason = f"after {format_count(answer.n, answer.unit[:-1])}"
         elif not holm_p <= SIGNIFICANCE_LEVEL:
@@ -241,7 +241,7 @@ def _decide_test(
     return decided[claim_id]
 
 
-def read_verdict(claim: Claim, answer: Answer) -> str:
+def judge_interval(claim: Claim, answer: Answer) -> str:
     """Return the verdict of an interval without its p-value; UNDECIDED if it is inconclusive."""
     low, high, null = answer.low, answer.high, answer.null
     if claim.question == "equivalence":

@@ -79,7 +79,7 @@ def draw_paper_figures(
     return files
 
 
-def write_caption(summary: Summary, labels: Mapping[str, str]) -> str:
+def make_caption(summary: Summary, labels: Mapping[str, str]) -> str:
     """Return sentences for the caption of the curves of the labelled configurations, or of all."""
     # A caption that counts only the drawn configurations would hide failures in the others.
     rows = select_labelled_rows(summary, labels) or summary.rows

@@ -72,14 +72,14 @@ def export(
             "include it in a table of a document with \\usepackage{booktabs}",
         )
     if figures:
-        from orchestrator.export.paper_figures import DEFAULT_SIZE, draw_paper_figures, parse_size, write_caption
+        from orchestrator.export.paper_figures import DEFAULT_SIZE, draw_paper_figures, make_caption, parse_size
 
         inches = parse_size(size) if size else DEFAULT_SIZE
         for path, content in draw_paper_figures(summary, figures, to or Path(), inches, label_texts).items():
             add(path, content)
 
         # A paper must say what bands and points are; the figure itself has no room for it.
-        lines.append(f"for the caption: {write_caption(summary, label_texts)}")
+        lines.append(f"for the caption: {make_caption(summary, label_texts)}")
         if summary.searched:
             lines.append(
                 "for hyperparameters: one point for each configuration, with the quartiles over its seeds; the star is "

@@ -11,7 +11,7 @@ from search_spaces.grammar.domains import Choice, make_value_key
 from search_spaces.grammar.problems import read_key
 
 
-def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
+def describe_few_seeds(spec: SweepSpec) -> Iterator[str]:
     """Yield a warning for each categorical key with too few seeds for p < 0.05, with the required number.
 
     The comparison is that of the report: exact, by pairs of seeds, with Holm's correction over all pairs of values. In

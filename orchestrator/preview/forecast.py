@@ -16,7 +16,7 @@ from orchestrator.plan.distributions import describe_evaluated_lengths
 from orchestrator.plan.packing.cutting import compute_makespan
 from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack
 from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, PlannedRound, count_weights_bytes, plan_rounds
-from orchestrator.preview.few_seeds import warn_of_few_seeds
+from orchestrator.preview.few_seeds import describe_few_seeds
 from orchestrator.preview.smoke import run_to_first_report
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import (
@@ -78,7 +78,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, should_measure: bool = Fal
     warnings += list_trainer_warnings(
         spec, [configuration.member(spec.seeds[0]) for configuration in unique_configurations]
     )
-    warnings += warn_of_few_seeds(spec)
+    warnings += describe_few_seeds(spec)
 
     # The engine's members can be measured, a program must be run.
     if spec.program:

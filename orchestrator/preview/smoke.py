@@ -59,7 +59,7 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
             f"note: `lengthwise run` would refuse this sweep on this machine: {problem}"
             for problem in find_missing_resources(spec).problems
         ),
-        f"good; built {format_count(sample.built, 'configuration')}{trial}{evaluated}",
+        f"good; built {format_count(sample.configuration_count, 'configuration')}{trial}{evaluated}",
     ]
 
 

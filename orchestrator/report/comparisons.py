@@ -21,10 +21,10 @@ from orchestrator.report.tables.seed_comparisons import (
     MAX_VALUES,
     count_pairs_needed,
     describe_sign,
+    describe_verdict,
     list_difference_notes,
     make_comparison_columns,
     make_comparison_records,
-    write_verdict,
 )
 from orchestrator.report.terminal import lay_out, make_rich_table, prose
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
@@ -142,7 +142,7 @@ def _show_verdict(
     line: SeedComparison, names: Sequence[str], console: Console, summary: Summary, scope: str = ""
 ) -> RenderableType:
     """Return a verdict, after the `scope` that it is about; equal names become "First" and "Second"."""
-    return prose(scope + write_verdict(line, *_distinguish(names)), console, summary, "bold")
+    return prose(scope + describe_verdict(line, *_distinguish(names)), console, summary, "bold")
 
 
 def _label_best(compared: SweepComparison) -> list[str]:

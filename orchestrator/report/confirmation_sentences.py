@@ -1,6 +1,6 @@
 """Write the sentences of a report on a confirmation: which configuration is first on fresh seeds, and by how much."""
 
-from orchestrator.report.tables.seed_comparisons import write_verdict
+from orchestrator.report.tables.seed_comparisons import describe_verdict
 from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_count, format_label, format_number, format_ranges, join_first_few
@@ -30,7 +30,7 @@ def describe_confirmation(summary: Summary, confirmed: Confirmation, *, with_sco
     # The verdict comes before the scores, which a terminal may cut. Its metric is that of the answer before.
     if confirmed.comparison:
         first, second = (format_label(row.number) for row in confirmed.rows[:2])
-        sentences.append(write_verdict(confirmed.comparison, first, second, with_metric=False))
+        sentences.append(describe_verdict(confirmed.comparison, first, second, with_metric=False))
     sentences += [f"Scores: {scores_text}."] if standing and with_scores else []
 
     # Repeat caveats (unfinished, reused seeds, changed code) beside the scores; otherwise the section below is enough.

@@ -1,6 +1,6 @@
 """Write the sentences of a report: what ran, which configuration is best, what mattered, how it was judged.
 
-report.html, the screen and MLflow's note begin with `write_answers`.
+report.html, the screen and MLflow's note begin with `make_answers`.
 """
 
 import math
@@ -12,7 +12,7 @@ from orchestrator.record.state.lineage import CONFIRMS, can_add_seeds
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.tables.columns import Cells
-from orchestrator.report.tables.seed_comparisons import write_verdict
+from orchestrator.report.tables.seed_comparisons import describe_verdict
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
     compare_orders,
@@ -48,12 +48,12 @@ FAILED_SEEDS = {
 }
 
 
-def write_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
-    """Return the three answers, and sentences on each confirmation after the second; for an empty sweep only the first.
+def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
+    """Return sentences on the status, the best configuration, its confirmations, and the effects of hyperparameters.
 
-    With `with_values` the searched values of the best configuration are named. Without, there is room only for the last
-    confirmation, but with its scores, because no table of it follows; without a confirmation the first configuration
-    is compared with the next, as report.html does beside its curves.
+    An empty sweep has only the status. With `with_values` the searched values of the best configuration are named.
+    Without, there is room only for the last confirmation, but with its scores, because no table of it follows; if there
+    is no confirmation, the first configuration is compared with the next, as report.html does beside its curves.
     """
     # An empty sweep has no best configuration and no effects.
     if not summary.rows:
@@ -75,7 +75,7 @@ def write_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
     return sentences
 
 
-def write_short_answer(summary: Summary) -> str:
+def make_short_answer(summary: Summary) -> str:
     """Return the answer in a line or two, for a phone; empty before a configuration has a finite score."""
     # Ties have no best configuration.
     ranked = [row for row in summary.rows if row.rank is not None]
@@ -196,7 +196,7 @@ def describe_lead(summary: Summary) -> list[str]:
     # Too few seeds for an interval: the command for more. With one the same seeds, which ranked the first, favour it.
     if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(summary)):
         return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
-    verdict = write_verdict(comparison, leader, rival, with_metric=False)
+    verdict = describe_verdict(comparison, leader, rival, with_metric=False)
     favoured = f" The search favours {leader}, which it ranked first on these seeds."
     return [f"Against the next: {verdict}{'' if math.isnan(outcome.low) else favoured}"]
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.record.ledger.folders import REPORT_HTML
-from orchestrator.report.sentences import describe_columns, write_answers
+from orchestrator.report.sentences import describe_columns, make_answers
 from orchestrator.report.tables.columns import CELL_WIDTH, Cells, break_cell, make_cells
 from orchestrator.report.tables.configurations import (
     CONFIG_ID,
@@ -104,7 +104,7 @@ class Screen:
         # A confirmation, whose verdict follows its standing, has more room.
         summary, width = self.summary, options.max_width
         yield Text(f"Sweep {summary.name}", style="bold")
-        for sentence in write_answers(summary, with_values=False):
+        for sentence in make_answers(summary, with_values=False):
             if console.is_terminal and str(summary.folder) not in sentence:  # a command is copied as one line
                 room = MAX_CONFIRMATION if sentence.startswith("Confirmation ") else MAX_SENTENCE
                 sentence = "\n".join(

@@ -6,7 +6,7 @@ the links contain the workflow and a filter, which unfolds the children, and cha
 
 from urllib.parse import quote
 
-from orchestrator.report.sentences import describe_order, write_answers
+from orchestrator.report.sentences import describe_order, make_answers
 from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import Summary
@@ -37,7 +37,7 @@ def make_sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[t
     )
 
 
-def write_note(summary: Summary) -> str:
+def make_note(summary: Summary) -> str:
     """Return the Markdown note of the sweep's run: results in sentences, and how to read the pages of MLflow."""
     # The note is all that many readers see, so it also says how the pages of MLflow are to be read.
     state = "finished" if summary.has_ended else f"**{summary.status}**"
@@ -46,7 +46,7 @@ def write_note(summary: Summary) -> str:
     lines = [
         f"Sweep `{summary.name}`, {state}: {summary.complete_configurations} of {summary.planned_configurations} "
         f"configurations, {summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
-        *write_answers(summary),
+        *make_answers(summary),
         *describe_order(summary),
         *race,
         *(f"{confirmation.sentence}." for confirmation in confirmed),

@@ -23,7 +23,7 @@ from orchestrator.results.scoring.objective import compute_judged_values
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import summarise_seeds
 from orchestrator.tracking.names import compute_sweep_id, flatten, make_key_part, make_run_name, make_unique_names
-from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, write_note
+from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, make_note
 from search_spaces.grammar.problems import list_sections
 
 MAX_PARAM, MAX_TAG, MAX_KEY = 6000, 8000, 250
@@ -102,7 +102,7 @@ class MlflowRunBuilder:
             "lengthwise.status": summary.status,
             "mlflow.source.name": "lengthwise",
             "mlflow.source.type": "LOCAL",
-            NOTE_TAG: write_note(summary),
+            NOTE_TAG: make_note(summary),
         }
         folders = state.codes[0]["folders"] if state.codes else []
         if commit := next((folder["commit"] for folder in folders if folder["commit"]), None):
@@ -192,7 +192,8 @@ class MlflowRunBuilder:
         """Yield the curves against length: quartiles over seeds, and for the judged metric every seed.
 
         They are the bands of the page: `median_curves.make_bands` takes the median over seeds at every length, of the
-        evaluation that is judged (`summarise`), with failed seeds counted as `objective.failed_seeds` says.
+        evaluation that is judged (`summarise`), with failed seeds counted as `objective.failed_seeds` says. The median
+        itself is computed by `statistics.failed_seeds.compute_group_quartiles`.
         """
         for metric in self.summary.headline:
             for average in self.summary.averages:

@@ -17,10 +17,10 @@ from orchestrator.mirror.fetch import LEDGERS
 from orchestrator.record.files.curves import CURVES_FILE, CURVES_FOLDER
 from orchestrator.record.ledger.folders import (
     CHECKPOINTS_FOLDER,
-    FILES,
-    FOLDERS,
+    IN_PLACE_FILES,
     LEDGER_FILE,
     REPORT_HTML,
+    SWEEP_FOLDERS,
     WEIGHTS_FOLDER,
     has_ledger,
     make_no_sweep_error,
@@ -36,7 +36,7 @@ from orchestrator.upkeep.listing import format_size
 _DERIVED_FILES = (SPEC_FILE, CURVES_FILE, REPORT_HTML, CLAIMS_COPY, *TABLES, *OUTDATED_FILES)
 _MIRROR_NAMES = (LEDGERS, DRIVERS, NUMBER_FILE)
 _DELETED_NAMES = {
-    *FILES,
+    *IN_PLACE_FILES,
     *_DERIVED_FILES,
     *_MIRROR_NAMES,
     CHECKPOINTS_FOLDER,
@@ -152,7 +152,7 @@ def delete_sweep(deletion: Deletion, delete_runs: Callable[[], None] = lambda: N
     repeated.
     """
     # The ledger goes last, because an interrupted deletion can be repeated as long as it exists.
-    last_files = {deletion.folder / name for name in FILES}
+    last_files = {deletion.folder / name for name in IN_PLACE_FILES}
     with SweepLock(deletion.folder):
         if deletion.address is None:
             delete_runs()
@@ -161,7 +161,7 @@ def delete_sweep(deletion: Deletion, delete_runs: Callable[[], None] = lambda: N
         for entry in deletion.entries:
             if entry not in last_files:
                 _delete(entry)
-        for name in FOLDERS:
+        for name in SWEEP_FOLDERS:
             with suppress(OSError):  # not empty, or missing
                 (deletion.folder / name).rmdir()
         if deletion.checkpoints_only:
@@ -202,13 +202,17 @@ def _is_deleted(path: str, checkpoints_only: bool = False) -> bool:
         return name == CHECKPOINTS_FOLDER
     # `match` compares from the right, so a pattern would also match files in deeper folders.
     patterns = [pattern for pattern in _DELETED_PATTERNS if pattern.count("/") == path.count("/")]
-    return name in _DELETED_NAMES or path in FOLDERS or any(PurePosixPath(path).match(pattern) for pattern in patterns)
+    return (
+        name in _DELETED_NAMES
+        or path in SWEEP_FOLDERS
+        or any(PurePosixPath(path).match(pattern) for pattern in patterns)
+    )
 
 
 def _list_entries(folder: Path) -> Iterator[Path]:
     """Yield the entries of a sweep folder; a folder of lengthwise that is not a link is replaced by its entries."""
     for entry in folder.iterdir():
-        if entry.name in FOLDERS and entry.is_dir() and not entry.is_symlink():
+        if entry.name in SWEEP_FOLDERS and entry.is_dir() and not entry.is_symlink():
             yield from entry.iterdir()
         else:
             yield entry

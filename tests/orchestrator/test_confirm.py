@@ -22,7 +22,7 @@ from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_li
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.confirmation_sentences import describe_confirmation_briefly
 from orchestrator.report.page.data import has_fresh_seeds, page_data
-from orchestrator.report.sentences import describe_best, write_answers, write_short_answer
+from orchestrator.report.sentences import describe_best, make_answers, make_short_answer
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import make_identity_columns
 from orchestrator.report.terminal import Screen
@@ -350,11 +350,11 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     assert has_fresh_seeds(child) and not has_fresh_seeds(search)
     screen = io.StringIO()
     Console(file=screen, width=1000).print(Screen(search))
-    assert len(write_answers(search)) == 4
-    assert all(sentence in screen.getvalue() for sentence in write_answers(search, with_values=False))
+    assert len(make_answers(search)) == 4
+    assert all(sentence in screen.getvalue() for sentence in make_answers(search, with_values=False))
     other = search.rows[1].number
     for result in (search, child):  # four pairs of seeds have no interval
-        (told,) = [sentence for sentence in write_answers(result)[2:3] if sentence.startswith("Confirmation ")]
+        (told,) = [sentence for sentence in make_answers(result)[2:3] if sentence.startswith("Confirmation ")]
         assert "#2 stays first" in told and f"No verdict at the test lengths 8-11: #2 minus #{other} " in told
     assert ": #2, " in describe_best(child) and " 0.304" in describe_best(child)
     cells = make_cells(child.rows, make_identity_columns(child))
@@ -362,7 +362,7 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     data = page_data(child, read_curves(child.state))
     assert [shown["label"] for shown in data["configurations"]] == cells["label"]
     assert all(("confirmed", True) in page_data(one, read_curves(one.state)).items() for one in (search, child))
-    assert "#2 stays first" in write_short_answer(search) == write_short_answer(child)
+    assert "#2 stays first" in make_short_answer(search) == make_short_answer(child)
     (confirmed,) = read_confirmations(search)
     for caveat in ({"reused_seeds": (4,)}, {"changed_code": ("lengthwise",)}):  # it confirms less, and says so
         assert describe_confirmation_briefly(replace(confirmed, **caveat)).count("(") == 1
@@ -390,15 +390,15 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
     assert outcome.n == 10 and outcome.difference == pytest.approx(gain, abs=1e-6)
     clear = {-0.1: f"{best} is better than {second}", 0.1: f"{second} is better than {best}", 0.0: "Inconclusive"}
     for result in (search, child):
-        told = write_answers(result)[2]
+        told = make_answers(result)[2]
         assert f" {second} is first" in told if gain > 0 else f" {best} stays first" in told
         assert f". {clear[gain]} at the test lengths 8-11" in told and "(97.9 % interval, 10 pairs of seeds)" in told
         assert "10 pairs" in " ".join(short_text(result, 100).split())
 
         # A table of the page has the scores; the metric is that of the answer before.
-        with_scores = write_answers(result, with_values=False)[2]
+        with_scores = make_answers(result, with_values=False)[2]
         assert "Scores: " in with_scores and "Scores: " not in told
-        assert result.objective.metric in write_answers(result)[1] and result.objective.metric not in with_scores
+        assert result.objective.metric in make_answers(result)[1] and result.objective.metric not in with_scores
         assert len(told) < 240
     assert page_data(search, read_curves(state))["confirmations"] == 1  # where the page continues its answers
 
@@ -413,7 +413,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
     (confirmed,) = read_confirmations(search)
     assert confirmed.reused_seeds == (3,) and confirmed.unfinished == "interrupted"
     assert "of which the search has since used 3: not independent of the selection" in confirmed.sentence
-    assert not any("fresh" in sentence for sentence in write_answers(search)) and not has_fresh_seeds(confirmation)
+    assert not any("fresh" in sentence for sentence in make_answers(search)) and not has_fresh_seeds(confirmation)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, Unexp
 from orchestrator.figures import drawing
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.fields import KINDS
-from orchestrator.record.ledger.folders import FILES, FOLDERS, find_in_storage
+from orchestrator.record.ledger.folders import IN_PLACE_FILES, SWEEP_FOLDERS, find_in_storage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode_record, encode_record, read_records
 from orchestrator.record.repair import repair
@@ -173,7 +173,7 @@ ODD: list[Callable[[Path], Any]] = [puts_link, os.mkfifo, puts_socket, Path.mkdi
 
 @pytest.mark.timeout(60)  # whoever opens a pipe waits for ever
 @pytest.mark.parametrize("put_odd", ODD, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", IN_PLACE_FILES)
 def test_files_that_are_opened_in_place_are_regular(
     folder: Path, original: Path, name: str, put_odd: Callable[[Path], Any]
 ) -> None:
@@ -187,7 +187,7 @@ def test_files_that_are_opened_in_place_are_regular(
     assert (folder.parent / "outside").read_bytes() == (original / LEDGER_FILE).read_bytes()
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", SWEEP_FOLDERS)
 def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, original: Path, name: str) -> None:
     outside = folder.parent / "outside"
     outside.mkdir()

@@ -38,7 +38,7 @@ def test_identity_is_that_of_a_file_that_says_them(written, averages, average):
     whole = load_checked(written(averages, f", average: {average}, direction: maximize"))
     assert short.spec_hash == whole.spec_hash and short.resolved() == whole.resolved()
     assert (short.objective.average, short.objective.direction) == (average, "maximize")
-    assert build_sample(short).built == 1
+    assert build_sample(short).configuration_count == 1
 
 
 def test_a_dictionary_may_leave_them_out_too(tmp_path):

@@ -19,7 +19,7 @@ from trainers.errors import Problem
 TAIL_DEVIATIONS = -NormalDist().inv_cdf(TAIL_QUANTILE)
 
 
-def find_misfits(domain: Domain, field: FieldAtKey) -> Iterator[Problem]:
+def find_domain_problems(domain: Domain, field: FieldAtKey) -> Iterator[Problem]:
     """Yield a problem for each value of a domain that the field rejects; keys are relative to the domain's key."""
     if isinstance(domain, (Choice, Grid)):
         for index, value in enumerate(domain.values):
@@ -27,15 +27,15 @@ def find_misfits(domain: Domain, field: FieldAtKey) -> Iterator[Problem]:
                 nearest = problem.nearest or _find_nearest_allowed(field, value)
                 yield replace(problem, key=f".{domain.kind}[{index}]", given=value, nearest=nearest)
     else:
-        yield from _list_type_misfits(domain, field) or _find_end_misfits(domain, field)
+        yield from _list_type_problems(domain, field) or _find_end_problems(domain, field)
 
 
-def _make_misfit(field: FieldAtKey, subkey: str, message: str, given: Any, nearest: str | None) -> Problem:
+def _make_problem(field: FieldAtKey, subkey: str, message: str, given: Any, nearest: str | None) -> Problem:
     """Return the problem of a value that a field rejects, with the values that it allows."""
     return Problem(key=subkey, message=message, given=given, allowed=field.allowed, nearest=nearest)
 
 
-def _list_type_misfits(domain: Any, field: FieldAtKey) -> list[Problem]:
+def _list_type_problems(domain: Any, field: FieldAtKey) -> list[Problem]:
     """Return the problem of a domain of another type than its field, or with values that are no choices of it."""
     # A field of choices suggests a choice; an integer field suggests int_uniform in place of uniform.
     is_whole = isinstance(domain, IntUniform)
@@ -51,10 +51,12 @@ def _list_type_misfits(domain: Any, field: FieldAtKey) -> list[Problem]:
         message = "" if excluded_value is None else f"draws {excluded_value}"
     elif field.choices is not None:
         message = "draws any number between its ends"
-    return [_make_misfit(field, f".{domain.kind}", message, domain.to_plain()[domain.kind], nearest)] if message else []
+    return (
+        [_make_problem(field, f".{domain.kind}", message, domain.to_plain()[domain.kind], nearest)] if message else []
+    )
 
 
-def _find_end_misfits(domain: Any, field: FieldAtKey) -> Iterator[Problem]:
+def _find_end_problems(domain: Any, field: FieldAtKey) -> Iterator[Problem]:
     """Yield a problem for each end of a numeric domain that the field rejects."""
     for index, end in enumerate(find_range(domain)):
         if not field.problems(end):
@@ -64,19 +66,19 @@ def _find_end_misfits(domain: Any, field: FieldAtKey) -> Iterator[Problem]:
         outside = "is excluded, and can be drawn" if is_excluded else "is out of bounds"
         if not isinstance(domain, Normal):
             given = domain.to_plain()[domain.kind][index]
-            yield _make_misfit(field, f".{domain.kind}[{index}]", outside, given, nearest)
+            yield _make_problem(field, f".{domain.kind}[{index}]", outside, given, nearest)
             continue
 
         # The end of a normal domain is not in the file: its clip, its mean or its tail is at fault.
         side, direction, relation = (("low", "down", "below"), ("high", "up", "above"))[index]
         if getattr(domain, side) == end:
-            yield _make_misfit(field, f".{side}", outside, end, nearest)
+            yield _make_problem(field, f".{side}", outside, end, nearest)
         elif _find_exceeded_bound(field, domain.mean) == _find_exceeded_bound(field, end):
-            yield _make_misfit(field, ".normal[0]", "the mean is out of bounds", domain.mean, nearest)
+            yield _make_problem(field, ".normal[0]", "the mean is out of bounds", domain.mean, nearest)
         else:
             tail = f"{TAIL_DEVIATIONS:.3g} standard deviations {relation} the mean"
             message = f"draws {direction} to {end:g}, {tail}; clip it with {side}:"
-            yield _make_misfit(field, ".normal", message, [domain.mean, domain.std], nearest and f"{side}: {nearest}")
+            yield _make_problem(field, ".normal", message, [domain.mean, domain.std], nearest and f"{side}: {nearest}")
 
 
 def _find_exceeded_bound(field: FieldAtKey, value: float) -> str | None:

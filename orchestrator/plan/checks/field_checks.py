@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from orchestrator.plan.checks.bounds import find_misfits
+from orchestrator.plan.checks.bounds import find_domain_problems
 from orchestrator.plan.checks.unimported import suggest_import
 from orchestrator.plan.configurations import assign_values
 from orchestrator.plan.domains import find_range
@@ -160,22 +160,25 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
         if f"{outer}.{name}" in spec.space
     ]
     cases = list_cases(spec, [name for name in class_keys if name != key], active=key)
-    misfits = [
-        {(misfit.key, misfit.message, misfit.allowed): misfit for misfit in _list_misfits(spec, key, domain, case)}
+    problems_by_case = [
+        {
+            (problem.key, problem.message, problem.allowed): problem
+            for problem in _list_domain_problems(spec, key, domain, case)
+        }
         for case in cases
     ]
-    for misfit, suffix in _join_cases(misfits, cases):
-        misfit = replace(misfit, message=misfit.message + suffix)
-        findings.report(suggest_import(misfit, spec), f"space.{key}{misfit.key}")
+    for problem, suffix in _join_cases(problems_by_case, cases):
+        problem = replace(problem, message=problem.message + suffix)
+        findings.report(suggest_import(problem, spec), f"space.{key}{problem.key}")
         yield key
 
 
-def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
+def _list_domain_problems(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
     """Return a problem for each value of a domain that the classes of this case reject; keys are relative to `key`."""
     member_class = get_trainer(spec.sections).member_class
     field = find_field(assign_values(spec, {**case, key: _make_example(domain)}), key, member_class)
     if field is not None:
-        return list(find_misfits(domain, field))
+        return list(find_domain_problems(domain, field))
 
     # A key without a field has no bounds to compare with, so each value is tried in its section.
     is_list = isinstance(domain, (Choice, Grid))

@@ -102,14 +102,11 @@ def _import_modules(spec: SweepSpec, findings: Findings) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The result of `build_sample`: the number of built configurations, warnings, and the evaluated lengths.
+    """The result of `build_sample`."""
 
-    `evaluated` describes the first configuration; None unless it has several distributions.
-    """
-
-    built: int
+    configuration_count: int  # built configurations
     warnings: list[str]
-    evaluated: str | None
+    evaluated: str | None  # the evaluated lengths of the first configuration; None unless it has several distributions
 
 
 def build_sample(spec: SweepSpec) -> Sample:
@@ -122,7 +119,7 @@ def build_sample(spec: SweepSpec) -> Sample:
     measured = get_trainer(spec.sections).list_measurements(member)
     evaluated = describe_evaluated_lengths(measured) if list_further_distributions(measured) else None
     warnings = list_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in built])
-    return Sample(built=len(built), warnings=warnings, evaluated=evaluated)
+    return Sample(configuration_count=len(built), warnings=warnings, evaluated=evaluated)
 
 
 def build_configurations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:

@@ -23,9 +23,14 @@ LEDGER_FILE = "events.jsonl"
 LOCK_FILE = ".lock"
 OWNER_FILE = ".owner.json"
 PUBLISH_LOCK_FILE = ".publish.lock"
-FILES = (LEDGER_FILE, LOCK_FILE, OWNER_FILE, PUBLISH_LOCK_FILE)  # opened in place; other files are replaced atomically
+IN_PLACE_FILES = (
+    LEDGER_FILE,
+    LOCK_FILE,
+    OWNER_FILE,
+    PUBLISH_LOCK_FILE,
+)  # opened in place; other files are replaced atomically
 WEIGHTS_FOLDER, CHECKPOINTS_FOLDER = "weights", "checkpoints"
-FOLDERS = (CHECKPOINTS_FOLDER, "code", "curves", "figures", WEIGHTS_FOLDER)
+SWEEP_FOLDERS = (CHECKPOINTS_FOLDER, "code", "curves", "figures", WEIGHTS_FOLDER)
 REPORT_HTML = "report.html"
 STOP_FILE = f"{CHECKPOINTS_FOLDER}/stop"  # stops all packs at their next evaluation
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
@@ -160,12 +165,12 @@ def is_inside(path: str) -> bool:
     """Return whether a recorded path is FOLDER/FILE, a plain path inside the sweep folder."""
     folder, _, name = path.partition("/")
     is_plain = path.isprintable() and not {"\\", "/"} & set(name) and name not in ("", ".", "..")
-    return folder in FOLDERS and is_plain
+    return folder in SWEEP_FOLDERS and is_plain
 
 
 def refuse_unexpected_files(folder: Path) -> None:
-    """Raise UnexpectedEntry if a link, a pipe or a folder has the name of one of FILES."""
-    for path in (folder / name for name in FILES):
+    """Raise UnexpectedEntry if a link, a pipe or a folder has the name of one of IN_PLACE_FILES."""
+    for path in (folder / name for name in IN_PLACE_FILES):
         mode = _read_file_mode(path)
         if stat.S_ISLNK(mode):
             raise UnexpectedEntry(f"{path} is a link; replace it by the file itself")
@@ -174,11 +179,11 @@ def refuse_unexpected_files(folder: Path) -> None:
 
 
 def refuse_unexpected_folders(folder: Path) -> None:
-    """Raise UnexpectedEntry if one of FOLDERS is a file, or if a link in it points out of the sweep folder.
+    """Raise UnexpectedEntry if one of SWEEP_FOLDERS is a file, or if a link in it points out of the sweep folder.
 
     The sweep folder may itself be a link, and so may any folder above it.
     """
-    for path in (folder / name for name in FOLDERS):
+    for path in (folder / name for name in SWEEP_FOLDERS):
         mode = _read_file_mode(path)
         if stat.S_ISLNK(mode):
             _refuse_outside_link(folder, path)

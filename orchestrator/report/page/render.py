@@ -18,9 +18,9 @@ from orchestrator.report.sentences import (
     ENOUGH_SEEDS,
     describe_columns,
     list_judging_notes,
+    make_answers,
     make_extend_command,
-    write_answers,
-    write_short_answer,
+    make_short_answer,
 )
 from orchestrator.report.tables.columns import Cells, Section, make_cells
 from orchestrator.report.tables.configurations import make_confirmation_section, make_result_columns
@@ -240,17 +240,20 @@ def _render_answers(summary: Summary) -> str:
 
     A phone shows the status and a short answer above the curves, the other answers below them (page.css).
     """
-    sentences = [_BEGINNING.sub(r"<b>\g<0></b>", escape(sentence)) for sentence in write_answers(summary)]
+    sentences = [_BEGINNING.sub(r"<b>\g<0></b>", escape(sentence)) for sentence in make_answers(summary)]
     status, *others = (f"<p>{_keep_together(sentence)}</p>" for sentence in sentences)
     status = _FAILED_COUNT.sub(r"<a href=#what-failed>\g<0></a>", status, count=1)
-    short = "".join(_render_paragraphs(filter(None, [write_short_answer(summary)]), "short"))
-    rest = f"<section class='answers rest'>{''.join(others)}</section>" if others else ""
-    return f"<section class='answers first'>{status}{short}</section>{rest}"
+    short = "".join(_render_paragraphs(filter(None, [make_short_answer(summary)]), "short"))
+    others_html = f"<section class='answers rest'>{''.join(others)}</section>" if others else ""
+    return f"<section class='answers first'>{status}{short}</section>{others_html}"
 
 
-def _render_paragraphs(sentences: Iterable[str], kind: str = "") -> list[str]:
-    """Return each sentence as an HTML paragraph of the class `kind`."""
-    return [f"<p{f' class={kind}' if kind else ''}>{_keep_together(escape(sentence))}</p>" for sentence in sentences]
+def _render_paragraphs(sentences: Iterable[str], css_class: str = "") -> list[str]:
+    """Return each sentence as an HTML paragraph of this class."""
+    return [
+        f"<p{f' class={css_class}' if css_class else ''}>{_keep_together(escape(sentence))}</p>"
+        for sentence in sentences
+    ]
 
 
 def _render_table(cells: Cells) -> str:

@@ -132,7 +132,7 @@ def describe_sign(comparisons: Sequence[SeedComparison], first: str, second: str
     return f"Differences in {question.metric} ({question.average}): {first} minus {second}{sign}"
 
 
-def write_verdict(line: SeedComparison, first: str, second: str, *, with_metric: bool = True) -> str:
+def describe_verdict(line: SeedComparison, first: str, second: str, *, with_metric: bool = True) -> str:
     """Return a sentence that names the better configuration and the difference, or says that it is inconclusive.
 
     The difference is first minus second. `with_metric` names the metric.

@@ -1,4 +1,6 @@
-"""Score configurations: each seed's curve is reduced to a number, and the score is `objective.seeds` of these.
+"""Score configurations: each seed's curve is reduced to a number, and the score is a statistic of these numbers.
+
+The statistic is `objective.seeds`, by default the median.
 
 A seed failed if its value is NaN or missing at the last step; `statistics.failed_seeds` says how it counts. Failed
 seeds are always reported, and a configuration is failed and not ranked if all of its seeds failed.
@@ -89,23 +91,23 @@ def choose_evaluations(curves: pd.DataFrame, objective: Objective) -> pd.DataFra
 def score_members(
     curves: pd.DataFrame,
     objective: Objective,
-    seeds: Mapping[str, Iterable[int]] | None = None,
+    planned_seeds: Mapping[str, Iterable[int]] | None = None,
 ) -> pd.DataFrame:
     """Return a row per seed (config_id, seed, score): the chosen curve reduced over the objective's lengths.
 
     `curves` are those of finished configurations or members, because their last step counts as the final one; they have
     all evaluations if `objective.evaluation` is best. The score of a failed seed is NaN: a judged value at the last
-    step is NaN, or the seed is in `seeds` (planned seeds by config_id) without a row there. Raises what
+    step is NaN, or the seed is in `planned_seeds` (by config_id) without a row there. Raises what
     `compute_judged_values` raises.
     """
     scores = choose_evaluations(curves, objective).drop(columns="step").rename(columns={"value": "score"})
-    if seeds is None:
+    if planned_seeds is None:
         return scores
     import pandas as pd
 
     # A seed whose pack died has no rows, but counts as failed.
     planned = pd.DataFrame(
-        [(config_id, seed) for config_id, planned_seeds in seeds.items() for seed in planned_seeds],
+        [(config_id, seed) for config_id, seeds in planned_seeds.items() for seed in seeds],
         columns=["config_id", "seed"],
     ).astype({"config_id": "str", "seed": np.int64})
     return planned.merge(scores, on=["config_id", "seed"], how="left")

@@ -14,7 +14,7 @@ from orchestrator.claims.arm_values import ArmValues
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.repeated_tests import list_changed_keys
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.verdicts import decide_verdicts, judge, read_sweeps, read_verdict
+from orchestrator.claims.verdicts import decide_verdicts, judge, judge_interval, read_sweeps
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
 from tests.orchestrator.claims.conftest import SWEEP, Put, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig
@@ -161,7 +161,7 @@ def an_arm(name: str, values: np.ndarray, learned: np.ndarray | None = None) -> 
 
 def verdict_of(asked: Claim, arms: list[ArmValues], *, learned_only: bool = False) -> str:
     answer = answer_question(asked, cast(SweepCurves, None), arms, learned_only=learned_only)
-    verdict = read_verdict(asked, answer)
+    verdict = judge_interval(asked, answer)
     return verdict if answer.p <= 0.05 else "undecided"
 
 

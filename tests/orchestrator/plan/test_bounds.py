@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.plan.checks.bounds import find_misfits
+from orchestrator.plan.checks.bounds import find_domain_problems
 from orchestrator.plan.domains import convert_to_value, find_range, make_distribution
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
 from trainers.config.fields_by_key import FieldAtKey
@@ -49,7 +49,7 @@ FLAG = make_field(bool | str, choices=(True, False, "auto"))
     ],
 )
 def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: FieldAtKey) -> None:
-    assert list(find_misfits(domain, where)) == []
+    assert list(find_domain_problems(domain, where)) == []
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: FieldAtKey
 def test_what_does_not_fit_is_named_with_what_is_allowed(
     domain: Domain, where: FieldAtKey, below: str, given: Any, nearest: str | None
 ) -> None:
-    misfit = next(find_misfits(domain, where))
-    assert (misfit.key, misfit.given, misfit.allowed, misfit.nearest) == (below, given, where.allowed, nearest)
+    problem = next(find_domain_problems(domain, where))
+    assert (problem.key, problem.given, problem.allowed, problem.nearest) == (below, given, where.allowed, nearest)
 
 
 def test_what_a_field_allows_is_said_in_words() -> None:
@@ -100,10 +100,10 @@ def test_what_a_field_allows_is_said_in_words() -> None:
 
 
 def test_both_ends_and_every_value_are_named() -> None:
-    assert [one.key for one in find_misfits(Uniform(-1.0, 2.0), RATE)] == [".uniform[0]", ".uniform[1]"]
-    assert [one.key for one in find_misfits(Normal(0.5, 1.0), RATE)] == [".normal", ".normal"]
-    assert [one.key for one in find_misfits(Normal(2.0, 1.0), RATE)] == [".normal", ".normal[0]"]
-    assert [one.given for one in find_misfits(Choice((0.5, 1.5, "x")), RATE)] == [1.5, "x"]
+    assert [one.key for one in find_domain_problems(Uniform(-1.0, 2.0), RATE)] == [".uniform[0]", ".uniform[1]"]
+    assert [one.key for one in find_domain_problems(Normal(0.5, 1.0), RATE)] == [".normal", ".normal"]
+    assert [one.key for one in find_domain_problems(Normal(2.0, 1.0), RATE)] == [".normal", ".normal[0]"]
+    assert [one.given for one in find_domain_problems(Choice((0.5, 1.5, "x")), RATE)] == [1.5, "x"]
 
 
 # Against drawing ------------------------------------------------------------------------------------------------------
@@ -169,18 +169,18 @@ def built(where: FieldAtKey, value: Any) -> bool:
 @settings(max_examples=300, derandomize=True)
 @given(domains(), fields())
 def test_the_verdict_is_that_of_drawing_everything(domain: Domain, where: FieldAtKey) -> None:
-    assert (not list(find_misfits(domain, where))) == all(built(where, value) for value in everything(domain))
+    assert (not list(find_domain_problems(domain, where))) == all(built(where, value) for value in everything(domain))
 
 
 @settings(max_examples=200, derandomize=True)
 @given(domains(), fields())
 def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where: FieldAtKey) -> None:
-    for misfit in find_misfits(domain, where):
-        bare = (misfit.nearest or "").removeprefix("low: ").removeprefix("high: ")
+    for problem in find_domain_problems(domain, where):
+        bare = (problem.nearest or "").removeprefix("low: ").removeprefix("high: ")
         if bare and bare not in ("choice", "int_uniform"):
             assert built(where, int(bare) if where.accepts(0) and not where.accepts(0.5) else float(bare))
-        if not misfit.key.removeprefix(".").isidentifier() or misfit.key in (".low", ".high"):
-            assert not built(where, misfit.given)
+        if not problem.key.removeprefix(".").isidentifier() or problem.key in (".low", ".high"):
+            assert not built(where, problem.given)
 
 
 @settings(max_examples=100, derandomize=True)

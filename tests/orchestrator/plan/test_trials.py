@@ -183,7 +183,7 @@ class Margin(Metric):
 
 
 def test_code_that_works_is_good(own) -> None:
-    assert build_sample(load_checked(own())).built == 1
+    assert build_sample(load_checked(own())).configuration_count == 1
 
 
 def test_own_code_is_tried_on_one_thread(own, monkeypatch) -> None:
@@ -238,7 +238,7 @@ def test_what_takes_long_is_a_note_at_its_line_and_no_refusal(own, monkeypatch, 
     monkeypatch.setattr(trials, "MAX_SECONDS", 0.3)
     monkeypatch.setattr(time_limit, "NOTICE_SECONDS", 0.1)  # and how soon it rings again
     path = own(("picked = ", code))
-    assert build_sample(load_checked(path)).built == 1
+    assert build_sample(load_checked(path)).configuration_count == 1
     (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     line = next(n for n, text in enumerate((path.parent / "own_echo.py").read_text().splitlines(), 1) if code in text)
     assert "own_echo" in note and "0.3 s" in note and f"own_echo.py:{line}, loss" in note
@@ -260,7 +260,7 @@ def test_the_lengths_of_the_file_are_tried_alone(own) -> None:
     path = own(("yield EvaluationBatch", "assert 4 not in lengths, 'tried'; yield EvaluationBatch"))
     with pytest.raises(SweepFileError, match="raises AssertionError: tried"):
         build_sample(load_checked(path))
-    assert build_sample(load_checked(path, ["evaluation.lengths=[1, 2, 3]"])).built == 1
+    assert build_sample(load_checked(path, ["evaluation.lengths=[1, 2, 3]"])).configuration_count == 1
 
 
 def test_it_is_the_settings_of_the_sweep_that_are_tried(own, tmp_path) -> None:

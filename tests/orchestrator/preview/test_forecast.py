@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from orchestrator.preview import forecast as module
-from orchestrator.preview.few_seeds import warn_of_few_seeds
+from orchestrator.preview.few_seeds import describe_few_seeds
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.schedulers import choice as schedulers
 from search_spaces import load_sweep
@@ -64,12 +64,12 @@ def test_packs_of_the_plan_have_the_memory_that_they_have_where_they_run(monkeyp
 @pytest.mark.parametrize(("seeds", "warned"), [(6, True), (7, False)])
 def test_seeds_too_few_to_tell_three_values_apart_are_warned_of(seeds: int, warned: bool) -> None:
     norms = ("search={sampler: grid}", "space={model.norm: {grid: [none, pre, post]}}", f"seeds={seeds}")
-    warnings = list(warn_of_few_seeds(load_sweep(QUICKSTART, norms)))
+    warnings = list(describe_few_seeds(load_sweep(QUICKSTART, norms)))
     assert [("model.norm" in warning, warning.endswith("7 seeds")) for warning in warnings] == warned * [(True, True)]
     rates = ("search={sampler: listed, listed: [{model.dropout: 0.1}, {model.dropout: 0.2}]}", "space={}", "seeds=2")
-    assert not list(warn_of_few_seeds(load_sweep(QUICKSTART, rates)))
+    assert not list(describe_few_seeds(load_sweep(QUICKSTART, rates)))
     fixed = ("search={sampler: listed, listed: [{model.norm: post}, {}]}", "space={}", "seeds=2")
-    (warning,) = warn_of_few_seeds(load_sweep(QUICKSTART, fixed))
+    (warning,) = describe_few_seeds(load_sweep(QUICKSTART, fixed))
     assert "model.norm" in warning
 
 
@@ -77,5 +77,5 @@ def test_seeds_too_few_to_tell_three_values_apart_are_warned_of(seeds: int, warn
 def test_in_a_race_the_seeds_of_the_first_round_are_counted(first: int, warned: bool) -> None:
     norms = ("space={model.norm: {grid: [none, pre, post]}}", "seeds=16")
     race = f"search={{sampler: grid, racing: {{first: {first}, keep: 0.5}}}}"
-    warnings = list(warn_of_few_seeds(load_sweep(QUICKSTART, (*norms, race))))
+    warnings = list(describe_few_seeds(load_sweep(QUICKSTART, (*norms, race))))
     assert [("4 seeds" in warning, warning.endswith("7 seeds")) for warning in warnings] == warned * [(True, True)]

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.tables.seed_comparisons import write_verdict
+from orchestrator.report.tables.seed_comparisons import describe_verdict
 from orchestrator.report.write_report import write_report
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Side, compare_sides, make_question
 from orchestrator.results.make_summary import summarise
@@ -358,7 +358,7 @@ def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_swe
     first, second = (Side(result, row) for row in result.rows)
     compared = compare_sides(first, second, make_question(first, second, "test"), "")
     assert (compared.outcome.low, compared.outcome.high, compared.outcome.ties) == (0, 0, 9)
-    assert compared.verdict == "equal" and write_verdict(compared, "a", "b").startswith("No difference")
+    assert compared.verdict == "equal" and describe_verdict(compared, "a", "b").startswith("No difference")
     tab.open(write_report(state.folder)[0].as_uri())
     assert tab.read("document.querySelector('.verdict').textContent").startswith("No difference")
 

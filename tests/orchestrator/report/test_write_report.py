@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.record.files import curves
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.report.sentences import write_answers
+from orchestrator.report.sentences import make_answers
 from orchestrator.report.write_report import present_report, write_report
 from orchestrator.results.make_summary import summarise
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
@@ -95,7 +95,7 @@ def test_a_log_gets_whole_lines_and_a_terminal_whole_paths(small_sweep):
         printed[terminal] = console.file.getvalue().splitlines()
     folder = small_sweep.folder
     assert "\x1b" not in "".join(printed[False]) and set(
-        write_answers(summarise(small_sweep), with_values=False)
+        make_answers(summarise(small_sweep), with_values=False)
     ) <= set(printed[False])
     assert all(lines[-1] == f"Page: {folder / 'report.html'}" for lines in printed.values())
     assert all(len(line) <= 80 for line in printed[True] if str(folder) not in line)

@@ -83,7 +83,7 @@ def test_opposite_infinities_in_a_mean_are_a_failure() -> None:
 
 
 def test_planned_seeds_without_rows_failed() -> None:
-    scores = score_members(CURVES, BASE, seeds={"c0": (0, 1, 2), "c1": (0,), "c9": (4,)})
+    scores = score_members(CURVES, BASE, planned_seeds={"c0": (0, 1, 2), "c1": (0,), "c9": (4,)})
     assert [tuple(row) for row in scores[["config_id", "seed"]].itertuples(index=False)] == [
         ("c0", 0), ("c0", 1), ("c0", 2), ("c1", 0), ("c9", 4),
     ]  # fmt: skip
@@ -102,7 +102,7 @@ def test_what_is_not_in_the_curves_is_an_error() -> None:
 
 def test_empty_curves_have_no_scores_but_failed_seeds() -> None:
     assert len(score_members(CURVES[:0], BASE)) == 0
-    assert score_members(CURVES[:0], BASE, seeds={"c0": (0, 1)})["score"].isna().tolist() == [True, True]
+    assert score_members(CURVES[:0], BASE, planned_seeds={"c0": (0, 1)})["score"].isna().tolist() == [True, True]
 
 
 @pytest.mark.parametrize("written", [{}, {"evaluation": "best"}, {"threshold": 1}, {"failed_seeds": "fail"}])

@@ -83,7 +83,7 @@ def test_names_alone_and_keys_of_one_of_them() -> None:
         None,
         None,
     ]
-    assert build_sample(sweep(SECTIONS, "model: {width: 8}\n".replace("width: 8", ""))).built == 2
+    assert build_sample(sweep(SECTIONS, "model: {width: 8}\n".replace("width: 8", ""))).configuration_count == 2
 
 
 @pytest.mark.parametrize(

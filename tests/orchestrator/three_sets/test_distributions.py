@@ -157,7 +157,7 @@ def test_a_metric_of_the_model_is_known_on_every_distribution(study):
     with pytest.raises(SweepFileError) as refused:
         build_sample(load_sweep(study, ["objective.metric=balance.hard", "training.batch_size=0"]))
     assert "metric" not in str(refused.value), "another fault must not hide that the model measures it"
-    assert build_sample(load_sweep(study, ["objective.metric=balance.hard"])).built == 4
+    assert build_sample(load_sweep(study, ["objective.metric=balance.hard"])).configuration_count == 4
 
 
 def test_plan_and_validate_name_the_distributions(study, lengthwise_says):
