@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
-from orchestrator.engine.shared_streams import find_shared_streams as engine_streams
+from orchestrator.engine.shared_streams import find_shared_engine_streams
 from orchestrator.errors import UserError
 from orchestrator.interface.trainer import Trainer
-from orchestrator.program.shared_streams import find_shared_streams as program_streams
+from orchestrator.program.shared_streams import find_shared_program_streams
 
 
 def get_trainer(sections: Collection[str]) -> Trainer:
@@ -36,7 +36,8 @@ def find_shared_streams(
     """
     if ("program" in first) != ("program" in second):
         return {}
-    return (program_streams if "program" in first else engine_streams)(first, second, differing)
+    find_streams = find_shared_program_streams if "program" in first else find_shared_engine_streams
+    return find_streams(first, second, differing)
 
 
 @cache

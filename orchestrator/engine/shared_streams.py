@@ -1,4 +1,4 @@
-"""The random draws that members of the engine with the same seed share; imports neither torch nor any task."""
+"""The random streams that members of the engine with the same seed share; imports neither torch nor any task."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -8,10 +8,10 @@ _FILE_PATHS = (f"{INITIAL}.file", f"{INITIAL}.source")  # keys that may name the
 DATA, INPUTS, WEIGHTS = "training data", "test inputs", "initial weights"
 
 
-def find_shared_streams(
+def find_shared_engine_streams(
     first: Mapping[str, Any], second: Mapping[str, Any], differing: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return each kind of draw with the differing keys that change it.
+    """Return each random stream with the differing keys that change it.
 
     Random numbers depend on seed, stream and step (trainers.random), so members of one seed draw the same numbers; data
     and weights are the same only if the same code draws them in the same shapes.

@@ -64,40 +64,41 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     """
     rows = results.rows
     last_steps = _find_last_steps(results, metric, average)
-    rows, curves, curve_indices, notes = _select_measured_rows(results, last_steps)
+    rows, curves, curve_index_C, notes = _select_measured_rows(results, last_steps)
 
     # A member has the code configuration * seeds + index of its seed; it is complete with all values at its last step.
-    seeds, seed_indices = np.unique(rows["seed"].to_numpy(), return_inverse=True)
-    codes = rows["configuration"].to_numpy() * len(seeds) + seed_indices
-    is_last = rows["step"].to_numpy() == last_steps[rows["configuration"].to_numpy()]
-    complete_codes, value_counts = np.unique(codes[is_last], return_counts=True)
-    expected_counts = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[
-        curve_indices
+    # Shapes: R rows, C configurations, M members with a row at their last step.
+    seeds, seed_index_R = np.unique(rows["seed"].to_numpy(), return_inverse=True)
+    codes_R = rows["configuration"].to_numpy() * len(seeds) + seed_index_R
+    is_last_R = rows["step"].to_numpy() == last_steps[rows["configuration"].to_numpy()]
+    complete_codes_M, value_counts_M = np.unique(codes_R[is_last_R], return_counts=True)
+    expected_counts_C = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[
+        curve_index_C
     ]
-    if (is_partial := value_counts < expected_counts[complete_codes // len(seeds)]).any():
-        configuration, seed_index = divmod(int(complete_codes[int(np.argmax(is_partial))]), len(seeds))
+    if (is_partial_M := value_counts_M < expected_counts_C[complete_codes_M // len(seeds)]).any():
+        configuration, seed_index = divmod(int(complete_codes_M[int(np.argmax(is_partial_M))]), len(seeds))
         raise UserError(
             _describe_missing_value(
-                results, rows[is_last], configuration, int(seeds[seed_index]), curves[curve_indices[configuration]]
+                results, rows[is_last_R], configuration, int(seeds[seed_index]), curves[curve_index_C[configuration]]
             )
         )
 
     # Only the user knows whether members without a value at the last step have failed.
-    incomplete_codes = np.setdiff1d(np.arange(len(last_steps) * len(seeds)), complete_codes)
+    incomplete_codes = np.setdiff1d(np.arange(len(last_steps) * len(seeds)), complete_codes_M)
     if len(incomplete_codes) and missing is None:
-        raise UserError(_describe_incomplete_members(results, incomplete_codes, codes, seeds, last_steps))
+        raise UserError(_describe_incomplete_members(results, incomplete_codes, codes_R, seeds, last_steps))
     failed_codes = incomplete_codes[:0] if missing == "absent" else incomplete_codes
     if missing == "absent" and len(incomplete_codes):
         notes.append(f"{format_count(len(incomplete_codes), 'member')} without a value at the last step left out")
 
     # The members of a pack have the same measurements and last step, and are all complete or all failed.
     packs = []
-    rows = rows.assign(code=codes)
-    for is_complete, member_codes in ((True, complete_codes), (False, failed_codes)):
+    rows = rows.assign(code=codes_R)
+    for is_complete, member_codes in ((True, complete_codes_M), (False, failed_codes)):
         codes_by_pack: dict[tuple[int, int], list[int]] = {}
         for code in member_codes.tolist():
             configuration = code // len(seeds)
-            codes_by_pack.setdefault((int(curve_indices[configuration]), int(last_steps[configuration])), []).append(
+            codes_by_pack.setdefault((int(curve_index_C[configuration]), int(last_steps[configuration])), []).append(
                 code
             )
         for (curve_index, steps), pack_codes in codes_by_pack.items():
@@ -110,7 +111,7 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
             )
     return ImportedMembers(
         packs=tuple(packs),
-        curves=tuple(curves[curve_index] for curve_index in curve_indices),
+        curves=tuple(curves[curve_index] for curve_index in curve_index_C),
         last_steps=tuple(last_steps.tolist()),
         seeds=tuple(seeds.tolist()),
         notes=tuple(notes),
@@ -142,15 +143,15 @@ def _select_measured_rows(results: Results, last_steps: Codes) -> tuple[pd.DataF
     A row is measured if it is not after the last step of its configuration, and its cell (average, metric, length) has
     a row at the last step.
     """
-    # The code of a row is its configuration and its cell; codes at the last step are measured.
+    # The code of a row is its configuration and its cell; codes at the last step are measured. Shapes: R rows.
     rows = results.rows
-    lengths, length_indices = np.unique(rows["length"].to_numpy(), return_inverse=True)
+    lengths, length_index_R = np.unique(rows["length"].to_numpy(), return_inverse=True)
     shape = (len(results.averages), len(results.metrics), len(lengths))
-    row_cells = np.ravel_multi_index((rows["average"], rows["metric"], length_indices), shape)
-    configuration, step = rows["configuration"].to_numpy(), rows["step"].to_numpy()
-    codes = configuration * np.prod(shape) + row_cells
-    measured_codes = np.unique(codes[step == last_steps[configuration]])
-    is_measured = (step <= last_steps[configuration]) & np.isin(codes, measured_codes)
+    cell_R = np.ravel_multi_index((rows["average"], rows["metric"], length_index_R), shape)
+    configuration_R, step_R = rows["configuration"].to_numpy(), rows["step"].to_numpy()
+    codes_R = configuration_R * np.prod(shape) + cell_R
+    measured_codes = np.unique(codes_R[step_R == last_steps[configuration_R]])
+    is_measured_R = (step_R <= last_steps[configuration_R]) & np.isin(codes_R, measured_codes)
 
     # Configurations with the same cells share their curves; `measured_codes` is sorted, so each has a run of it.
     curves, index_by_cells = list[Curves](), dict[bytes, int]()
@@ -164,11 +165,11 @@ def _select_measured_rows(results: Results, last_steps: Codes) -> tuple[pd.DataF
         curve_indices[number] = index_by_cells[cells.tobytes()]
 
     notes = []
-    if not is_measured.all():
-        names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~is_measured]))
-        count = f"{int((~is_measured).sum()):,} of {len(rows):,} rows left out"
+    if not is_measured_R.all():
+        names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~is_measured_R]))
+        count = f"{int((~is_measured_R).sum()):,} of {len(rows):,} rows left out"
         notes.append(f"{count} ({names}): nothing with their average, metric and length at the last step")
-    return rows[is_measured], curves, curve_indices, notes
+    return rows[is_measured_R], curves, curve_indices, notes
 
 
 def _make_curves(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any], ...]) -> Curves:

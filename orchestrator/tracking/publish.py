@@ -69,13 +69,13 @@ def publish(
         store = MlflowExperiment(uri, name, folder.resolve().parent)
         curves = read_curves(state)
         summary = summarise(state, curves)
-        runs = MlflowRunBuilder(summary, records, curves)
+        builder = MlflowRunBuilder(summary, records, curves)
 
         # Update the run of the sweep first, because its children refer to it.
-        existing_runs, sweep_run, digests = store.read_runs(runs.sweep_id), runs.make_sweep_run(), list[str]()
+        existing_runs, sweep_run, digests = store.read_runs(builder.sweep_id), builder.make_sweep_run(), list[str]()
         parent = store.sync_run(sweep_run, existing_runs.get(None))
         parent_id = str(parent.info.run_id)
-        for row, contents in runs.make_configuration_runs(parent_id):
+        for row, contents in builder.make_configuration_runs(parent_id):
             store.sync_run(contents, existing_runs.get(row.config_id))
             digests.append(contents.compute_digest())
             on_progress(len(digests), len(summary.rows))

@@ -71,7 +71,7 @@ class RunContents:
 
 
 class MlflowRunBuilder:
-    """Computes the runs of a sweep from its `records`, `summary` and all `curves`."""
+    """Builds the contents of the MLflow runs of a sweep from its `summary`, `records` and all `curves`."""
 
     def __init__(self, summary: Summary, records: Sequence[Record], curves: pd.DataFrame) -> None:
         self.summary, self.state, self.records = summary, summary.state, records

@@ -53,38 +53,40 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     if not len(curves):
         return {}
 
-    # Integer codes sort faster than text.
+    # Integer codes sort faster than text. Shapes: R rows, K keys that sort them, G groups of seeds at a length.
     directions = {**directions, objective.metric: objective.direction}
-    codes, labels = zip(*(_factorize(curves[name]) for name in ("config_id", "metric", "average")), strict=True)
-    seed, length = (curves[name].to_numpy() for name in ("seed", "length"))
-    values = curves["value"].to_numpy(dtype=np.float64)
+    codes_by_key, labels = zip(*(_factorize(curves[name]) for name in ("config_id", "metric", "average")), strict=True)
+    seed_R, length_R = (curves[name].to_numpy() for name in ("seed", "length"))
+    values_R = curves["value"].to_numpy(dtype=np.float64)
 
     # Sorted by curve, seed and length, the curve of a seed is a run of rows.
-    order = np.lexsort((length, seed, *reversed(codes)))  # the last key has precedence
+    order_R = np.lexsort((length_R, seed_R, *reversed(codes_by_key)))  # the last key has precedence
     seed_curves: dict[tuple[int, ...], dict[int, tuple[float, ...]]] = {}
-    for (*curve, seed_number), (seed_curve,) in _split_runs(np.stack([*codes, seed])[:, order], [values[order]]):
+    for (*curve, seed_number), (seed_curve,) in _split_runs(
+        np.stack([*codes_by_key, seed_R])[:, order_R], [values_R[order_R]]
+    ):
         seed_curves.setdefault(tuple(curve), {})[seed_number] = seed_curve
 
     # Sorted by curve and length, the seeds at a length are a run of rows. What a failed seed counts as depends on the
     # direction of its metric.
-    order = np.lexsort((length, *reversed(codes)))
-    keys_KR = np.stack([*codes, length])[:, order]
-    starts = np.flatnonzero(_find_run_starts(keys_KR))
+    order_R = np.lexsort((length_R, *reversed(codes_by_key)))
+    keys_KR = np.stack([*codes_by_key, length_R])[:, order_R]
+    starts_G = np.flatnonzero(_find_run_starts(keys_KR))
     metric_directions = [directions.get(name, "none") for name in labels[1]]
-    failed_values, worst_values = (
-        np.array(values_by_metric)[codes[1][order[starts]]]
+    failed_values_G, worst_values_G = (
+        np.array(values_by_metric)[codes_by_key[1][order_R[starts_G]]]
         for values_by_metric in (
             [get_failed_seed_value(objective.failed_seeds, direction) for direction in metric_directions],
             [get_worst_value(direction) for direction in metric_directions],
         )
     )
     quartiles = compute_group_quartiles(
-        values[order], np.diff(np.append(starts, len(order))), failed_values, worst_values
+        values_R[order_R], np.diff(np.append(starts_G, len(order_R))), failed_values_G, worst_values_G
     )
 
     # The lengths of a curve are a run of quartiles.
     bands: dict[CurveKey, Band] = {}
-    for curve, (lengths, q25, median, q75) in _split_runs(keys_KR[:-1, starts], [keys_KR[-1, starts], *quartiles]):
+    for curve, (lengths, q25, median, q75) in _split_runs(keys_KR[:-1, starts_G], [keys_KR[-1, starts_G], *quartiles]):
         config_id, metric, average = (names[code] for names, code in zip(labels, curve, strict=True))
         key = config_id, metric, average
         bands[key] = Band(lengths=lengths, q25=q25, median=median, q75=q75, seeds=seed_curves[tuple(curve)])
