@@ -40,11 +40,12 @@ def export(
     trust: options.Trust = False,
 ) -> None:
     """Write weights, tables, figures and curves for papers and programs."""
-    from orchestrator.export.write_exports import export
+    from orchestrator.export.write_exports import ExportRequest, export
 
     # Options without a value export nothing.
     files = {"best": best, "weights": weights, "latex": latex, "curves": curves}
-    for line in export(folder, **files, figures=figures, to=to, size=size, labels=labels, force=force):
+    request = ExportRequest(**files, figures=figures, to=to, size=size, labels=labels)
+    for line in export(folder, request, force=force):
         say(console, line)
 
 

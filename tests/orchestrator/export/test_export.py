@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from orchestrator import open_sweep, run
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.export.best import make_best_file
-from orchestrator.export.write_exports import export
+from orchestrator.export.write_exports import ExportRequest, export
 from orchestrator.preview.smoke import validate_sweep
 from orchestrator.record.files.curves import write_curves
 from orchestrator.record.files.weights import load
@@ -25,7 +25,7 @@ from search_spaces import load_sweep
 @pytest.mark.slow
 def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(trained_sweep, tmp_path):
     file = tmp_path / "best.yaml"
-    assert export(trained_sweep, best=file) == [f"wrote {file}", f"run it with: lengthwise run {file}"]
+    assert export(trained_sweep, ExportRequest(best=file)) == [f"wrote {file}", f"run it with: lengthwise run {file}"]
     *_, good = validate_sweep(load_sweep(file), with_smoke=False)
     assert good == "good; built 1 configuration"
     before, again = open_sweep(trained_sweep), run(file, storage=tmp_path / "again")
@@ -46,13 +46,13 @@ def test_the_name_of_the_best_configuration_is_one_that_a_sweep_may_have(small_s
 def test_nothing_is_best_while_nothing_has_a_score(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False)
     with pytest.raises(UserError, match="no configuration has a score yet"):
-        export(state.folder, best=tmp_path / "best.yaml")
+        export(state.folder, ExportRequest(best=tmp_path / "best.yaml"))
     assert not (tmp_path / "best.yaml").exists()
 
 
 @pytest.mark.slow
 def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, tmp_path, monkeypatch):
-    said = export(trained_sweep, weights=tmp_path / "weights")
+    said = export(trained_sweep, ExportRequest(weights=tmp_path / "weights"))
     names = sorted(path.name for path in (tmp_path / "weights").iterdir())
     assert names == [f"configuration-{number}-seed-{seed}.safetensors" for number in range(3) for seed in (0, 3)]
     assert said[0].startswith("wrote 6 files")
@@ -72,19 +72,19 @@ def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, t
 
 def test_damaged_or_missing_weights_are_refused(trained_sweep, small_sweep, tmp_path, synthetic_sweep, simple_curve):
     with pytest.raises(UserError, match=r"no weights were kept; set resources\.keep_weights: true"):
-        export(small_sweep.folder, weights=tmp_path / "weights")
+        export(small_sweep.folder, ExportRequest(weights=tmp_path / "weights"))
     failed = synthetic_sweep(tmp_path / "failed", [{}], 2, simple_curve, failed={(0, 0): 60, (0, 1): 60})
     with pytest.raises(UserError, match=r"no weights were kept; all its seeds failed$"):
-        export(failed.folder, weights=tmp_path / "weights")
+        export(failed.folder, ExportRequest(weights=tmp_path / "weights"))
     begun = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False)
     with pytest.raises(UserError, match="no weights were kept; no seed has ended"):
-        export(begun.folder, weights=tmp_path / "weights")
+        export(begun.folder, ExportRequest(weights=tmp_path / "weights"))
     path = next((trained_sweep / "weights").iterdir())
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(DamagedWeights, match=path.name):
-        export(trained_sweep, weights=tmp_path / "weights")
+        export(trained_sweep, ExportRequest(weights=tmp_path / "weights"))
     assert not (tmp_path / "weights").exists()
 
 
@@ -93,17 +93,17 @@ def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tm
     mine, other = tmp_path / "mine.tex", tmp_path / "best.yaml"
     mine.write_text("mine")
     with pytest.raises(UserError, match=r"mine\.tex: exists already; choose another name, or --force"):
-        export(trained_sweep, best=other, latex=mine, weights=tmp_path / "weights")
+        export(trained_sweep, ExportRequest(best=other, latex=mine, weights=tmp_path / "weights"))
     assert mine.read_text() == "mine" and not other.exists() and not (tmp_path / "weights").exists()
-    export(trained_sweep, best=other, latex=mine, force=True)
+    export(trained_sweep, ExportRequest(best=other, latex=mine), force=True)
     assert "toprule" in mine.read_text() and other.exists()
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "configuration-1-seed-0.safetensors").write_text("mine")
     with pytest.raises(UserError, match=r"configuration-1-seed-0\.safetensors: exists already"):
-        export(trained_sweep, weights=tmp_path / "weights")
+        export(trained_sweep, ExportRequest(weights=tmp_path / "weights"))
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"/file is a file, not a folder"):
-        export(trained_sweep, weights=tmp_path / "file")
+        export(trained_sweep, ExportRequest(weights=tmp_path / "file"))
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_what_cannot_be_exported_is_refused_in_a_sentence(small_sweep, asked, sa
     Path("d.tex").mkdir()
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UserError, match=said):
-        export(small_sweep.folder, **asked)
+        export(small_sweep.folder, ExportRequest(**asked))
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_curves_are_the_same_table_as_in_parquet(trained_sweep, tmp_path):
-    export(trained_sweep, curves=tmp_path / "curves.csv")
+    export(trained_sweep, ExportRequest(curves=tmp_path / "curves.csv"))
     written = pd.read_csv(tmp_path / "curves.csv", dtype={"value": "float32", "config_id": "str"})
     table = pd.read_parquet(write_curves(SweepState.load(trained_sweep))).astype({"config_id": "str"})
     pd.testing.assert_frame_equal(written, table, check_dtype=False, check_categorical=False, check_exact=True)

@@ -11,7 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.export.labels import read_labels, select_labelled_rows
 from orchestrator.export.latex import escape, make_latex_table
 from orchestrator.export.paper_figures import draw_paper_figures
-from orchestrator.export.write_exports import export
+from orchestrator.export.write_exports import ExportRequest, export
 from orchestrator.figures.on_axes import plot_curves, plot_effect
 from orchestrator.results.make_summary import summarise
 from search_spaces import SweepFileError
@@ -117,11 +117,11 @@ def test_wrong_labels_are_refused_by_line(result, tmp_path, text, said):
     if text is not None:
         file.write_text(text)
     with pytest.raises(SweepFileError, match=said):
-        export(result.folder, latex=tmp_path / "t.tex", labels=file)
+        export(result.folder, ExportRequest(latex=tmp_path / "t.tex", labels=file))
     assert not (tmp_path / "t.tex").exists()
 
 
 def test_a_sweep_without_curves_has_no_figures(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False)
     with pytest.raises(UserError, match="no median curves to draw"):
-        export(state.folder, figures="pdf", to=tmp_path)
+        export(state.folder, ExportRequest(figures="pdf", to=tmp_path))
