@@ -73,6 +73,6 @@ def test_a_decay_of_one_is_refused_where_it_is_given_and_where_it_is_drawn(sweep
 
 
 def test_the_report_names_it_from_the_ledger_alone(small_sweep) -> None:
-    for measured in small_sweep.measurements.values():
+    for measured in small_sweep.measurements_by_digest.values():
         measured["start_shares"] = {"ema": [0.9999**600, "a smaller decay"]}
     assert shares(summarise(small_sweep).notes) == [pytest.approx(100 * 0.9999**600, rel=1e-2)]
