@@ -297,9 +297,9 @@ class Engine:
         train(
             members,
             reporter,
-            ids=[(config_id, seed) for config_id, seed in work.ids],
+            ids=[(config_id, seed) for config_id, seed in work.member_ids],
             checkpoints=checkpoints,
-            weights=Path(work.weights) if work.weights else None,
+            weights=Path(work.weights_folder) if work.weights_folder else None,
             device="cuda" if work.gpus else "cpu",
             start_checkpoints=choose_start_checkpoints(work.earlier),
             prune_at=work.prune_at,

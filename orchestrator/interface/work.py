@@ -15,13 +15,13 @@ class PackWork:
     # The members, each with its resolved settings and its (config_id, seed).
     pack_id: str
     members: Sequence[Mapping[str, Any]]
-    ids: Sequence[tuple[str, int]]
+    member_ids: Sequence[tuple[str, int]]
 
     # Files: the folder of the sweep and its address, and the user's modules (`make_worker_modules`).
     folder: str
     address: str = ""
     code: Sequence[Mapping[str, Any]] = ()
-    weights: str | None = None  # the folder of final weights, None if they are not kept
+    weights_folder: str | None = None  # of final weights, None if they are not kept
     stop_file: str = ""  # a file in `folder`: while it exists, packs stop after their next evaluation
 
     # Resources and limits: GPUs may be fractions of one; hours are those of one member of a program.

@@ -36,7 +36,7 @@ def move_folders(work: PackWork) -> PackWork:
     return replace(
         work,
         folder=move(work.folder),
-        weights=work.weights and move(work.weights),
+        weights_folder=work.weights_folder and move(work.weights_folder),
         code=[{**fields, "root": move(fields["root"])} for fields in work.code],
         earlier=[[(move(folder), *member) for folder, *member in states] for states in work.earlier],
     )

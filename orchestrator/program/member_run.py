@@ -76,7 +76,7 @@ class _MemberRun:
         self.work, self.member, self.reporter = work, member, reporter
         self.sweep = Path(work.folder).absolute()
         self.checkpoints = self.sweep / "checkpoints" / work.pack_id
-        (config_id, seed), *_ = work.ids
+        (config_id, seed), *_ = work.member_ids
         self.folder = self.sweep / MEMBERS_FOLDER / f"{config_id}-{seed}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)

@@ -75,8 +75,8 @@ def _untrained(work: Any, reporter: Any) -> None:
     from trainers.config.recorded_members import build_recorded_member
     from trainers.evaluation.results import Evaluation
 
-    member = build_recorded_member(work.members[0], work.ids[0][1])
-    count, metrics, labels = len(work.ids), tuple(member.metrics), tuple(member.training.averages)
+    member = build_recorded_member(work.members[0], work.member_ids[0][1])
+    count, metrics, labels = len(work.member_ids), tuple(member.metrics), tuple(member.training.averages)
     shape = (count, len(labels), len(metrics), len(member.evaluated_lengths))
     values = np.random.default_rng(count).random(shape, dtype=np.float32)
     reporter.report(

@@ -18,9 +18,7 @@ from search_spaces import ABSENT, FileProblem, SweepFileError
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("trainers", "orchestrator", "search_spaces", "cluster")
 BUILT_IN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
-OF_TRAINERS = trainers.errors.Problem(
-    key="lr", message="is too large", given=(9.0, None), allowed="a number below 1"
-)
+OF_TRAINERS = trainers.errors.Problem(key="lr", message="is too large", given=(9.0, None), allowed="a number below 1")
 
 MADE_OF: dict[type[BaseException], tuple[Any, ...]] = {
     trainers.errors.ConfigError: ([OF_TRAINERS, OF_TRAINERS],),

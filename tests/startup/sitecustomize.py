@@ -75,7 +75,7 @@ def pretend_gpus(train_pack):
         place = f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {ray.get_runtime_context().get_node_id()}"
         with Path(os.environ["PRETENDED_GPUS"]).open("a") as file:
             file.write(f"{work.pack_id} {place}\n")
-        if len(work.ids) > room:
+        if len(work.member_ids) > room:
             reporter.report_environment({**read_environment(work.code, gpus=0), "device": "a GPU that is not there"})
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
         train(dataclasses.replace(work, gpus=0), reporter)
@@ -93,7 +93,7 @@ def run_out(train_pack):
 
             def report(self, evaluation):
                 reporter.report(evaluation)
-                if evaluation.step >= last and len(work.ids) > room:
+                if evaluation.step >= last and len(work.member_ids) > room:
                     raise MemoryError("no room")
 
         train(work, Limited())

@@ -28,7 +28,7 @@ def make_solo_work(
     return PackWork(
         pack_id="alone",
         members=[dict(configuration.resolved)],
-        ids=[(configuration.config_id, seed)],
+        member_ids=[(configuration.config_id, seed)],
         folder=str(folder),
         code=make_worker_modules(folder, modules),
         **_make_limits(resources),
@@ -43,11 +43,11 @@ def make_pack_work(resources: Resources, state: SweepState, pack_id: str) -> Pac
         # The members, and their files.
         pack_id=pack_id,
         members=[state.configurations[config_id].resolved for config_id, _ in pack.members],
-        ids=pack.members,
+        member_ids=pack.members,
         folder=str(folder),
         address=find_address(folder) or "",
         code=make_worker_modules(state.folder, state.modules),
-        weights=str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
+        weights_folder=str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
         checkpoint_steps=resources.checkpoint_steps,
         checkpoint_seconds=resources.checkpoint_seconds,
         **_make_limits(resources),

@@ -163,7 +163,7 @@ def train_pack(work: PackWork, reporter: PackReporter) -> None:
     reporter.report_environment(trainer.read_environment(work))
 
     # Rebuild the members from their recorded settings; checkpoints of a sweep at an address are copied there.
-    pairs = zip(work.members, work.ids, strict=True)
+    pairs = zip(work.members, work.member_ids, strict=True)
     members = [trainer.rebuild(resolved, seed) for resolved, (_, seed) in pairs]
     checkpoints_class: type[Any] = import_mirror().MirroredCheckpoints if work.address else Checkpoints
     checkpoints = checkpoints_class(

@@ -35,7 +35,7 @@ def runs_out(reporting, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int],
     def put(room: int, last: int) -> list[tuple[int, int]]:
         def limited(work: Any, evaluation: Any, record: Any) -> None:
             record(evaluation)
-            if evaluation.step >= last and len(work.ids) > room:
+            if evaluation.step >= last and len(work.member_ids) > room:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
         reporting(limited)

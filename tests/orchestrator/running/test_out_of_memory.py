@@ -36,8 +36,8 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     def train_pack(work: Any, reporter: Any) -> None:
         def report_environment(environment: dict[str, Any]) -> None:
             reporter.report_environment(environment)
-            tried.append(len(work.ids))
-            if len(work.ids) > most[0]:
+            tried.append(len(work.member_ids))
+            if len(work.member_ids) > most[0]:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
         before = SimpleNamespace(report=reporter.report, progress=reporter.progress, notice=reporter.notice)

@@ -40,7 +40,9 @@ def test_a_race_whose_first_packs_all_died_is_run_by_retrying_them(lengthwise, d
 @pytest.mark.slow
 def test_packs_that_paused_at_a_rung_that_nobody_survived_go_on_with_those_that_are_retried(lengthwise, dying):
     """Every configuration has a pack that died, which `fail` does not forgive; its other packs wait at the rung."""
-    folder, wanted = dying(lambda work: work.ids[0][1] == 0, HALVING, "resources.pack=1", "objective.failed_seeds=fail")
+    folder, wanted = dying(
+        lambda work: work.member_ids[0][1] == 0, HALVING, "resources.pack=1", "objective.failed_seeds=fail"
+    )
     assert not SweepState.load(folder).rungs[0].survivors
     lengthwise.succeeds("resume", folder, "--retry-failed")
     again = SweepState.load(folder)

@@ -251,7 +251,7 @@ def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, report
 
     def planted(work, evaluation, record):
         values = evaluation.values_MAKL.copy()
-        for m, (member, (_, seed)) in enumerate(zip(work.members, work.ids, strict=True)):
+        for m, (member, (_, seed)) in enumerate(zip(work.members, work.member_ids, strict=True)):
             rate = member["training"]["learning_rate"]
             values[m] = 0.01 * seed + (1.0 - 0.02 * evaluation.step if rate == late else 0.5 + rate)
         record(replace(evaluation, values_MAKL=values))
