@@ -63,9 +63,6 @@ def _load_spec(
         reading = read_sweep(find_sweep_file(file), overrides, name, imports)
 
     # The registries know the names and bounds that the grammar does not.
-    from orchestrator.plan.checks.sweep_file_checks import check_reading  # imports the registries
-    from orchestrator.record.files.code import use_recorded_files
-    from orchestrator.sweep.initial_weights import resolve_initial_weights
+    from orchestrator.sweep.check_and_complete import check_and_complete  # imports the registries
 
-    use_recorded_files(reading.spec)
-    return check_reading(resolve_initial_weights(reading, storage))
+    return check_and_complete(reading, storage)

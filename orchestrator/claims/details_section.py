@@ -89,7 +89,7 @@ def describe_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> st
         return f"**`{name}`** is not run yet or not finished."
 
     # Imported results have no training time.
-    core_time = f"{format_duration(sum_seconds(sweep.state.packs, sweep.state.recuts))} of one core"
+    core_time = f"{format_duration(sum_seconds(sweep.state.packs, sweep.state.repackings))} of one core"
     cost = "imported" if IMPORTED in sweep.state.provenance else core_time
     failures = f", {format_count(sweep.failed_count, 'member')} failed" if sweep.failed_count else ""
     lowest, highest = min(sweep.steps.values()), max(sweep.steps.values())

@@ -1,1 +1,1 @@
-"""The command line `lengthwise`: verbs by subject, options and help."""
+"""The command line `lengthwise`: commands by subject, options and help."""

@@ -1,4 +1,4 @@
-"""Define the verbs that train more of an existing sweep: resume, extend, confirm."""
+"""Define the commands that train more of an existing sweep: resume, extend, confirm."""
 
 from functools import partial
 from typing import Annotated

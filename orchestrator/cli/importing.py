@@ -1,4 +1,4 @@
-"""Define the verb `import`, which makes a sweep of existing results."""
+"""Define the command `import`, which makes a sweep of existing results."""
 
 from enum import StrEnum
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Define the command line: verbs on sweep files and sweep directories. Imports little, so that `--help` is quick.
+"""Define the command line: commands on sweep files and sweep directories. Imports little, so that `--help` is quick.
 
-This module has `list` and the verbs on sweep files; `importing` has `import`, `continuing` has the verbs that train
-more of a sweep, `results` and `upkeep` have the verbs that read or maintain existing sweeps. orchestrator/README.md
+This module has `list` and the commands on sweep files; `importing` has `import`, `continuing` has the commands that
+train more of a sweep, `results` and `upkeep` have those that read or maintain existing sweeps. orchestrator/README.md
 explains the exit codes.
 """
 
@@ -42,14 +42,14 @@ class _CommandGroup(TyperGroup):
         return _hide_flag_types(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the verb of this name; None if it does not exist."""
+        """Return the command of this name; None if it does not exist."""
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             _hide_flag_types(command.get_params(ctx))
         return command
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb that was typed. Raises UserError with advice if its first argument is missing."""
+        """Run the command that was typed. Raises UserError with advice if its first argument is missing."""
         try:
             return super().invoke(ctx)
         except Exception as error:
@@ -61,8 +61,8 @@ class _CommandGroup(TyperGroup):
             raise UserError(advice(ctx.invoked_subcommand)) from None
 
 
-def _advise_sweep(verb: str) -> str:
-    """Return what to type for a verb without its sweep, and the sweeps of the storage folder."""
+def _advise_sweep(command: str) -> str:
+    """Return what to type for a command without its sweep, and the sweeps of the storage folder."""
     storage = find_default_storage()
     location = get_address_or_path(storage)
     names = [folder.name for folder in list_sweep_folders(storage)]
@@ -71,13 +71,13 @@ def _advise_sweep(verb: str) -> str:
         if names
         else f"there are no sweeps in {location}/"
     )
-    return f"which sweep? lengthwise {verb} DIR, where DIR is the name or the folder of a sweep; {existing}"
+    return f"which sweep? lengthwise {command} DIR, where DIR is the name or the folder of a sweep; {existing}"
 
 
-def _advise_file(verb: str) -> str:
-    """Return what to type for a verb without its sweep file."""
+def _advise_file(command: str) -> str:
+    """Return what to type for a command without its sweep file."""
     return (
-        f"which sweep file? lengthwise {verb} FILE, where FILE is a YAML file or the name of an example, such as "
+        f"which sweep file? lengthwise {command} FILE, where FILE is a YAML file or the name of an example, such as "
         "quickstart; `lengthwise list examples` shows all, `lengthwise init DIR` writes one of your own"
     )
 
@@ -274,18 +274,18 @@ def run(
 
     # Refuse a folder that holds another sweep before torch is imported. A metric with a distribution (accuracy.hard)
     # needs the task.
-    unchecked = None if reading.findings.problems else reading.spec
-    if unchecked is not None and not resume_begun and "." not in unchecked.objective.metric:
+    unchecked_spec = None if reading.findings.problems else reading.spec
+    if unchecked_spec is not None and not resume_begun and "." not in unchecked_spec.objective.metric:
         from orchestrator.sweep.specification import refuse_existing
 
         with suppress(SpecChanged):  # raised again after the file is checked
-            refuse_existing(unchecked, storage / unchecked.name)
+            refuse_existing(unchecked_spec, storage / unchecked_spec.name)
 
     # Child processes import while this process checks the file; a sweep that exists is refused or resumed without them.
     with ExitStack() as exit_stack:
         children = None
-        if unchecked is not None and not (storage / unchecked.name).exists():
-            children = SweepChildren(unchecked.resources.scheduler, tracking=unchecked.tracking.enabled)
+        if unchecked_spec is not None and not (storage / unchecked_spec.name).exists():
+            children = SweepChildren(unchecked_spec.resources.scheduler, tracking=unchecked_spec.tracking.enabled)
             exit_stack.enter_context(children)
         spec = _check_reading(reading, storage)
         from orchestrator.running.schedulers.choice import refuse_workers
@@ -301,7 +301,7 @@ def run(
             from orchestrator.sweep.run_and_resume import resume_with_spec
 
             raise typer.Exit(resume_with_spec(spec, storage, console, max_seconds=max_seconds).exit_code)
-        if unchecked is not None:
+        if unchecked_spec is not None:
             ray_start.start_local_ray(spec.resources)
         from orchestrator.sweep.run_and_resume import run_sweep
 
@@ -323,7 +323,7 @@ def main() -> None:
     code = 0
     try:
         app()
-    except SystemExit as end:  # every verb ends with it, and typer turns Ctrl-C into it
+    except SystemExit as end:  # every command ends with it, and typer turns Ctrl-C into it
         if end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt):
             _print_error("interrupted")
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -368,12 +368,9 @@ def _check_reading(reading: Reading, storage: Path | None = None) -> SweepSpec:
         reading.findings.raise_any(reading.unchecked)
 
     # The registries know the names and bounds that the grammar does not.
-    from orchestrator.plan.checks.sweep_file_checks import check_reading
-    from orchestrator.record.files.code import use_recorded_files
-    from orchestrator.sweep.initial_weights import resolve_initial_weights
+    from orchestrator.sweep.check_and_complete import check_and_complete  # imports the registries
 
-    use_recorded_files(reading.spec)
-    spec = check_reading(resolve_initial_weights(reading, storage))
+    spec = check_and_complete(reading, storage)
     for note in spec.notes:
         _say(f"note: {note}")
     return spec

@@ -1,4 +1,4 @@
-"""Define the verbs that read existing sweeps: state, results, ledger, MLflow."""
+"""Define the commands that read existing sweeps: state, results, ledger, MLflow."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Define the verbs that export results, maintain a sweep folder, or print data for jobs and editors."""
+"""Define the commands that export results, maintain a sweep folder, or print data for jobs and editors."""
 
 import sys
 from functools import partial

@@ -19,7 +19,7 @@ from typing import Any
 from orchestrator.code.packages import LENGTHWISE_FOLDER
 from orchestrator.code.provenance import read_version
 from orchestrator.code.repository import Repository, RepositoryReader, is_credential_name
-from orchestrator.code.user_code import LENGTHWISE_PACKAGES, CodeSource, OwnCodeError, is_installed
+from orchestrator.code.user_code import LENGTHWISE_PACKAGES, CodeSource, UserCodeError, is_installed
 from orchestrator.errors import LedgerError, refuse_unwritable
 from trainers.files.atomic_file import write_atomic
 
@@ -59,7 +59,7 @@ def list_recorded_folders(codes: Sequence[Mapping[str, Any]]) -> list[Path]:
 
 
 def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> CodeRecord:
-    """Return the record of the code of this process. Raises OwnCodeError if a module was edited after its import."""
+    """Return the record of the code of this process. Raises UserCodeError if a module was edited after its import."""
     copies = {}
     for module in modules:
         for name in module.files if not module.installed else ():
@@ -220,14 +220,14 @@ def _resolve_folder(folder: Path) -> Path:
 
 
 def _read_unchanged_file(module: CodeSource, name: str) -> bytes:
-    """Return the content of a module's file. Raises OwnCodeError if it is not the imported one."""
+    """Return the content of a module's file. Raises UserCodeError if it is not the imported one."""
     path = module.root / name
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise OwnCodeError(f"{module.module}: {path} cannot be read: {error.strerror}") from error
+        raise UserCodeError(f"{module.module}: {path} cannot be read: {error.strerror}") from error
     if hashlib.sha256(content).hexdigest() != module.files[name]:
-        raise OwnCodeError(f"{module.module}: {path} was edited while the sweep was starting; start again")
+        raise UserCodeError(f"{module.module}: {path} was edited while the sweep was starting; start again")
     return content
 
 

@@ -4,7 +4,7 @@ Their tasks, models, positions, averages and schedules register as shipped ones 
 sweep file, in the current folder, then on Python's path. Its digest covers its Python files and those beside it that
 they import, directly or indirectly; for an installed package only its own files.
 
-OwnCodeError (a UserError)    a module cannot be found, read or imported, or has changed
+UserCodeError (a UserError)    a module cannot be found, read or imported, or has changed
 """
 
 import ast
@@ -35,7 +35,7 @@ LENGTHWISE_PACKAGES = frozenset({"trainers", "orchestrator", "search_spaces", "c
 SCRIPT_ADVICE = '; importing runs the whole file: move script code below `if __name__ == "__main__":`'
 
 
-class OwnCodeError(UserError):
+class UserCodeError(UserError):
     """An own module cannot be found or imported, or has changed; the message has the module and its path."""
 
 
@@ -97,7 +97,7 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
             )
             load_module(source)
             sources.append(source)
-        except OwnCodeError as error:
+        except UserCodeError as error:
             # `program.function` adds its module to `imports`, which the user did not write.
             place = spec.format_place(f"imports[{index}]")
             is_function = "program" in spec.sections and place == spec.format_place("program.function")
@@ -109,21 +109,21 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
 
 
 def read_files(root: Path, names: Iterable[str]) -> CodeSource:
-    """Return the current files of a program, or data files, in `root`. Raises OwnCodeError for missing files."""
+    """Return the current files of a program, or data files, in `root`. Raises UserCodeError for missing files."""
     files = {}
     for name in names:
         try:
             with (root / name).open("rb") as file:
                 files[name] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise OwnCodeError(f"{root / name} cannot be read: {error.strerror}") from error
+            raise UserCodeError(f"{root / name} cannot be read: {error.strerror}") from error
     return CodeSource(module=PROGRAM, root=root, installed=False, files=files)
 
 
 def _find_copy_folder(module: str, folder: Path) -> list[Path]:
     """Return a list with the folder of a module's copy in the sweep folder `folder`; empty without a copy.
 
-    The copy is used if the module is neither beside the sweep file nor in the current folder. Raises OwnCodeError for
+    The copy is used if the module is neither beside the sweep file nor in the current folder. Raises UserCodeError for
     several copies.
     """
     top = module.partition(".")[0]
@@ -131,7 +131,7 @@ def _find_copy_folder(module: str, folder: Path) -> list[Path]:
     copies += sorted(path.parent.parent for path in folder.glob(f"code/*/{top}/__init__.py"))
     if len(copies) > 1 and not any(_has_module(root, top) for root in (folder, Path.cwd())):
         copy_list = ", ".join(map(str, copies))
-        raise OwnCodeError(f"{module}: several copies in the sweep ({copy_list}); run in the folder of the module")
+        raise UserCodeError(f"{module}: several copies in the sweep ({copy_list}); run in the folder of the module")
     return copies[:1]
 
 
@@ -142,12 +142,12 @@ def _find_source(module: str, folders: list[Path]) -> CodeSource:
 
 
 def find_module(module: str, folders: Iterable[Path]) -> CodeSource:
-    """Return the source of a module in the first of `folders` with it, else on Python's path. Raises OwnCodeError."""
+    """Return the source of a module in the first of `folders` with it, else on Python's path. Raises UserCodeError."""
     # Python would import its own module of such a name, or lengthwise would break.
     top = module.partition(".")[0]
     if top in LENGTHWISE_PACKAGES or top in sys.stdlib_module_names or top == "__main__":
         owner = "lengthwise" if top in LENGTHWISE_PACKAGES else "Python"
-        raise OwnCodeError(f"{module}: {owner} has a module of this name; rename yours")
+        raise UserCodeError(f"{module}: {owner} has a module of this name; rename yours")
 
     searched = []
     for folder in dict.fromkeys(folders):
@@ -161,13 +161,13 @@ def find_module(module: str, folders: Iterable[Path]) -> CodeSource:
     origin = folders_of_package[0] if folders_of_package else module_spec.origin if module_spec else None
     if origin is None or not Path(origin).exists():
         packages = " and among the installed packages" if searched else "the installed packages"
-        raise OwnCodeError(f"{module}: module not found; searched {', '.join(searched)}{packages}")
+        raise UserCodeError(f"{module}: module not found; searched {', '.join(searched)}{packages}")
     root = Path(origin).resolve().parent
     return _read_source(module, root, installed=is_installed(root))
 
 
 def load_module(source: CodeSource) -> None:
-    """Import a module from its root, or search data files there. Raises OwnCodeError with the failing line."""
+    """Import a module from its root, or search data files there. Raises UserCodeError with the failing line."""
     # The files of a program's command and data files are no modules to import.
     if source.module == DATA:
         add_search_folder(source.root)
@@ -192,7 +192,7 @@ def load_module(source: CodeSource) -> None:
         if isinstance(error, KeyboardInterrupt):
             raise
         advice = SCRIPT_ADVICE if isinstance(error, SystemExit) else ""
-        raise OwnCodeError(
+        raise UserCodeError(
             f"{source.module} cannot be imported: {_describe_exception(error, source.root)}{advice}"
         ) from error
     finally:
@@ -202,12 +202,12 @@ def load_module(source: CodeSource) -> None:
 
 
 def _refuse_conflicts(source: CodeSource) -> None:
-    """Raise OwnCodeError if this process has imported a different file with the name of a file in `source`."""
+    """Raise UserCodeError if this process has imported a different file with the name of a file in `source`."""
     # Python imports each name once, so a module of the same name would silently stand in for this one.
     for loaded in _loaded_sources.values():
         for name in source.files.keys() & loaded.files.keys():
             if source.files[name] != loaded.files[name]:
-                raise OwnCodeError(
+                raise UserCodeError(
                     f"{source.module}: {source.root / name}: another {name} is already imported, from {loaded.root} "
                     f"(with {loaded.module}); use a new process"
                 )
@@ -219,7 +219,8 @@ def _refuse_conflicts(source: CodeSource) -> None:
             continue
         name = f"{top}/__init__.py" if Path(file).name == "__init__.py" else f"{top}.py"
         if hashlib.sha256(Path(file).read_bytes()).hexdigest() != source.files.get(name):
-            raise OwnCodeError(f"{source.module}: another module {top} is already imported ({file}); use a new process")
+            message = f"{source.module}: another module {top} is already imported ({file}); use a new process"
+            raise UserCodeError(message)
 
 
 def get_loaded_module(module: str) -> CodeSource | None:
@@ -228,16 +229,16 @@ def get_loaded_module(module: str) -> CodeSource | None:
 
 
 def _read_source(module: str, root: Path, *, installed: bool) -> CodeSource:
-    """Return the source of a module in `root`. Raises OwnCodeError if a file is missing or cannot be read."""
+    """Return the source of a module in `root`. Raises UserCodeError if a file is missing or cannot be read."""
     root = root.resolve()
     files = {}
     for path in _list_module_files(module, root, beside=not installed):
         try:
             files[path.relative_to(root).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
-            raise OwnCodeError(f"{module}: {path} cannot be read: {error.strerror}") from error
+            raise UserCodeError(f"{module}: {path} cannot be read: {error.strerror}") from error
     if not files.keys() & {f"{module.replace('.', '/')}{ending}" for ending in (".py", "/__init__.py")}:
-        raise OwnCodeError(f"{module}: module not found in {root}")
+        raise UserCodeError(f"{module}: module not found in {root}")
     return CodeSource(module=module, root=root, installed=installed, files=files)
 
 

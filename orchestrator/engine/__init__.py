@@ -1,1 +1,8 @@
-"""The engine of `trainers/` as a trainer: packs of stacked members, kept weights, exact resumption."""
+"""The package `trainers/` behind the interface of a trainer.
+
+engine.py          the trainer `Engine`: builds, describes and trains packs
+environment.py     what a record says about the machine and its libraries
+shared_streams.py  which random streams two members share
+start_shares.py    averages that are still mostly initial weights
+heap.py            freed memory stays in the process
+"""

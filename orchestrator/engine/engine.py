@@ -62,7 +62,7 @@ class Engine:
     sections: tuple[str, ...] = ENGINE_SECTIONS
     is_local = False
     inline_curves = False
-    equal_failures: int | None = None
+    max_equal_failures: int | None = None
     member_class: type[Settings] = MemberConfig
 
     # Functions of `trainers` that already do what the interface asks for.
@@ -281,7 +281,7 @@ class Engine:
 
     def read_environment(self, work: PackWork) -> dict[str, str | int | bool]:
         """Return the environment of this process: versions, device, and the threads that `train_members` will use."""
-        return {**read_environment(work.code, gpus=work.gpus), "threads": work.cpus}
+        return {**read_environment(work.modules, gpus=work.gpus), "threads": work.cpus}
 
     def train_members(self, work: PackWork, members: list[MemberConfig], reporter: Reporter, checkpoints: Any) -> None:
         """Train a pack in this process, resuming from its newest good checkpoint if there is one."""
@@ -301,7 +301,7 @@ class Engine:
             checkpoints=checkpoints,
             weights=Path(work.weights_folder) if work.weights_folder else None,
             device="cuda" if work.gpus else "cpu",
-            start_checkpoints=choose_start_checkpoints(work.earlier),
+            start_checkpoints=choose_start_checkpoints(work.checkpoint_sources),
             prune_at=work.prune_at,
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from orchestrator.importing.members import ImportedMembers, ImportedPack
 from orchestrator.importing.table import Results
-from orchestrator.record.files.curve_tables import make_table_of_rows
+from orchestrator.record.files.curve_tables import make_row_table
 from orchestrator.record.files.curves import write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.recording import add_records
@@ -85,7 +85,7 @@ class ImportedSweepWriter:
         for step, rows in ((int(str(step)), rows) for step, rows in pack.rows.groupby("step", sort=True)):
             columns = tuple(rows[name].to_numpy() for name in ("member", "average", "metric", "length", "value"))
             labels = (member_ids, self._results.averages, self._results.metrics)
-            table = make_table_of_rows(labels, [step] * len(member_ids), columns)
+            table = make_row_table(labels, [step] * len(member_ids), columns)
             file, sha256 = write_part(folder, pack_id, step, table)
 
             # Members without a row at this step have no loss; later failures belong to later records.

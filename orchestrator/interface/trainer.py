@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Text in the recorded error of a program that exits before its last report. `equal_failures` reads it there, because a
 # ledger has no other field for it; so the text must not change.
-LAST_REPORT = "its last report"
+MISSING_REPORT_MARKER = "its last report"
 MEMBERS_FOLDER = "members"  # has the reports, logs and checkpoints of programs
 
 
@@ -76,7 +76,7 @@ class Trainer(Protocol):
     is_local: bool  # whether packs run by default in processes of this machine, also on its GPUs
     inline_curves: bool  # whether small curves are written to the ledger, because packs are too many for files
     member_class: type[Settings]  # declares the sections, by which single values are checked
-    equal_failures: int | None  # the number of first packs that end the sweep if all fail with the same error
+    max_equal_failures: int | None  # the number of first packs that end the sweep if all fail with the same error
 
     # Members: built from sections of a sweep file, or from a record
     def build(self, sections: Mapping[str, Any], *, recorded: bool) -> Any:

@@ -20,14 +20,14 @@ class PackWork:
     # Files: the folder of the sweep and its address, and the user's modules (`make_worker_modules`).
     folder: str
     address: str = ""
-    code: Sequence[Mapping[str, Any]] = ()
+    modules: Sequence[Mapping[str, Any]] = ()
     weights_folder: str | None = None  # of final weights, None if they are not kept
     stop_file: str = ""  # a file in `folder`: while it exists, packs stop after their next evaluation
 
     # Resources and limits: GPUs may be fractions of one; hours are those of one member of a program.
     cpus: int
     gpus: float
-    watchdog_seconds: float
+    heartbeat_timeout: float
     grace_seconds: float
     member_hours: float | None = None
     checkpoint_steps: int | None = None
@@ -37,7 +37,7 @@ class PackWork:
     # packs or sweeps that it may continue.
     recorded_step: int = 0
     seconds: float = 0.0
-    earlier: Sequence[Sequence[Any]] = ()
+    checkpoint_sources: Sequence[Sequence[Any]] = ()
 
     # Where to end: the step at which each member was pruned, the step at which the pack pauses, the judged metric.
     prune_at: Sequence[int | None] | None = None

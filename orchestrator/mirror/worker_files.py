@@ -37,21 +37,23 @@ def move_folders(work: PackWork) -> PackWork:
         work,
         folder=move(work.folder),
         weights_folder=work.weights_folder and move(work.weights_folder),
-        code=[{**fields, "root": move(fields["root"])} for fields in work.code],
-        earlier=[[(move(folder), *member) for folder, *member in states] for states in work.earlier],
+        modules=[{**fields, "root": move(fields["root"])} for fields in work.modules],
+        checkpoint_sources=[
+            [(move(folder), *member) for folder, *member in states] for states in work.checkpoint_sources
+        ],
     )
 
 
 def fetch_files(work: PackWork) -> None:
     """Fetch the code, checkpoints and earlier checkpoints of a pack. Raises StorageError, StorageRefused."""
     store, folder = ObjectStore(work.address), Path(work.folder)
-    for fields in work.code:
+    for fields in work.modules:
         files = [Path(fields["root"]) / name for name in fields["files"]]
         missing_files = [
             str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()
         ]
         store.fetch(folder, missing_files)
-    earlier_folders = [Path(path) for states in work.earlier for path, *_ in states]
+    earlier_folders = [Path(path) for states in work.checkpoint_sources for path, *_ in states]
     for checkpoint_folder in dict.fromkeys([folder / "checkpoints" / work.pack_id, *earlier_folders]):
         fetch_missing(checkpoint_folder)
 

@@ -42,7 +42,7 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
 
     EXAMPLES gives name, path and description of each shipped sweep file, ALL all kinds, and None a line for each kind
     that can be listed. Names of the modules `imports` are included. Raises UserError for an unknown kind,
-    OwnCodeError for a module that cannot be imported.
+    UserCodeError for a module that cannot be imported.
     """
     if kind == EXAMPLES:
         return [

@@ -66,7 +66,7 @@ def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedR
 
     # Retry after a limit or a signal; not if two attempts used up their hours at the same step.
     if limit is not None:
-        has_stalled = limit.is_hours and _has_used_up_hours(log.parent, completed)
+        has_stalled = limit.is_hours and _note_used_up_hours(log.parent, completed)
         raise ProgramEnded(f"{limit.text}, {progress}", trace, "never" if has_stalled else "always")
     if code == 0:
         raise ProgramEnded(f"it ended {progress}, without {reports.describe_missing()}", trace, "never")
@@ -102,7 +102,7 @@ def _refuse_full_disk(log: Path, line: str) -> None:
         probe.unlink(missing_ok=True)
 
 
-def _has_used_up_hours(folder: Path, completed: int) -> bool:
+def _note_used_up_hours(folder: Path, completed: int) -> bool:
     """Return whether an earlier attempt used up `member_hours` at this step; write a note that this attempt did."""
     note, step = folder / "member_hours_used_up_at", str(completed)
     earlier_step = note.read_text() if note.exists() else ""

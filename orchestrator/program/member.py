@@ -128,14 +128,14 @@ class ProgramEvaluation(Settings):
 
     def lengths_of(self, metric: str) -> tuple[int, ...]:
         """Return the lengths of a metric, ascending."""
-        declared_lengths = self._find_own_lengths(metric)
+        declared_lengths = self._read_declared_lengths(metric)
         return tuple(sorted(self.lengths if declared_lengths is None else declared_lengths))
 
-    def list_own_lengths(self) -> tuple[str, ...]:
+    def list_metrics_with_lengths(self) -> tuple[str, ...]:
         """Return the metrics that have lengths of their own."""
-        return tuple(name for name in self.metrics if self._find_own_lengths(name) is not None)
+        return tuple(name for name in self.metrics if self._read_declared_lengths(name) is not None)
 
-    def _find_own_lengths(self, metric: str) -> Any:
+    def _read_declared_lengths(self, metric: str) -> Any:
         """Return the lengths that a metric itself has, None if it has none."""
         declared = self.metrics[metric]
         return declared.get("lengths") if isinstance(declared, Mapping) else None

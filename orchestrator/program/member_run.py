@@ -90,7 +90,7 @@ class _MemberRun:
                 averages=evaluation.averages,
                 metrics={name: evaluation.lengths_of(name) for name in evaluation.metrics},
                 lengths=member.lengths,
-                own_lengths=evaluation.list_own_lengths(),
+                own_lengths=evaluation.list_metrics_with_lengths(),
                 judged=work.objective,
             )
         )
@@ -217,9 +217,10 @@ class _MemberRun:
         """Read reports until the program has ended; return its exit code, and the limit that stopped it, else None."""
         offset = size = 0
         began = last_output = time.monotonic()
-        hours, silence, grace = self.work.member_hours, self.work.watchdog_seconds, self.work.grace_seconds
+        hours, silence, grace = self.work.member_hours, self.work.heartbeat_timeout, self.work.grace_seconds
         limit: ReachedLimit | None = None
-        end_requested_at: float | None = None  # infinite after SIGTERM
+        end_requested_at: float | None = None
+        is_terminated = False
         while True:
             # Poll before reading, so that the last lines are read.
             code = process.poll()
@@ -242,9 +243,9 @@ class _MemberRun:
                 limit = ReachedLimit(f"no report and no log output for {silence:g} s", is_hours=False)
             elif limit is None and hours is not None and now - began > 3600 * hours:
                 limit = ReachedLimit(f"stopped after resources.member_hours ({hours:g})", is_hours=True)
-            if (limit is not None or is_overdue) and end_requested_at != math.inf:
+            if (limit is not None or is_overdue) and not is_terminated:
                 process.terminate()
-                end_requested_at = math.inf
+                is_terminated = True
             self._wait_for_end(process)
 
     def _wait_for_end(self, process: Process) -> None:
@@ -255,7 +256,7 @@ class _MemberRun:
 
     def _find_code_folders(self) -> tuple[Path, Path]:
         """Return the user's folder, and the folder of the copies that the sweep made of its files at the start."""
-        fields = next(fields for fields in self.work.code if fields["module"] == PROGRAM)
+        fields = next(fields for fields in self.work.modules if fields["module"] == PROGRAM)
         return Path(fields["origin"]), Path(fields["root"])
 
     def _make_environment(self, reports: Path, config: Path, declared: Path, copy: Path) -> dict[str, str]:
@@ -335,7 +336,7 @@ class _MemberRun:
         try:
             self._record_steps(self.reports.read(str(path), text))
         except ReportProblem as problem:
-            self._record_steps(problem.complete)
+            self._record_steps(problem.completed_steps)
             raise
 
     def _record_steps(self, steps: list[ReportedStep]) -> None:

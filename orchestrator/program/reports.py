@@ -24,17 +24,17 @@ from numpy.typing import NDArray
 
 import lengthwise
 from orchestrator.errors import LengthwiseError
-from orchestrator.interface.trainer import LAST_REPORT
+from orchestrator.interface.trainer import MISSING_REPORT_MARKER
 
 _FIELDS = ("step", "average", "curves", "loss", "failed", "stopped", "defaults")
 
 
 class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
-    """A line is not a valid report; the message begins with `file:line`. `complete`: the steps completed before it."""
+    """A line is not a valid report; the message begins with `file:line`. `completed_steps` are those before it."""
 
-    def __init__(self, message: str, complete: list[ReportedStep]) -> None:
-        super().__init__(message, complete)
-        self.message, self.complete = message, complete
+    def __init__(self, message: str, completed_steps: list[ReportedStep]) -> None:
+        super().__init__(message, completed_steps)
+        self.message, self.completed_steps = message, completed_steps
 
     def __str__(self) -> str:
         return self.message
@@ -167,16 +167,16 @@ class MergedReports:
         """
         if file != self._file:
             self._file, self._line, self._lines = file, 0, {}
-        complete: list[ReportedStep] = []
+        completed_steps: list[ReportedStep] = []
         for line in text.split("\n")[:-1]:
             self._line += 1
             if not line.strip() or self.failed is not None or self.stopped is not None:
                 continue
             try:
-                complete += self._add(parse_report(line, self.declared))
+                completed_steps += self._add_report(parse_report(line, self.declared))
             except (ValueError, OverflowError) as error:
-                raise ReportProblem(f"{file}:{self._line}: {error}", complete) from None
-        return complete
+                raise ReportProblem(f"{file}:{self._line}: {error}", completed_steps) from None
+        return completed_steps
 
     def finish(self) -> list[ReportedStep]:
         """Complete the last due step, which may lack averages other than the judged one; no more lines will be read."""
@@ -190,9 +190,9 @@ class MergedReports:
         if not self.last_step:
             return "report() of lengthwise.member() or a line in ${reports}"
         why = f"; {self._describe_missing_average(self.last_step)}" if self._is_open(self.last_step) else ""
-        return f"{LAST_REPORT}: step {self.declared.next_due(self.completed)} was due{why}"
+        return f"{MISSING_REPORT_MARKER}: step {self.declared.next_due(self.completed)} was due{why}"
 
-    def _add(self, report: Report) -> list[ReportedStep]:
+    def _add_report(self, report: Report) -> list[ReportedStep]:
         """Add a report and return the due steps that it completes. Raises ValueError if earlier ones are missing."""
         step, average = report.step, report.average
         if report.defaults is not None:
@@ -216,7 +216,7 @@ class MergedReports:
         self._lines[step, average] = self._line
 
         # A later step completes an earlier one; repeated curves are only compared, because the first ones are recorded.
-        complete = self.finish() if step > self.last_step else []
+        completed_steps = self.finish() if step > self.last_step else []
         self.last_step = max(self.last_step, step)
         values_KL = _make_array(report.curves, self.declared)
         if (step, average) in self._curves:
@@ -227,8 +227,8 @@ class MergedReports:
             if math.isnan(self._losses.get(step, math.nan)):
                 self._losses[step] = report.loss
             if all((step, name) in self._curves for name in self.declared.averages):
-                complete.append(self._complete_step(step))
-        return complete
+                completed_steps.append(self._complete_step(step))
+        return completed_steps
 
     def _refuse_missing_reports(self, report: Report) -> None:
         """Raise ValueError if a due step, or its judged average, is missing before this report."""

@@ -43,7 +43,7 @@ class ProgramTrainer:
     sections: tuple[str, ...] = PROGRAM_SECTIONS
     is_local = True
     inline_curves = True
-    equal_failures: int | None = 3
+    max_equal_failures: int | None = 3
     member_class: type[Settings] = ProgramMember
 
     def build(self, sections: Mapping[str, Any], *, recorded: bool) -> ProgramMember:
@@ -101,7 +101,7 @@ class ProgramTrainer:
         return problems
 
     def find_sources(self, members: Iterable[ProgramMember], folder: Path | None) -> list[CodeSource]:
-        """Return the files of the commands, which are copied and hashed. Raises OwnCodeError."""
+        """Return the files of the commands, which are copied and hashed. Raises UserCodeError."""
         commands = [member.program for member in members if member.program.command is not None]
         names = {name for program in commands for name in _list_files(program, folder)}
         return [read_files(_find_root(folder), sorted(names))] if commands else []
@@ -150,7 +150,7 @@ class ProgramTrainer:
             "device": "gpu" if work.gpus else "cpu",
             "threads": work.cpus,
             "processor": platform.processor() or platform.machine(),
-            **{f"module {fields['module']}": fields["sha256"][:16] for fields in work.code},
+            **{f"module {fields['module']}": fields["sha256"][:16] for fields in work.modules},
         }
         words = self.rebuild(work.members[0], 0).program.words
         command = shutil.which(words[0], path=make_search_path()) if words else sys.executable

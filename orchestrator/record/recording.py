@@ -1,4 +1,4 @@
-"""Write records and update the state of the sweep: what the state says is on disk."""
+"""Write records to the ledger, then apply them to the state, so that the state is never ahead of the disk."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.entities import ConfigurationState, MemberState
 from orchestrator.record.state.lineage import IMPORTED
-from orchestrator.record.state.repackings import describe_recuts
+from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.pack_environments import PackEnvironments, record_configurations
 from orchestrator.results.program_defaults import describe_differing_defaults
@@ -93,7 +93,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *_describe_extension(state),
             *_describe_import(state),
             *state.conflicts,
-            *describe_recuts(state.recuts),
+            *describe_repackings(state.repackings),
             *_describe_repeated_steps(state),
             *describe_differing_defaults(state),
             *PackEnvironments.from_state(state).sentences,

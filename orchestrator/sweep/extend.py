@@ -29,7 +29,7 @@ from orchestrator.plan.recorded_configurations import (
 from orchestrator.record.files.code import find_program
 from orchestrator.record.recording import add_record
 from orchestrator.record.state.labels import find_configuration
-from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_others, refuse_imported
+from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_other_sweeps, refuse_imported
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
@@ -166,7 +166,7 @@ def plan_extension(
         refuse_configurations(recorded, configurations, sweep)
 
     # Express the additions as changes of the recorded specification, so that they are checked like a sweep file.
-    used_elsewhere = find_seeds_of_others(state, strict=CONFIRMS in state.provenance)
+    used_elsewhere = find_seeds_of_other_sweeps(state, strict=CONFIRMS in state.provenance)
     changes, seeds_by_id = list(overrides), dict[str, tuple[int, ...]]()
     if configurations is not None:
         changes.append(f"search.configurations={configurations}")

@@ -37,7 +37,7 @@ from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import has_checkpoint, refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
-from orchestrator.running.driving.sampler import is_finished
+from orchestrator.running.driving.finished import is_finished
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.session.session import Outcome, Session, open_session
 from orchestrator.sweep.children import SweepChildren
@@ -158,7 +158,7 @@ def resume_sweep(
     If code of the sweep is missing or has changed, `accept_code_change` resumes it with the current code, which is
     recorded. After `max_seconds` it stops again.
 
-    Raises NotASweep, SweepLocked, DamagedLedger, OwnCodeError for changed code, and SpecChanged or UserError if
+    Raises NotASweep, SweepLocked, DamagedLedger, UserCodeError for changed code, and SpecChanged or UserError if
     sweep.yaml or `overrides` change more than resources, budget, tracking and notify.
     """
     refuse_fixed(overrides, ", ".join(SETTINGS))
@@ -193,7 +193,7 @@ def resume_sweep(
 def import_code_to_resume(state: SweepState, console: Console, *, accept_change: bool) -> CodeRecord:
     """Import the code of a sweep, and return the record of its current version.
 
-    Raises OwnCodeError for code that is missing or changed without `accept_change`, UserError if its configurations
+    Raises UserCodeError for code that is missing or changed without `accept_change`, UserError if its configurations
     cannot be trained to the same results here.
     """
     sources, notes = import_to_resume(state, accept_change=accept_change)

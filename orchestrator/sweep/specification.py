@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from orchestrator.code.user_code import PROGRAM, CodeSource, OwnCodeError, find_module, read_files
+from orchestrator.code.user_code import PROGRAM, CodeSource, UserCodeError, find_module, read_files
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
 from orchestrator.plan.extension import Extension, find_extension
 from orchestrator.record.files.code import find_program
@@ -67,7 +67,7 @@ def _list_edited_modules(spec: SweepSpec, state: SweepState) -> list[str]:
     folders = [Path.cwd()] if spec.folder is None else [spec.folder, Path.cwd()]
     edited_modules = []
     for module in spec.imports:
-        with suppress(OwnCodeError):  # an import reports it
+        with suppress(UserCodeError):  # an import reports it
             if find_module(module, folders).sha256 != recorded.get(module):
                 edited_modules.append(module)
     return edited_modules
@@ -76,7 +76,7 @@ def _list_edited_modules(spec: SweepSpec, state: SweepState) -> list[str]:
 def _list_edited_files(state: SweepState) -> list[str]:
     """Return the files of a program that were edited since the sweep was begun."""
     recorded = next((CodeSource.from_recorded(fields) for fields in state.modules if fields["module"] == PROGRAM), None)
-    with suppress(OwnCodeError):  # a missing file was not edited
+    with suppress(UserCodeError):  # a missing file was not edited
         return list_differing_keys(recorded.files, read_files(recorded.root, recorded.files).files) if recorded else []
     return []
 

@@ -11,7 +11,7 @@ from orchestrator.plan.packing.packs import Packer
 from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.driving.sampler import is_finished
+from orchestrator.running.driving.finished import is_finished
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, open_scheduler
 from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import ProgressDisplay
@@ -25,39 +25,41 @@ from orchestrator.tracking.publisher import Publisher
 from search_spaces import SweepSpec
 
 
-def _make_examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[Member]:
+def _make_examples(spec: SweepSpec, state: SweepState, first_generation: Sequence[Configuration]) -> Iterator[Member]:
     """Yield a member of each recorded configuration, or of each first configuration if none is recorded."""
     if state.configurations:
         yield from (rebuild_member(configuration) for configuration in state.configurations.values())
     else:
-        yield from (configuration.member(spec.seeds[0]) for configuration in built or build_first_generation(spec))
+        yield from (
+            configuration.member(spec.seeds[0]) for configuration in first_generation or build_first_generation(spec)
+        )
 
 
 def train_missing(
     session: Session,
     spec: SweepSpec,
     state: SweepState,
-    built: Sequence[Configuration] = (),
+    first_generation: Sequence[Configuration] = (),
     children: SweepChildren | None = None,
     *,
     max_seconds: float | None = None,
 ) -> Outcome:
     """Train the members of `spec` that the session's ledger does not have, then end the sweep.
 
-    `built` are its first configurations, if already built; for `children` and `max_seconds` see `run_sweep`.
+    `first_generation` are its configurations, if already built; for `children` and `max_seconds` see `run_sweep`.
     """
     spec, publisher = resolve_tracking_uri(spec), None
     with ExitStack() as contexts:
         if not is_finished(spec, state):
             # Child processes import while the scheduler starts.
-            scheduler_name, _ = choose_scheduler(spec, _make_examples(spec, state, built))
+            scheduler_name, _ = choose_scheduler(spec, _make_examples(spec, state, first_generation))
             if children is None:
                 children = contexts.enter_context(SweepChildren(scheduler_name, tracking=spec.tracking.enabled))
             children.close_unneeded_host(scheduler_name)
             publisher = children.publisher
             if publisher is not None:
                 publisher.start(session.folder, spec.tracking)
-            _train_packs(session, spec, state, scheduler_name, children, built, max_seconds)
+            _train_packs(session, spec, state, scheduler_name, children, first_generation, max_seconds)
         return finish_sweep(session, spec, state, publisher)
 
 
@@ -74,7 +76,7 @@ def _train_packs(
     state: SweepState,
     scheduler_name: str,
     children: SweepChildren,
-    built: Sequence[Configuration],
+    first_generation: Sequence[Configuration],
     max_seconds: float | None,
 ) -> None:
     """Train all packs with this scheduler, and record how the sweep ended."""
@@ -100,10 +102,10 @@ def _train_packs(
             spec,
             session.ledger,
             state,
-            packer=Packer(spec, cluster, [recut.shortage for recut in state.recuts if recut.shortage]),
+            packer=Packer(spec, cluster, [repacking.shortage for repacking in state.repackings if repacking.shortage]),
             workers=cluster.workers,
             max_seconds=max_seconds,
-            built=built,
+            first_generation=first_generation,
             hold_signals=session.interrupts.hold_signals,
             say=session.say,
             tick=tick,

@@ -115,7 +115,7 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     trainer, replay = get_trainer(chosen.resolved), Replay(member, recorded)
     with use_worker_settings(cpus), TemporaryDirectory(prefix="lengthwise-") as temporary:
         work = make_solo_work(read_recorded_spec(state).resources, Path(temporary), chosen, seed, state.modules)
-        work = replace(work, code=make_worker_modules(state.folder, state.modules))
+        work = replace(work, modules=make_worker_modules(state.folder, state.modules))
         if environments := [state.environments[name] for _, name in pack.ran_under]:
             replay.environment += list_differing_keys(environments[-1], trainer.read_environment(work))
         with suppress(_ComparisonFinished):

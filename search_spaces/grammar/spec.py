@@ -77,7 +77,7 @@ class Resources(Strict):
     )
 
     @property
-    def longest_silence(self) -> float:
+    def heartbeat_timeout(self) -> float:
         """The seconds without a heartbeat after which a pack counts as dead; heartbeats come once a second."""
         return max(self.watchdog_seconds, 5.0)
 

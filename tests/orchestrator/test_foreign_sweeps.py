@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.code.code_record import find_changed_code
-from orchestrator.code.user_code import OwnCodeError, find_module
+from orchestrator.code.user_code import UserCodeError, find_module
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, UnexpectedEntry
 from orchestrator.figures import drawing
 from orchestrator.record.files.curves import read_curves
@@ -221,7 +221,7 @@ def test_no_pipe_is_waited_for(folder: Path) -> None:
         StoredWeights(kept, "0", "raw")
     assert "it is not a regular file" in Checkpoints(folder=saved.parent).load([])[1][0]
     assert drawing.read_figure_digest(drawn) is None
-    with pytest.raises(OwnCodeError, match="module not found"):
+    with pytest.raises(UserCodeError, match="module not found"):
         find_module("my_pipe", [folder])
     with Watchdog(60.0, stuck):
         assert stuck.is_file()

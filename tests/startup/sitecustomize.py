@@ -76,7 +76,7 @@ def pretend_gpus(train_pack):
         with Path(os.environ["PRETENDED_GPUS"]).open("a") as file:
             file.write(f"{work.pack_id} {place}\n")
         if len(work.member_ids) > room:
-            reporter.report_environment({**read_environment(work.code, gpus=0), "device": "a GPU that is not there"})
+            reporter.report_environment({**read_environment(work.modules, gpus=0), "device": "a GPU that is not there"})
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
         train(dataclasses.replace(work, gpus=0), reporter)
 

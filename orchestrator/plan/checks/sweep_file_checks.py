@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.code.user_code import import_spec_modules
 from orchestrator.interface.trainer import DeclaredObjective
 from orchestrator.plan.checks.field_checks import check_fields
-from orchestrator.plan.checks.trials import try_own_code
+from orchestrator.plan.checks.trials import try_user_code
 from orchestrator.plan.configurations import (
     Configuration,
     assign_values,
@@ -131,7 +131,7 @@ def build_configurations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str
     findings = spec.copy_findings()
     built = _build_and_report(spec, draws, findings)
     findings.raise_any()
-    try_own_code(spec, built, findings)
+    try_user_code(spec, built, findings)
     findings.raise_any()
     return built
 

@@ -17,7 +17,7 @@ MAX_STRUCTURES, MAX_CONFIGURATIONS = 3, 50  # tried structures, among the first 
 MAX_SECONDS = 60.0  # of CPU time; slower code is only tried up to this limit
 
 
-def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findings: Findings) -> None:
+def try_user_code(spec: SweepSpec, configurations: Iterable[Configuration], findings: Findings) -> None:
     """Record problems of code from `imports` and of `evaluation.metrics`; other shipped code is not tried.
 
     Code that takes more than MAX_SECONDS is not a problem: a note has the line at which its trial was stopped.

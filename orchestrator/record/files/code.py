@@ -17,7 +17,7 @@ from orchestrator.code.user_code import (
     DATA,
     PROGRAM,
     CodeSource,
-    OwnCodeError,
+    UserCodeError,
     find_module,
     get_loaded_module,
     load_module,
@@ -32,8 +32,8 @@ from search_spaces import SweepSpec
 def import_recorded(state: SweepState) -> None:
     """Import the modules of the latest record from the copies in the sweep folder, to read results.
 
-    Raises OwnCodeError if this process has imported other code of the same name, or if files are missing, UntrustedCode
-    for a sweep that is not trusted.
+    Raises UserCodeError if this process has imported other code of the same name, or if files are missing,
+    UntrustedCode for a sweep that is not trusted.
     """
     add_data_folders(state)
     sources = [source for fields in state.modules if not _is_loaded(source := CodeSource.from_recorded(fields))]
@@ -45,7 +45,7 @@ def import_recorded(state: SweepState) -> None:
 
 
 def add_data_folders(state: SweepState) -> None:
-    """Search data in their recorded folder if unchanged, else in the copies. Raises OwnCodeError without copies."""
+    """Search data in their recorded folder if unchanged, else in the copies. Raises UserCodeError without copies."""
     for fields in state.modules:
         if fields["module"] == DATA:
             load_module(_find_unchanged(state.folder, CodeSource.from_recorded(fields)))
@@ -54,7 +54,7 @@ def add_data_folders(state: SweepState) -> None:
 def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[CodeSource, ...], list[str]]:
     """Import the modules from their recorded folders; return their sources, and messages for the user.
 
-    Raises OwnCodeError for code that is missing or changed, unless `accept_change`: then the changed code is used, and
+    Raises UserCodeError for code that is missing or changed, unless `accept_change`: then the changed code is used, and
     the copy in the sweep folder of a missing module; UntrustedCode for a sweep that is not trusted.
     """
     sources, notes, problems = list[CodeSource](), list[str](), list[str]()
@@ -68,7 +68,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
             continue
         try:
             current, change = _find_current(state.folder.resolve(), recorded), ""
-        except OwnCodeError as error:
+        except UserCodeError as error:
             current, change = recorded, str(error)
             if accept_change:
                 current = _find_copy(state.folder, recorded)
@@ -93,7 +93,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
         problems += [] if accept_change else [f"{change}; {undo_advice}{accept_advice}"]
 
     if problems:
-        raise OwnCodeError("\n".join(problems))
+        raise UserCodeError("\n".join(problems))
 
     # Importing code runs it, so it must be trusted first.
     sources_to_run = [source for source in sources if source.module != DATA and not _is_loaded(source)]
@@ -107,7 +107,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
 def find_program(state: SweepState) -> Path | None:
     """Return the folder of the program's files: the recorded folder if unchanged, else the copies.
 
-    None for models of the engine. Raises OwnCodeError if the copies are damaged.
+    None for models of the engine. Raises UserCodeError if the copies are damaged.
     """
     for recorded in (CodeSource.from_recorded(fields) for fields in state.modules if fields["module"] == PROGRAM):
         return _find_unchanged(state.folder, recorded).root
@@ -117,7 +117,7 @@ def find_program(state: SweepState) -> Path | None:
 def use_recorded_files(spec: SweepSpec | None) -> None:
     """Make a `spec` read from a sweep folder use the recorded program and data.
 
-    Raises OwnCodeError if the recorded copies are damaged.
+    Raises UserCodeError if the recorded copies are damaged.
     """
     if spec is not None and spec.folder is not None and has_ledger(spec.folder):
         state = SweepState.load(spec.folder)
@@ -142,7 +142,7 @@ def make_worker_modules(folder: Path, modules: Sequence[Mapping[str, Any]]) -> l
 
 
 def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
-    """Import the modules that `make_worker_modules` returned. Raises OwnCodeError if files differ on this machine."""
+    """Import the modules that `make_worker_modules` returned. Raises UserCodeError if files differ on this machine."""
     for fields in code:
         recorded = CodeSource.from_recorded(fields)
         if recorded.module == DATA:  # its tasks compare the hash when they read it
@@ -204,29 +204,29 @@ def _find_current(folder: Path, recorded: CodeSource) -> CodeSource:
     root = copy if recorded.root.parts[-2:] == copy.parts[-2:] else recorded.root
     current = find_module(recorded.module, [root])
     if current.root != root.resolve() and current.sha256 != recorded.sha256 and not recorded.installed:
-        raise OwnCodeError(f"{recorded.module} is missing in {root}, and differs in {current.root}")
+        raise UserCodeError(f"{recorded.module} is missing in {root}, and differs in {current.root}")
     return current
 
 
 def _find_unchanged(folder: Path, recorded: CodeSource) -> CodeSource:
     """Find the files of a program or of data in their recorded folder if unchanged, else their copies."""
-    with suppress(OwnCodeError):
+    with suppress(UserCodeError):
         return replace(recorded, root=_refuse_difference(read_files(recorded.root, recorded.files), recorded).root)
     return replace(recorded, root=_find_copy(folder, recorded).root)
 
 
 def _find_copy(folder: Path, source: CodeSource) -> CodeSource:
-    """Return a source with the root of its copy in the sweep folder. Raises OwnCodeError if the copy is damaged."""
+    """Return a source with the root of its copy in the sweep folder. Raises UserCodeError if the copy is damaged."""
     if source.module in (PROGRAM, DATA):
         return _refuse_difference(read_files(_get_copy_path(folder.resolve(), source), source.files), source)
     return _refuse_difference(find_module(source.module, [_get_copy_path(folder.resolve(), source)]), source)
 
 
 def _refuse_difference(source: CodeSource, recorded: CodeSource) -> CodeSource:
-    """Return the source; raises OwnCodeError if its files differ from the recorded ones."""
+    """Return the source; raises UserCodeError if its files differ from the recorded ones."""
     if source.sha256 != recorded.sha256:
         changed = join_first_few(list_differing_keys(recorded.files, source.files))
-        raise OwnCodeError(f"{recorded.module} in {source.root} differs from the recorded files ({changed})")
+        raise UserCodeError(f"{recorded.module} in {source.root} differs from the recorded files ({changed})")
     return source
 
 

@@ -23,10 +23,10 @@ def make_table(
     """Return a row per value, in the order of the axes (members, averages, metrics, lengths); `steps_M` by member."""
     index_M, index_A, index_K, index_L = (index.reshape(-1) for index in np.indices(values_MAKL.shape, dtype=np.int32))
     rows = (index_M, index_A, index_K, np.array(lengths, dtype=np.int64)[index_L], values_MAKL.reshape(-1))
-    return make_table_of_rows((members, averages, metrics), steps_M, rows)
+    return make_row_table((members, averages, metrics), steps_M, rows)
 
 
-def make_table_of_rows(
+def make_row_table(
     names: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
     steps_M: Sequence[int],
     rows: tuple[npt.NDArray[Any], ...],

@@ -114,7 +114,7 @@ class PackState:
     evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)  # fields of the records, by step
     ran_under: list[tuple[str | None, str]] = field(default_factory=list)  # code record or None, environment digest
     pruned_at: dict[str, int] = field(default_factory=dict)  # the step at which its members were pruned, by config_id
-    earlier: list[str] = field(default_factory=list)  # packs that this pack replaces, newest first
+    replaced_pack_ids: list[str] = field(default_factory=list)  # newest first
 
     @property
     def has_last_evaluation(self) -> bool:

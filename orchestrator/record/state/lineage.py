@@ -102,7 +102,7 @@ def find_used_seeds(state: SweepState) -> dict[int, str]:
     """
     sweep_by_seed: dict[int, str] = {}
     for sweep in reversed(_load_continued_sweeps(state)):
-        sweep_by_seed |= find_seeds_of_others(sweep, strict=True)
+        sweep_by_seed |= find_seeds_of_other_sweeps(sweep, strict=True)
         sweep_by_seed |= dict.fromkeys(sorted(list_planned_seeds(sweep)), sweep.name)
     return sweep_by_seed
 
@@ -119,7 +119,7 @@ def _load_continued_sweeps(state: SweepState) -> list[SweepState]:
     return sweeps
 
 
-def find_seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
+def find_seeds_of_other_sweeps(state: SweepState, *, strict: bool) -> dict[int, str]:
     """Return the seeds used by other sweeps of the chain of confirmations, with the name of the sweep that used each.
 
     Unreadable ledgers in the storage folder raise if `strict`, else are skipped.
@@ -143,7 +143,8 @@ def list_checkpoint_sources(state: SweepState, pack: PackState) -> list[list[tup
     """
     folder = state.folder.resolve() / "checkpoints"
     sources = [
-        [(str(folder / pack_id), config_id, seed) for config_id, seed in pack.members] for pack_id in pack.earlier
+        [(str(folder / pack_id), config_id, seed) for config_id, seed in pack.members]
+        for pack_id in pack.replaced_pack_ids
     ]
     continued_source = _list_continued_checkpoints(state, pack.members)
     return sources if continued_source is None else [*sources, continued_source]

@@ -63,7 +63,7 @@ class SweepState:
         self.measurements_by_digest: dict[str, dict[str, Any]] = {}
         self.draws: dict[int, RecordedDraw] = {}
         self.packs: dict[str, PackState] = {}
-        self.recuts: list[repackings.Recut] = []
+        self.repackings: list[repackings.Repacking] = []
         self._trained: TrainedAmount | None = None  # by all packs; updated once `trained` was read
         self.conflicts: list[str] = []  # steps reported twice with different curves; the first report counts
         self.published_at: list[str] = []  # addresses without their passwords
@@ -145,7 +145,7 @@ class SweepState:
         """The seconds and member-steps of all packs, including those that ran out of memory and were replaced."""
         if self._trained is None:
             steps = sum(pack.sum_member_steps(pack.step) for pack in self.packs.values())
-            self._trained = TrainedAmount(repackings.sum_seconds(self.packs, self.recuts), steps)
+            self._trained = TrainedAmount(repackings.sum_seconds(self.packs, self.repackings), steps)
         return self._trained
 
     @property
@@ -169,7 +169,7 @@ class SweepState:
         ended = bool(packs) and all(self.packs[pack_id].has_ended for pack_id in packs)
         return is_complete and ended and configuration.pruned_at is None
 
-    # Methods `_apply_KIND`, one for every kind of record --------------------------------------------------------------
+    # Called by name from `apply`: `_apply_KIND` for each kind -------------------------------------------------------
 
     def _apply_sweep(self, record: Record) -> None:
         """Apply the first record: the sweep itself."""
@@ -253,12 +253,14 @@ class SweepState:
     def _apply_recut(self, record: Record) -> None:
         """Apply a `recut` record: replace packs that no worker has begun, or one that ran out of memory."""
         try:
-            new_packs, exhausted = repackings.apply_recut(self.packs, self.recuts, record.fields)
+            new_packs, out_of_memory_pack = repackings.apply_repacking(self.packs, self.repackings, record.fields)
         except ValueError as error:
             raise self._make_damage_error(record, str(error)) from None
         for fields in new_packs:
             self._apply_pack(Record(record.seq, record.time, "pack", fields))
-            repackings.prepare_replacement(self.packs[fields["pack_id"]], fields.get("earlier"), exhausted, self.rungs)
+            repackings.prepare_replacement(
+                self.packs[fields["pack_id"]], fields.get("earlier"), out_of_memory_pack, self.rungs
+            )
 
     def _apply_evaluation(self, record: Record) -> None:
         """Apply an `evaluation` record; a step that was reported before only adds a conflict if its curves differ."""

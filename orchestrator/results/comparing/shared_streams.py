@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.code.user_code import OwnCodeError
+from orchestrator.code.user_code import UserCodeError
 from orchestrator.engine.environment import MODULE
 from orchestrator.engine.shared_streams import DATA, INITIAL, INPUTS, WEIGHTS
 from orchestrator.errors import UntrustedCode
@@ -155,7 +155,7 @@ def _have_same_parameters(
     # Without the code that the sweep recorded the models cannot be built.
     try:
         import_code()
-    except (OwnCodeError, UntrustedCode):
+    except (UserCodeError, UntrustedCode):
         return None
 
     parameters, other_parameters = describe_parameters(first.resolved), describe_parameters(second.resolved)
@@ -167,5 +167,5 @@ def describe_parameters(resolved: Mapping[str, Any]) -> str | None:
     try:
         # Imports torch, which most reports do not need.
         return get_trainer(resolved).describe_parameters(resolved)
-    except OwnCodeError:
+    except UserCodeError:
         return None

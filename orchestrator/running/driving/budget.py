@@ -1,4 +1,4 @@
-"""The budget a running sweep has used, and which packs fit into the rest.
+"""Track the used budget of a running sweep, and find packs that fit into the remaining budget.
 
 The time of a pack is estimated from the seconds per member-step of packs of the same structure, or of all packs if none
 of that structure has trained. Before any pack has trained the estimate is zero.
@@ -60,12 +60,12 @@ class SweepBudget:
         return None, blocking
 
     def list_reached_limits(self) -> list[Limit]:
-        """Return the reached limits, [] if none; the option of each raises it enough for the packs that have begun."""
+        """Return the limits that are used up; each `option` raises its limit enough for the packs in progress."""
         limits = list(self._list_limits_after())
         if all(limit.used < limit.allowed for limit in limits):
             return []
 
-        # The option must raise the limit enough for the packs that have begun, or the sweep would stop again at once.
+        # Otherwise a resumed sweep would stop again at once.
         begun_packs = [pack for pack in self._state.packs.values() if pack.step and not pack.has_ended]
         forecast = self._make_forecast()(begun_packs, ())
         return [
@@ -81,12 +81,12 @@ class SweepBudget:
         """
         race = self._state.race
         pause_at = race.next_rung.step if race and race.next_rung else None
-        estimate_rate, count_steps = self._make_rate_estimate(), partial(_count_steps_left, pause_at)
+        estimate_seconds_per_step, count_steps = self._make_step_time_estimate(), partial(_count_steps_left, pause_at)
 
         def list_limits(chosen: Sequence[PackState], others: Sequence[PackState]) -> Iterator[Limit]:
             # Time is that of the slowest of the chosen packs; work adds up over all packs.
             packs = [*chosen, *others]
-            seconds = [estimate_rate(pack) * count_steps(pack) for pack in packs]
+            seconds = [estimate_seconds_per_step(pack) * count_steps(pack) for pack in packs]
             longest = max(seconds[: len(chosen)], default=0.0)
             return self._list_limits_after(longest, sum(seconds), sum(map(count_steps, packs)))
 
@@ -116,7 +116,7 @@ class SweepBudget:
             option = _make_option("member_steps", used_after, allowed)
             yield Limit(used=used_after, allowed=allowed, text=text, option=option)
 
-    def _make_rate_estimate(self) -> Callable[[PackState], float]:
+    def _make_step_time_estimate(self) -> Callable[[PackState], float]:
         """Return the estimated seconds per step of a member, from the packs that have trained."""
         # (seconds, member-steps) of all packs, and by structure, because structures differ in their speed.
         all_packs, by_structure = [0.0, 0], dict[str, list[float]]()
@@ -125,11 +125,11 @@ class SweepBudget:
                 sums[0] += pack.seconds
                 sums[1] += pack.sum_member_steps(pack.step)
 
-        def estimate_rate(pack: PackState) -> float:
+        def estimate_seconds_per_step(pack: PackState) -> float:
             seconds, steps = by_structure.get(pack.structural_key, all_packs)
             return seconds / steps if steps else 0.0
 
-        return estimate_rate
+        return estimate_seconds_per_step
 
 
 def _make_option(key: str, used: float, allowed: float) -> str:

@@ -10,8 +10,8 @@ from orchestrator.running.driving.budget import Limit
 class Situation:
     """The inputs of `decide`."""
 
-    queue: Collection[str] = ()  # pack_ids that wait
-    running: Collection[str] = ()  # pack_ids that workers train
+    waiting_ids: Collection[str] = ()  # of packs
+    running_ids: Collection[str] = ()  # of the packs that workers train
     # Returns the first pack of the queue that fits into the budget, or None and the limits that none fits into.
     find_fitting: Callable[[], tuple[str | None, Sequence[Limit]]] = lambda: (None, ())
     generation: range | None = None  # numbers of the configurations that are drawn next; None if all are drawn
@@ -19,12 +19,12 @@ class Situation:
     is_rung_due: bool = False
     is_round_due: bool = False
     is_race_over: bool = True  # True also without a race
-    is_stopped: bool = False  # whether the budget is used up
+    is_budget_used_up: bool = False
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to draw or to hand out, or nothing more fits into the budget."""
-        return self.is_stopped or not (self.queue or self.generation or not self.is_race_over)
+        return self.is_budget_used_up or not (self.waiting_ids or self.generation or not self.is_race_over)
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,15 @@ def decide(situation: Situation) -> Action:
     A generation that learns from scores is drawn once all earlier configurations have theirs. A rung of a race waits
     for every running pack, because a pack at a rung runs until its state is saved.
     """
-    if situation.is_stopped:
+    if situation.is_budget_used_up:
         return Wait()
-    if situation.queue:
+    if situation.waiting_ids:
         pack_id, limits = situation.find_fitting()
         if pack_id is not None:
             return HandOut(pack_id)
-        return Wait() if situation.running else StopSweep(limits)  # a running pack may end sooner than estimated
+        return Wait() if situation.running_ids else StopSweep(limits)  # a running pack may end sooner than estimated
     if situation.generation is not None:
         return DrawGeneration(situation.generation) if situation.is_scored else Wait()
-    if situation.is_rung_due and not situation.running:
+    if situation.is_rung_due and not situation.running_ids:
         return DecideRung()
     return DecideRound() if situation.is_round_due else Wait()

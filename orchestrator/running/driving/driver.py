@@ -19,7 +19,7 @@ from orchestrator.record.files import weights
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.recording import add_records
-from orchestrator.record.state.repackings import describe_recut
+from orchestrator.record.state.repackings import describe_repacking
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
 from orchestrator.running.driving.decide import (
@@ -43,7 +43,7 @@ from orchestrator.running.driving.racing import (
     make_race_fields,
     make_rung_fields,
 )
-from orchestrator.running.driving.repacking import make_recut_fields, make_shortage_fields, may_resume
+from orchestrator.running.driving.repacking import make_repacking_fields, make_shortage_fields, may_resume
 from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
 from orchestrator.running.driving.scores import RecordedScores
@@ -65,8 +65,8 @@ class SweepDriver:
     """Implements `orchestrator.running.pack.protocol.Driver` on a ledger and the state replayed from it.
 
     `packer` cuts configurations with the seeds they lack into packs for the available `workers`;
-    `max_seconds` is how long this driver may run, within the sweep's budget; `built` are configurations of the first
-    generation that are already built, because `spec` has just been checked against today's code;
+    `max_seconds` is how long this driver may run, within the sweep's budget; `first_generation` are its
+    configurations if they are already built, because `spec` has just been checked against today's code;
     `hold_signals` keeps signals away while a record is written; `say` is called with every sentence for the user,
     `tick` ten times a second.
     """
@@ -80,7 +80,7 @@ class SweepDriver:
         packer: Packer,
         workers: int = 1,
         max_seconds: float | None = None,
-        built: Iterable[Configuration] = (),
+        first_generation: Iterable[Configuration] = (),
         hold_signals: Callable[[], AbstractContextManager[None]] = nullcontext,
         say: Callable[[str], None] = lambda text: None,
         tick: Callable[["SweepDriver"], None] = lambda driver: None,
@@ -103,7 +103,7 @@ class SweepDriver:
         # Generations that are not drawn yet; the rest of the state comes from the ledger.
         self._generations = deque(search.list_generations(spec))
         self._scores = RecordedScores(spec.objective, state)
-        self._sampler = ConfigurationSampler(spec, state, built)
+        self._sampler = ConfigurationSampler(spec, state, first_generation)
         self._resume_recorded()
 
     # Callbacks of the scheduler ---------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class SweepDriver:
         First carries out what `decide` returns: draws configurations, decides rungs and rounds, or stops the sweep.
         """
         while True:
-            match decide(self._read_situation()):
+            match decide(self._make_situation()):
                 # Hand out a pack, or draw configurations first.
                 case HandOut(pack_id):
                     self.queue.remove(pack_id)
@@ -142,7 +142,7 @@ class SweepDriver:
 
     def is_done(self) -> bool:
         """Return whether nothing is left to plan or to queue, or nothing more fits into the budget."""
-        return self._read_situation().is_done
+        return self._make_situation().is_done
 
     def tick(self) -> None:
         """Redraw the display if it is due."""
@@ -234,7 +234,7 @@ class SweepDriver:
         shown_error = self._shorten_repeated(pack_id, error)
         self._say(f"{self._describe_pack(pack_id)}: {shown_error}; failed after {attempts}")
         self._record_pack_end(pack_id, "failed", error)
-        refuse_equal_failures(self.state, get_trainer(self.spec.sections).equal_failures)
+        refuse_equal_failures(self.state, get_trainer(self.spec.sections).max_equal_failures)
 
     def _describe_pack(self, pack_id: str) -> str:
         """Return a pack as messages name it, with its member if it has only one: "pack 0c1b66877d7e (#0 seed 1)"."""
@@ -278,32 +278,32 @@ class SweepDriver:
 
     # Internals --------------------------------------------------------------------------------------------------------
 
-    def _read_situation(self) -> Situation:
+    def _make_situation(self) -> Situation:
         """Return the inputs of `decide` from the state and the queue."""
         # Without the configurations of this generation: a killed driver may have recorded some of them.
         state, generation = self.state, self._generations[0] if self._generations else None
-        earlier = [
+        earlier_configurations = [
             configuration
             for configuration in state.configurations.values()
             if generation and configuration.number < generation.start
         ]
         return Situation(
-            queue=self.queue,
-            running=self.running,
+            waiting_ids=self.queue,
+            running_ids=self.running,
             find_fitting=partial(self._budget.find_first_fitting, self.queue, self.running),
             generation=generation,
-            is_scored=all(configuration.is_scored for configuration in earlier),
+            is_scored=all(configuration.is_scored for configuration in earlier_configurations),
             is_rung_due=is_rung_due(state),
             is_round_due=is_round_due(state),
             is_race_over=is_race_over(state),
-            is_stopped=bool(self.stopped_by),
+            is_budget_used_up=bool(self.stopped_by),
         )
 
     def _resume_recorded(self) -> None:
-        """Queue what a recorded sweep still has to run; nothing for a new one.
+        """Queue the unfinished packs of a recorded sweep, and record ends and scores that a killed driver did not.
 
-        These are packs without an end (`_resume_packs`) and seeds without a pack (`find_missing_members`). Generations
-        that were not drawn are left to `decide`. Ends and scores that a killed driver did not record are added.
+        Queued are packs without an end (`_resume_packs`) and seeds without a pack (`find_missing_members`). Generations
+        that were not drawn are left to `decide`.
         """
         # A killed driver may not have scored the members of packs whose last evaluation is recorded, and may have had
         # another number of workers.
@@ -341,12 +341,12 @@ class SweepDriver:
 
         Returns the pack_ids that wait afterwards, None if no pack is repacked.
         """
-        recut = make_recut_fields(self.state, waiting, self.running, self._packer, self._workers, shortage)
-        if recut is None:
+        repacking = make_repacking_fields(self.state, waiting, self.running, self._packer, self._workers, shortage)
+        if repacking is None:
             return None
-        fields, still_waiting = recut
+        fields, still_waiting = repacking
         self.record("recut", **fields)
-        self._say(describe_recut(self.state.recuts[-1]))
+        self._say(describe_repacking(self.state.repackings[-1]))
         return still_waiting
 
     def _draw_and_pack(self, numbers: range) -> None:
@@ -354,19 +354,19 @@ class SweepDriver:
         new = self._sampler.draw_new(numbers)
         self.record_all("configuration", self._sampler.make_record_fields(new))
         config_ids = {self.state.draws[number].config_id for number in numbers}
-        built = {drawn.config_id: drawn for drawn in new if drawn.duplicate_of is None}
-        self._plan_packs(config_ids, is_queued=True, built=built)
+        built_by_id = {drawn.config_id: drawn for drawn in new if drawn.duplicate_of is None}
+        self._plan_packs(config_ids, is_queued=True, built_by_id=built_by_id)
 
     def _plan_packs(
-        self, config_ids: set[str], is_queued: bool, built: Mapping[str, Configuration] | None = None
+        self, config_ids: set[str], is_queued: bool, built_by_id: Mapping[str, Configuration] | None = None
     ) -> None:
         """Record packs for every member of these configurations that is in none.
 
-        `built`: configurations that are already built, by config_id.
+        `built_by_id`: configurations that are already built, by config_id.
         """
         packs = [
             pack
-            for waiting in find_missing_members(self.state, config_ids, built or {})
+            for waiting in find_missing_members(self.state, config_ids, built_by_id or {})
             for pack in self._packer.pack_members(waiting)
         ]
         self.record_all("pack", [asdict(pack) for pack in packs])
@@ -383,7 +383,7 @@ class SweepDriver:
     def _record_death(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died, with the watchdog's reason if it wrote one."""
         stacks = get_stack_file(self.state.folder, pack_id)
-        if timeout := read_watchdog_report(stacks, self.spec.resources.longest_silence):
+        if timeout := read_watchdog_report(stacks, self.spec.resources.heartbeat_timeout):
             error, trace = timeout
         attempt = len(self.state.packs[pack_id].attempts) + 1
         fields = self._environments.make_fields(pack_id, self.state.environments)

@@ -1,7 +1,7 @@
 """Stop a sweep whose first packs all fail with the same error, as with a program that never works."""
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.interface.trainer import LAST_REPORT
+from orchestrator.interface.trainer import MISSING_REPORT_MARKER
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command, group_errors
 
@@ -22,7 +22,7 @@ def refuse_equal_failures(state: SweepState, min_packs: int | None) -> None:
     ended_packs = [pack for pack in packs if pack.has_ended]
     if min_packs is None or len(ended_packs) < min(min_packs, len(packs)):
         return
-    ended_early = all(LAST_REPORT in (pack.error or "") for pack in ended_packs)
+    ended_early = all(MISSING_REPORT_MARKER in (pack.error or "") for pack in ended_packs)
     if not ended_early and any(pack.evaluations for pack in packs):
         return
 

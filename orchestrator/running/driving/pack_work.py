@@ -30,7 +30,7 @@ def make_solo_work(
         members=[dict(configuration.resolved)],
         member_ids=[(configuration.config_id, seed)],
         folder=str(folder),
-        code=make_worker_modules(folder, modules),
+        modules=make_worker_modules(folder, modules),
         **_make_limits(resources),
     )
 
@@ -46,7 +46,7 @@ def make_pack_work(resources: Resources, state: SweepState, pack_id: str) -> Pac
         member_ids=pack.members,
         folder=str(folder),
         address=find_address(folder) or "",
-        code=make_worker_modules(state.folder, state.modules),
+        modules=make_worker_modules(state.folder, state.modules),
         weights_folder=str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
         checkpoint_steps=resources.checkpoint_steps,
         checkpoint_seconds=resources.checkpoint_seconds,
@@ -54,7 +54,7 @@ def make_pack_work(resources: Resources, state: SweepState, pack_id: str) -> Pac
         # Where to start, and where to end.
         recorded_step=pack.step,
         seconds=pack.seconds,
-        earlier=list_checkpoint_sources(state, pack),
+        checkpoint_sources=list_checkpoint_sources(state, pack),
         prune_at=[pack.pruned_at.get(config_id) for config_id, _ in pack.members],
         pause_at=race.next_rung.step if race and race.next_rung else None,
         objective=state.spec.get("objective"),
@@ -66,7 +66,7 @@ def _make_limits(resources: Resources) -> dict[str, Any]:
     return {
         "cpus": resources.cpus,
         "gpus": resources.gpus,
-        "watchdog_seconds": resources.longest_silence,
+        "heartbeat_timeout": resources.heartbeat_timeout,
         "grace_seconds": resources.grace_seconds,
         "member_hours": resources.member_hours,
         "stop_file": STOP_FILE,

@@ -72,7 +72,7 @@ def make_race_fields(spec: SweepSpec, state: SweepState, scores: RecordedScores)
 
     seeds = race.seeds
     outcome = decide_round(
-        {config_id: scores.read_seed_scores(config_id, seeds) for config_id in race.contenders}, racing, spec.objective
+        {config_id: scores.get_seed_scores(config_id, seeds) for config_id in race.contenders}, racing, spec.objective
     )
     new_count = racing.next_seed_count(len(seeds), len(seeds) + len(race.seeds_left)) - len(seeds)
     return {

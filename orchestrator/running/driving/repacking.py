@@ -15,7 +15,7 @@ from orchestrator.running.driving.sampler import make_planned_configuration
 from orchestrator.running.pack.train_pack import get_checkpoint_folder
 
 
-def make_recut_fields(
+def make_repacking_fields(
     state: SweepState,
     waiting: Collection[str],
     running: Mapping[str, RunningPack],
@@ -30,19 +30,26 @@ def make_recut_fields(
     if it may have checkpoints it is repacked alone, because a pack can continue from the checkpoints of only one pack.
     """
     # Choose the packs to repack; packs that are paused at a rung wait for its decision, not for a worker.
-    exhausted = state.packs[shortage["pack_id"]] if shortage else None
-    earlier_ids = (
-        [exhausted.pack_id, *exhausted.earlier] if exhausted and _may_have_checkpoints(state, exhausted) else []
+    out_of_memory_pack = state.packs[shortage["pack_id"]] if shortage else None
+    replaced_ids = (
+        [out_of_memory_pack.pack_id, *out_of_memory_pack.replaced_pack_ids]
+        if out_of_memory_pack and _may_have_checkpoints(state, out_of_memory_pack)
+        else []
     )
     race = state.race
     unfinished = [
-        pack for pack in state.packs.values() if not pack.has_ended and (pack is exhausted or not is_paused(race, pack))
+        pack
+        for pack in state.packs.values()
+        if not pack.has_ended and (pack is out_of_memory_pack or not is_paused(race, pack))
     ]
     packs_to_repack = [
-        pack for pack in unfinished if pack is exhausted or (pack.pack_id in waiting and _is_unbegun(state, pack))
+        pack
+        for pack in unfinished
+        if pack is out_of_memory_pack or (pack.pack_id in waiting and _is_unbegun(state, pack))
     ]
-    if exhausted and (earlier_ids or _continues_sweep(state, exhausted)):
-        packs_to_repack = [exhausted]
+    # Packed with others, members that continue another sweep would start from step 0.
+    if out_of_memory_pack and (replaced_ids or continues_member(state, *out_of_memory_pack.members[0])):
+        packs_to_repack = [out_of_memory_pack]
     old_packs = {pack.pack_id: make_planned_pack(pack) for pack in packs_to_repack}
 
     # The gain depends on the packs that are kept: workers are busy with the remaining share of their steps.
@@ -64,7 +71,7 @@ def make_recut_fields(
     fields = {
         "pack_ids": [pack_id for pack_id in old_packs if pack_id not in new_ids],
         "packs": [
-            asdict(pack) | ({"earlier": earlier_ids} if earlier_ids else {})
+            asdict(pack) | ({"earlier": replaced_ids} if replaced_ids else {})
             for pack in new_packs
             if pack.pack_id not in old_packs
         ],
@@ -97,17 +104,14 @@ def _is_unbegun(state: SweepState, pack: PackState) -> bool:
 
 def may_resume(state: SweepState, pack: PackState) -> bool:
     """Return whether a pack may start from checkpoints: its own, or those of a sweep that it continues."""
-    return _may_have_checkpoints(state, pack) or _continues_sweep(state, pack)
+    return _may_have_checkpoints(state, pack) or continues_member(state, *pack.members[0])
 
 
 def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:
     """Return whether a pack may have checkpoints; an empty folder marks checkpoints in remote storage alone."""
-    return bool(pack.evaluations or pack.earlier or get_checkpoint_folder(state.folder, pack.pack_id).exists())
-
-
-def _continues_sweep(state: SweepState, pack: PackState) -> bool:
-    """Return whether the members of a pack continue another sweep; packed with others they would start from step 0."""
-    return continues_member(state, *pack.members[0])
+    return bool(
+        pack.evaluations or pack.replaced_pack_ids or get_checkpoint_folder(state.folder, pack.pack_id).exists()
+    )
 
 
 def make_planned_pack(pack: PackState) -> PlannedPack:

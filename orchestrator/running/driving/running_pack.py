@@ -9,5 +9,5 @@ class RunningPack:
 
     phase: str = "starting"
     step: int = 0
-    rate: float = 0.0  # member-steps per second
+    member_steps_per_second: float = 0.0
     seconds: float = 0.0  # of training, also in earlier attempts

@@ -12,7 +12,6 @@ from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_grid_points, map_draws
-from orchestrator.running.driving.racing import is_race_over
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 
@@ -20,20 +19,21 @@ from search_spaces import SweepSpec
 class ConfigurationSampler:
     """Draws the configurations that the ledger lacks, with the recorded defaults.
 
-    `built` are those of the first generation if `spec` has just been checked against today's code, so that they are
-    not built again.
+    `first_generation` are its configurations if they are already built, because `spec` has just been checked against
+    today's code.
     """
 
-    def __init__(self, spec: SweepSpec, state: SweepState, built: Iterable[Configuration] = ()) -> None:
+    def __init__(self, spec: SweepSpec, state: SweepState, first_generation: Iterable[Configuration] = ()) -> None:
         self._spec, self._state = spec, state
-        self._built = {configuration.number: configuration for configuration in built}  # until a generation is drawn
+        # By number, until a generation is drawn.
+        self._first_generation = {configuration.number: configuration for configuration in first_generation}
         self._spec_as_recorded: SweepSpec | None = None
         self._draw_indices: dict[int, int] = {}  # by number of the configuration
         self._recorded_ids: dict[str, str] = {}  # the recorded config_id, by the config_id of today's code
 
     def draw_new(self, numbers: range) -> list[Configuration]:
         """Return the configurations of a generation that are not recorded."""
-        built, self._built = self._built, {}
+        built, self._first_generation = self._first_generation, {}
         if not self._state.draws and built.keys() == set(numbers):
             self._spec_as_recorded = self._spec
             drawn = [built[number] for number in numbers]
@@ -50,7 +50,7 @@ class ConfigurationSampler:
         # A table of measurements is recorded in full only once.
         recorded_digests, records = set(self._state.measurements_by_digest), list[dict[str, Any]]()
         for configuration in new:
-            draw = self._draw_indices.get(configuration.number, configuration.number // grid)
+            draw_index = self._draw_indices.get(configuration.number, configuration.number // grid)
             measurements = make_measurement_fields(
                 trainer.list_measurements(configuration.member(self._spec.seeds[0])), recorded_digests
             )
@@ -62,7 +62,7 @@ class ConfigurationSampler:
                     "values": configuration.values,
                     "resolved": configuration.resolved,
                     "duplicate_of": configuration.duplicate_of,
-                    **({} if draw == configuration.number // grid else {"draw": draw}),
+                    **({} if draw_index == configuration.number // grid else {"draw": draw_index}),
                     **measurements,
                 }
             )
@@ -101,13 +101,13 @@ class ConfigurationSampler:
 
 
 def find_missing_members(
-    state: SweepState, config_ids: set[str], built: Mapping[str, Configuration]
+    state: SweepState, config_ids: set[str], built_by_id: Mapping[str, Configuration]
 ) -> tuple[list[SeedsToPack], list[SeedsToPack]]:
     """Return two lists of configurations with their seeds that are in no pack.
 
     The first list starts from step 0, the second continues from checkpoints of another sweep. They are packed apart,
-    because all members of a pack start from step 0 if one of them has no checkpoint. `built`: configurations that are
-    already built, by config_id.
+    because all members of a pack start from step 0 if one of them has no checkpoint. `built_by_id`: configurations
+    that are already built, by config_id.
     """
     new, continued = list[SeedsToPack](), list[SeedsToPack]()
     for configuration in (recorded for config_id, recorded in state.configurations.items() if config_id in config_ids):
@@ -117,7 +117,9 @@ def find_missing_members(
         continuing = [seed for seed in missing if continues_member(state, configuration.config_id, seed)]
         for waiting, seeds in ((new, [seed for seed in missing if seed not in continuing]), (continued, continuing)):
             if seeds:
-                waiting.append((built.get(configuration.config_id) or make_planned_configuration(configuration), seeds))
+                waiting.append(
+                    (built_by_id.get(configuration.config_id) or make_planned_configuration(configuration), seeds)
+                )
     return new, continued
 
 
@@ -126,11 +128,3 @@ def make_planned_configuration(recorded: ConfigurationState) -> Configuration:
     return Configuration(
         number=recorded.number, config_id=recorded.config_id, values=recorded.values, resolved=recorded.resolved
     )
-
-
-def is_finished(spec: SweepSpec, state: SweepState) -> bool:
-    """Return whether all configurations are drawn and scored or pruned, all packs ended, and no round follows."""
-    all_drawn = len(state.draws) == search.count_configurations(spec)
-    all_scored = all(configuration.is_done for configuration in state.configurations.values())
-    all_ended = all(pack.has_ended for pack in state.packs.values())  # also those of pruned configurations
-    return all_drawn and all_scored and all_ended and is_race_over(state)

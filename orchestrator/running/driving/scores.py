@@ -43,7 +43,7 @@ class RecordedScores:
     def make_score_fields(self, configuration: ConfigurationState) -> dict[str, Any]:
         """Return the fields of a configuration's score record; a member without a last evaluation counts as failed."""
         # Only a race needs the scores of seeds again, for its decisions.
-        scores = self.read_seed_scores(configuration.config_id, sorted(configuration.members))
+        scores = self.get_seed_scores(configuration.config_id, sorted(configuration.members))
         if not is_race(self._state.specs):
             self._scores_by_id.pop(configuration.config_id, None)
 
@@ -58,7 +58,7 @@ class RecordedScores:
             "seeds_failed": scored.failed_count,
         }
 
-    def read_seed_scores(self, config_id: str, seeds: Sequence[int]) -> list[float]:
+    def get_seed_scores(self, config_id: str, seeds: Sequence[int]) -> list[float]:
         """Return the scores of these seeds of a configuration, NaN for a member without a last evaluation."""
         score_by_seed = self._scores_by_id.get(config_id, {})
         return [score_by_seed.get(seed, np.nan) for seed in seeds]

@@ -194,7 +194,7 @@ def describe_exception(error: BaseException, locations: Sequence[tuple[str, Any]
 
     (ValueError("no"), [("mine.py", 3), ("/lib/python3.11/site.py", 9)]) -> "ValueError: no (mine.py:3)"
     """
-    own_locations = [(file, line) for file, line in locations if "/lib/python" not in file] or locations
-    where = f" ({own_locations[-1][0]}:{own_locations[-1][1]})" if own_locations else ""
+    user_locations = [(file, line) for file, line in locations if "/lib/python" not in file] or locations
+    where = f" ({user_locations[-1][0]}:{user_locations[-1][1]})" if user_locations else ""
     lines = str(error).strip().splitlines()
     return (f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__) + where

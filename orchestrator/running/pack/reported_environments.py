@@ -11,28 +11,28 @@ class Environments:
     """The environments of the packs of a driver, as their workers report them."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, dict[str, Any]] = {}  # by pack_id
+        self._environments: dict[str, dict[str, Any]] = {}  # by pack_id
         self._engines = set[str]()
 
-    def add(self, pack_id: str, table: dict[str, Any]) -> str | None:
+    def add(self, pack_id: str, environment: dict[str, Any]) -> str | None:
         """Keep the environment of a pack; return a warning, once, if its worker runs different code of lengthwise."""
-        known_engines, self._tables[pack_id] = {compute_trainers_digest(), *self._engines}, table
-        if ENGINE not in table:  # a program
+        known_engines, self._environments[pack_id] = {compute_trainers_digest(), *self._engines}, environment
+        if ENGINE not in environment:  # a program
             return None
-        self._engines.add(table[ENGINE])
-        if table[ENGINE] in known_engines:
+        self._engines.add(environment[ENGINE])
+        if environment[ENGINE] in known_engines:
             return None
         return "worker and driver run different code of lengthwise; see Provenance in report.html"
 
     def get_device(self, pack_id: str) -> str | None:
         """Return the device of the worker of a pack, None before it has reported its environment."""
-        table = self._tables.get(pack_id)
-        return None if table is None else str(table.get("device"))
+        environment = self._environments.get(pack_id)
+        return None if environment is None else str(environment.get("device"))
 
     def make_fields(self, pack_id: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the recorded fields of a pack's environment: its digest, and the table unless it is `recorded`."""
-        table = self._tables.get(pack_id)
-        if table is None:
+        """Return the recorded fields of a pack's environment: its digest, and its content unless it is `recorded`."""
+        environment = self._environments.get(pack_id)
+        if environment is None:
             return {}
-        digest = compute_digest(table)
-        return {"environment": digest} | ({} if digest in recorded else {"environment_in_full": {digest: table}})
+        digest = compute_digest(environment)
+        return {"environment": digest} | ({} if digest in recorded else {"environment_in_full": {digest: environment}})

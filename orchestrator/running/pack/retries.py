@@ -3,8 +3,8 @@
 An exception in a worker (`protocol.make_death`), the end of its process (`local.handle_dead_worker`; on Ray
 `tune.make_ray_death`) and the watchdog's kill all arrive here as a `Death`, whose `retry` says whether another attempt
 may succeed. The driver records every death; a retried pack continues from its newest checkpoint. If it has failed for
-good, its members are failed seeds, and the sweep continues (`SweepDriver.on_failure`). On Ray, Tune restarts the trial,
-so only the decision is made here (`Retries.decide_retry`).
+good, its members are failed seeds, and the sweep continues (`SweepDriver.on_failure`). On Ray, Tune restarts the trial:
+`Retries.decide_retry` counts, and `TuneEventCallback` replaces the pack or records its end.
 """
 
 from collections import Counter

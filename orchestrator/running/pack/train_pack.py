@@ -118,7 +118,7 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
     # Tune retries a pack that raises, so a death that must not be retried is only reported. Out of memory is reported,
     # too, before it is raised: the driver first decides whether smaller packs take the place of this pack.
     folder = Path(work.folder)
-    with raise_out_of_space(folder), Watchdog(work.watchdog_seconds, prepare_stack_file(work)) as watchdog:
+    with raise_out_of_space(folder), Watchdog(work.heartbeat_timeout, prepare_stack_file(work)) as watchdog:
         try:
             train_pack(work, PackReporter(work, send, watchdog))
             if messages:
@@ -127,7 +127,7 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            death = make_death(error, list_imported_files(work.code), map_copies(work.code))
+            death = make_death(error, list_imported_files(work.modules), map_copies(work.modules))
             if find_out_of_space(error, folder) is not None:
                 raise
             if death.out_of_memory or death.retry == "never":
@@ -157,7 +157,7 @@ def train_pack(work: PackWork, reporter: PackReporter) -> None:
     # Report the environment only after the import of the user's code, which may change it.
     if work.address:
         import_mirror().fetch_files(work)
-    import_on_worker(work.code)
+    import_on_worker(work.modules)
     keep_freed_memory()
     trainer = get_trainer(work.members[0])
     reporter.report_environment(trainer.read_environment(work))

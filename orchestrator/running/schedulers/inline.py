@@ -80,7 +80,7 @@ def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | No
     try:
         with (
             raise_out_of_space(Path(work.folder)),
-            LocalWatchdog(work.watchdog_seconds, prepare_stack_file(work)) as watchdog,
+            LocalWatchdog(work.heartbeat_timeout, prepare_stack_file(work)) as watchdog,
             use_worker_settings(work.cpus),
         ):
             watchdog.beat()
@@ -88,7 +88,7 @@ def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | No
     except (KeyboardInterrupt, DriverStopped, OutOfSpace):
         raise
     except BaseException as error:
-        death = make_death(error, list_imported_files(work.code), map_copies(work.code))
+        death = make_death(error, list_imported_files(work.modules), map_copies(work.modules))
         # Retried like a worker process that its watchdog has killed.
         return replace(death, retry="always") if isinstance(error, HeartbeatTimeout) else death
     return None

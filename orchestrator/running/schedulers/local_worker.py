@@ -53,7 +53,7 @@ def serve_packs(descriptor: int) -> None:
             try:
                 with (
                     raise_out_of_space(Path(work.folder)),
-                    Watchdog(work.watchdog_seconds, prepare_stack_file(work)) as watchdog,
+                    Watchdog(work.heartbeat_timeout, prepare_stack_file(work)) as watchdog,
                 ):
                     train_pack(work, PackReporter(work, send, watchdog))
             except OutOfSpace as error:
@@ -61,7 +61,7 @@ def serve_packs(descriptor: int) -> None:
             except (KeyboardInterrupt, DriverGone):
                 raise
             except BaseException as error:
-                send("death", asdict(make_death(error, list_imported_files(work.code), map_copies(work.code))))
+                send("death", asdict(make_death(error, list_imported_files(work.modules), map_copies(work.modules))))
             else:
                 send("completion", None)
     except (DriverGone, EOFError, OSError):

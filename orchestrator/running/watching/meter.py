@@ -11,7 +11,7 @@ from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.entities import STOPPED, ConfigurationState
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.race import read_common_seeds
-from orchestrator.record.state.repackings import describe_recuts
+from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmation import read_search_labels
 from orchestrator.results.pack_environments import PackEnvironments, describe_code
@@ -78,7 +78,7 @@ def make_progress_rows(
     done, total = sum(count_steps_done(state, running).values()), _count_steps(state)
     counts = Counter(member.status for member in state.members)
     packs = sum(pack.has_ended for pack in state.packs.values())
-    rate = sum(status.rate for status in running.values()) or speed
+    rate = sum(status.member_steps_per_second for status in running.values()) or speed
 
     # A race, early stopping and the wait for the first evaluation have rows that other sweeps do not show.
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
@@ -124,9 +124,9 @@ def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPa
         interval = state.configurations[pack.members[0][0]].resolved.get("evaluation", {}).get("every") or pack.steps
         if status.phase == "evaluate":
             seconds.append(0.0)
-        elif status.rate:
+        elif status.member_steps_per_second:
             steps = min((status.step // interval + 1) * interval, pack.steps) - status.step
-            seconds.append(steps * len(pack.members) / status.rate)
+            seconds.append(steps * len(pack.members) / status.member_steps_per_second)
     return min(seconds, default=None)
 
 
@@ -189,7 +189,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         *_make_stopped_row(state, seed_count),
         *_make_race_rows(state),
         ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
-        *(("packs repacked", sentence) for sentence in describe_recuts(state.recuts)),
+        *(("packs repacked", sentence) for sentence in describe_repackings(state.repackings)),
         ("member-steps", f"{100 * done_steps / total_steps:.0f} %" if total_steps else "none yet"),
         ("best so far", format_best_score(state)),
     ]

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.code import time_limit, user_code
 from orchestrator.code.code_record import record_code
 from orchestrator.code.trust import trust_sweep
-from orchestrator.code.user_code import CodeSource, OwnCodeError, find_module, import_spec_modules, load_module
+from orchestrator.code.user_code import CodeSource, UserCodeError, find_module, import_spec_modules, load_module
 from orchestrator.record.files.code import import_to_resume
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, load_sweep, parse_sweep
@@ -55,7 +55,7 @@ def test_the_copy_that_a_sweep_has_kept_is_found_beside_its_specification(
     )
     assert source.root == tmp_path / "sweep" / "code" / "abc" and not source.installed
     written(sweep__in__code__in__def__in__own_kept=AVERAGE.format(name="kept2"))
-    with pytest.raises(OwnCodeError, match="several copies in the sweep"):
+    with pytest.raises(UserCodeError, match="several copies in the sweep"):
         user_code._find_copy_folder("own_kept", tmp_path / "sweep")
     written(own_kept=AVERAGE.format(name="mine"))
     found = [tmp_path / "sweep", tmp_path, *user_code._find_copy_folder("own_kept", tmp_path / "sweep")]
@@ -100,7 +100,7 @@ def test_other_content_under_the_same_name_is_refused(written, tmp_path: Path) -
     folder = written(own_averages=AVERAGE.format(name="own_average"))
     load_module(find_module("own_averages", [folder]))
     written(other__in__own_averages="x = 1\n")
-    with pytest.raises(OwnCodeError, match="use a new process"):
+    with pytest.raises(UserCodeError, match="use a new process"):
         load_module(find_module("own_averages", [tmp_path / "other"]))
 
 
@@ -121,7 +121,7 @@ def test_a_module_that_fails_is_named_with_its_line_and_leaves_nothing(written, 
     if text.startswith("def"):
         folder = written(own_bad=text)
     source = find_module("own_bad", [folder])
-    with pytest.raises(OwnCodeError, match=said.replace("py:1", r"py:\d+").replace("py:2", r"py:\d+")):
+    with pytest.raises(UserCodeError, match=said.replace("py:1", r"py:\d+").replace("py:2", r"py:\d+")):
         load_module(source)
     assert "half_way" not in registry.list_names("average") and "own_bad" not in sys.modules
     written(own_bad=AVERAGE.format(name="half_way"))
@@ -138,12 +138,12 @@ def test_a_slow_import_is_noted_once(written, monkeypatch, capsys) -> None:
 
 @pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep.run_and_resume", "typing", "__main__"])
 def test_names_of_python_and_of_ours_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(OwnCodeError, match="has a module of this name"):
+    with pytest.raises(UserCodeError, match="has a module of this name"):
         find_module(name, [tmp_path])
 
 
 def test_a_module_that_is_nowhere_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(OwnCodeError) as caught:
+    with pytest.raises(UserCodeError) as caught:
         find_module("own_nowhere", [tmp_path])
     assert str(tmp_path) in str(caught.value) and "installed packages" in str(caught.value)
 
@@ -223,7 +223,7 @@ def test_a_helper_of_the_same_name_in_another_folder_is_refused(written, tmp_pat
     folder = written(own_a="import own_helper\n", own_helper="V = 1\n")
     load_module(find_module("own_a", [folder]))
     other = written(other__in__own_b="import own_helper\n", other__in__own_helper="V = 2\n") / "other"
-    with pytest.raises(OwnCodeError, match=r"another own_helper\.py is already imported, from .* use a new process"):
+    with pytest.raises(UserCodeError, match=r"another own_helper\.py is already imported, from .* use a new process"):
         load_module(find_module("own_b", [other]))
     (other / "own_helper.py").write_text("V = 1\n")
     load_module(find_module("own_b", [other]))
@@ -257,7 +257,7 @@ def test_the_copy_that_was_accepted_moves_with_its_sweep_and_no_namesake_counts(
     (folder / "own_a.py").unlink()
     written(other__in__own_a="V = 2\n")
     monkeypatch.syspath_prepend(tmp_path / "other")
-    with pytest.raises(OwnCodeError, match="and differs in"):
+    with pytest.raises(UserCodeError, match="and differs in"):
         import_to_resume(state, accept_change=False)
     sources, notes = import_to_resume(state, accept_change=True)
     assert sys.modules["own_a"].V == 1 and "the copy in" in notes[0]

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator import run
-from orchestrator.code.user_code import OwnCodeError
+from orchestrator.code.user_code import UserCodeError
 from orchestrator.errors import SweepExists
 from orchestrator.record.files.code import find_program
 from orchestrator.record.state.state import SweepState
@@ -75,7 +75,7 @@ def test_a_change_of_code_names_the_option_of_every_command_that_accepts_it(stud
     state = study.run()
     assert state.failed_packs
     study.write()
-    with pytest.raises(OwnCodeError) as refused:
+    with pytest.raises(UserCodeError) as refused:
         study.resume(state, retry_failed=True)
     assert "--accept-code-change" in str(refused.value) and "lengthwise resume" not in str(refused.value)
     with pytest.raises(SweepExists) as exists:

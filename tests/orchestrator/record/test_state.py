@@ -15,7 +15,7 @@ from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records
-from orchestrator.record.state.repackings import describe_recuts, sum_seconds
+from orchestrator.record.state.repackings import describe_repackings, sum_seconds
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.record.nothing_measured import NOTHING_MEASURED
 
@@ -207,7 +207,7 @@ def test_repacked_packs_give_way_to_others_in_any_order_of_records(seed: int) ->
     assert list(state.packs) == ["p1", "p2", "p3"]
     assert {one.pack_id for one in state.configurations["c0"].members.values()} == {"p2", "p3"}
     assert statuses(state, "c0") == ["running", "planned"]
-    (said,) = describe_recuts(state.recuts)
+    (said,) = describe_repackings(state.repackings)
     assert "repacked" in said and re.findall(r"\d+", said) == ["1", "2", "3"]  # old packs, new packs, workers
 
 
@@ -218,7 +218,7 @@ def test_what_is_trained_is_kept_up_to_date(story: list[tuple[str, dict[str, Any
         state.apply(record)
         steps = sum(pack.sum_member_steps(pack.step) for pack in state.packs.values())
         assert state.trained.member_steps == steps
-        assert state.trained.seconds == pytest.approx(sum_seconds(state.packs, state.recuts))
+        assert state.trained.seconds == pytest.approx(sum_seconds(state.packs, state.repackings))
     assert steps > 0
 
 
@@ -227,8 +227,8 @@ def test_packs_may_be_repacked_repeatedly_and_a_record_may_be_repeated() -> None
     again = [*STORY[:5], recut(["p0"], *HALVES), back]
     assert list(replay(*again).packs) == ["p1", "p0"]
     state, twice = replay(*again, recut(["p0"], *HALVES)), replay(*again, recut(["p0"], *HALVES), *again[5:6])
-    assert list(state.packs) == ["p1", "p2", "p3"] and len(state.recuts) == 3
-    (said,) = describe_recuts(state.recuts)
+    assert list(state.packs) == ["p1", "p2", "p3"] and len(state.repackings) == 3
+    (said,) = describe_repackings(state.repackings)
     assert re.findall(r"\d+", said) == ["3", "1", "2", "3"]  # how often, then the last time
     twice.updated, twice.sessions = state.updated, state.sessions
     assert view(twice) == view(state)
@@ -243,8 +243,8 @@ def test_a_pack_that_ran_out_of_memory_gives_way_also_after_another_death() -> N
         "shortage": {"pack_id": "p0", **shortage, "device": "NVIDIA H100", "error": "no room", "seconds": 3.0},
     }
     state = replay(*STORY[:5], died, (kind, short))
-    assert list(state.packs) == ["p1", "p2", "p3"] and state.recuts[0].shortage == Shortage(**shortage)
-    (said,) = describe_recuts(state.recuts)
+    assert list(state.packs) == ["p1", "p2", "p3"] and state.repackings[0].shortage == Shortage(**shortage)
+    (said,) = describe_repackings(state.repackings)
     cause, _, effect = said.partition(":")
     assert "out of memory" in cause and "NVIDIA H100" in cause and "checkpoint" not in effect
     assert re.findall(r"\d+", effect) == ["2", "2"]  # members of the pack, new packs

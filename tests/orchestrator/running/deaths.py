@@ -18,7 +18,7 @@ INLINE = ("--set", "resources.scheduler=inline")
 
 def empty_work(folder: Path, **more: Any) -> str:
     """The work of a pack without members, which raises as soon as it trains."""
-    limits: dict[str, Any] = {"cpus": 1, "gpus": 0, "watchdog_seconds": 60, "grace_seconds": 1}
+    limits: dict[str, Any] = {"cpus": 1, "gpus": 0, "heartbeat_timeout": 60, "grace_seconds": 1}
     fields = {"members": [], "member_ids": [], "pack_id": "p1", "folder": str(folder), **limits, **more}
     return PackWork(**fields).encode()
 

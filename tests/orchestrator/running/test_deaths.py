@@ -95,7 +95,7 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
     monkeypatch.setattr(trainable, "train_pack", train_pack)
     monkeypatch.setattr(trainable, "list_imported_files", lambda code: {MINE} if own else set())
     monkeypatch.setattr("ray.tune.report", reported.append)
-    work = empty_work(tmp_path, code=[])
+    work = empty_work(tmp_path, modules=[])
     driver = Told()
     if not own:
         with pytest.raises(PackRaised) as caught:
@@ -124,7 +124,7 @@ def test_under_ray_a_sentence_after_the_last_report_of_a_pack_reaches_the_driver
     reported: list[dict[str, Any]] = []
     monkeypatch.setattr(trainable, "train_pack", train_pack)
     monkeypatch.setattr("ray.tune.report", reported.append)
-    train_pack_on_ray({"work": empty_work(tmp_path, code=[])})
+    train_pack_on_ray({"work": empty_work(tmp_path, modules=[])})
     sent = [message for one in reported for message in one["messages"]]
     assert sent == [("progress", {"step": 7}), ("notice", "its newest checkpoint was not copied")]
 

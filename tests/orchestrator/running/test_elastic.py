@@ -21,7 +21,7 @@ from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, Worker
 from orchestrator.record.ledger.records import Record, decode_record, encode_record
 from orchestrator.record.state.entities import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
-from orchestrator.record.state.repackings import describe_recuts, prepare_replacement
+from orchestrator.record.state.repackings import describe_repackings, prepare_replacement
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
 from orchestrator.running.driving import driver as driver_module
@@ -239,14 +239,14 @@ def test_of_many_workers_that_join_most_have_work_at_once(spec, tmp_path: Path) 
     pool.at(103.5, lambda: busy.append(pool.count_busy()))
     pool.run()
     ended_once(pool, 2400)
-    assert len(pool.state.recuts) == 1 and 700 < busy[0] <= 1000
+    assert len(pool.state.repackings) == 1 and 700 < busy[0] <= 1000
 
 
 def test_packs_are_not_repacked_where_little_is_gained(spec, tmp_path: Path) -> None:
     pool = Pool(spec(16), tmp_path, 4)
     pool.at(1.0, partial(pool.join, 0))
     pool.run()
-    assert not pool.state.recuts
+    assert not pool.state.repackings
 
 
 # With the real engine ---------------------------------------------------------------------------------------------
@@ -271,16 +271,16 @@ def test_a_resumed_sweep_is_repacked_for_the_present_workers(stage, played) -> N
     with pytest.raises(KeyboardInterrupt):
         play(staged, lambda workers: 4, 1, tick=stop)
     before = SweepState.load(staged.folder)
-    assert not before.recuts
+    assert not before.repackings
     begun, saved, *others = sorted(before.packs.values(), key=lambda pack: not pack.evaluations)
     get_checkpoint_folder(staged.folder, saved.pack_id).mkdir(parents=True)  # it may be further than the ledger says
     state = play(staged, lambda workers: 1, 4)
-    (recut,) = state.recuts
+    (recut,) = state.repackings
     assert sorted(recut.old_ids) == sorted(pack.pack_id for pack in others) and recut.workers == 4
     assert {len(state.packs[name].members) for name in recut.new_ids} == {1}
     assert {begun.pack_id, saved.pack_id} < state.packs.keys()
     assert keyed(state).equals(keyed(whole))
-    assert staged.said[0] == describe_recuts([recut])[0] and ("packs repacked", staged.said[0]) in make_status_rows(
+    assert staged.said[0] == describe_repackings([recut])[0] and ("packs repacked", staged.said[0]) in make_status_rows(
         state
     )
     assert staged.said[0] in summarise(state).notes
@@ -299,7 +299,7 @@ def test_packs_that_continue_another_sweep_are_not_repacked(stage, monkeypatch) 
     member = continued.members[0][0]
     monkeypatch.setattr(repacking, "continues_member", lambda state, config_id, seed: config_id == member)
     state = play(staged, lambda workers: 1, 4)
-    assert continued.pack_id in state.packs and state.recuts
+    assert continued.pack_id in state.packs and state.repackings
 
 
 def test_a_pack_that_is_repacked_without_checkpoints_stays_pruned() -> None:
@@ -309,7 +309,7 @@ def test_a_pack_that_is_repacked_without_checkpoints_stays_pruned() -> None:
         improvements={"a": 0.0, "b": 0.0}, spreads={"a": 0.0, "b": 0.0},
     )  # fmt: skip
     prepare_replacement(pack, None, None, [rung])
-    assert pack.pruned_at == {"a": 2} and not pack.earlier
+    assert pack.pruned_at == {"a": 2} and not pack.replaced_pack_ids
 
 
 RACE = (
@@ -326,10 +326,10 @@ def test_a_race_whose_packs_are_repacked_decides_alike_and_leaves_those_that_wai
 
     def fewer(driver: SweepDriver) -> None:
         paused.append({name for name, pack in driver.state.packs.items() if pack.evaluations})
-        driver.on_resize(max(1, 4 - len(driver.state.recuts)))
+        driver.on_resize(max(1, 4 - len(driver.state.repackings)))
 
     state = play(cut, lambda workers: workers, 8, tick=fewer)
-    assert len(state.recuts) > 1 and len(state.packs) > len(whole.packs)
+    assert len(state.repackings) > 1 and len(state.packs) > len(whole.packs)
     assert set().union(*paused) <= state.packs.keys()
     assert [(one.survivors, one.values) for one in state.rungs] == [(one.survivors, one.values) for one in whole.rungs]
     assert [one.survivors for one in state.decisions] == [one.survivors for one in whole.decisions]
@@ -349,7 +349,7 @@ def test_waiting_packs_are_repacked_for_the_memory_of_nodes_that_join(stage) -> 
     packer = Packer(on_gpus.spec, Cluster(workers=1, bytes_per_worker=small[0], description=""))
     state = one.play(packer=packer, tick=smaller)
     assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
-    (recut,) = state.recuts
+    (recut,) = state.repackings
     assert (len(recut.old_ids), len(recut.new_ids), recut.workers) == (1, 2, 1)
-    assert one.said == describe_recuts([recut])
+    assert one.said == describe_repackings([recut])
     assert keyed(state).equals(keyed(whole))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.state.repackings import describe_recut
+from orchestrator.record.state.repackings import describe_repacking
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.running.deaths import finish
 from tests.orchestrator.running.ledgers import curves, records, sets, wait_for
@@ -57,8 +57,8 @@ def test_a_node_with_a_small_gpu_that_joins_late_gets_small_packs(growing, hold,
     out = finish(driver)
     state = SweepState.load(folder)
     assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
-    (recut,) = state.recuts
-    assert (len(recut.old_ids), len(recut.new_ids), recut.workers) == (1, 2, 2) and describe_recut(recut) in out
+    (recut,) = state.repackings
+    assert (len(recut.old_ids), len(recut.new_ids), recut.workers) == (1, 2, 2) and describe_repacking(recut) in out
     pack_ids, gpus, _ = zip(*(line.split() for line in (tmp_path / "gpus").read_text().splitlines()), strict=True)
     assert set(gpus) == {"GPU-80", "GPU-48"} and len(set(pack_ids)) == len(pack_ids) == 3
     assert lengthwise(*run, tmp_path / "alone").returncode == 0

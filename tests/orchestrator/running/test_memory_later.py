@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.record.state.repackings import describe_recut, describe_recuts, sum_seconds
+from orchestrator.record.state.repackings import describe_repacking, describe_repackings, sum_seconds
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from tests.orchestrator.running.ledgers import curves, evaluated_once, keyed, records, sets, wait_for
@@ -51,7 +51,7 @@ def recorded_once(state: SweepState) -> None:
     assert evaluated_once(state.folder) and not state.conflicts and not state.failed_packs
     assert all(found.is_done for found in state.configurations.values())
     replayed = SweepState.load(state.folder)
-    assert (replayed.packs, replayed.recuts) == (state.packs, state.recuts)
+    assert (replayed.packs, replayed.repackings) == (state.packs, state.repackings)
 
 
 @pytest.mark.slow
@@ -68,9 +68,9 @@ def test_halves_continue_from_the_newest_checkpoint(stage, played, runs_out, sav
     state = play(staged)
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
-    first = state.recuts[0]
+    first = state.repackings[0]
     assert (first.shortage.members, len(first.new_ids), first.device, first.resumes_checkpoint) == (12, 2, "cpu", True)
-    assert staged.said[0] == describe_recut(first) and "checkpoint" in staged.said[0] and began == starts
+    assert staged.said[0] == describe_repacking(first) and "checkpoint" in staged.said[0] and began == starts
     if starts[0] == (6, 0):
         assert "has no usable state of" in staged.said[1] and "the pack starts from step 0" in staged.said[1]
 
@@ -81,21 +81,26 @@ def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, played, run
     state = play(staged)
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
-    first, second = state.recuts
+    first, second = state.repackings
     assert (
         [len(recut.new_ids) for recut in (first, second)] == [2, 2] and first.resumes_checkpoint and not second.shortage
     )
     assert {len(pack.members) for pack in state.packs.values()} == {3}
-    assert [bool(state.packs[name].earlier) for name in (*first.new_ids, *second.new_ids)] == [True, True, False, False]
+    assert [bool(state.packs[name].replaced_pack_ids) for name in (*first.new_ids, *second.new_ids)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_the_time_of_a_pack_that_was_replaced_counts(stage, runs_out) -> None:
     staged = stage("one", *ALIKE, "resources.pack=12")
     runs_out(6, 40)
     state = play(staged)
-    (recut,) = state.recuts
+    (recut,) = state.repackings
     alone = sum(pack.seconds for pack in state.packs.values())
-    assert recut.seconds > 0 and sum_seconds(state.packs, state.recuts) == alone + recut.seconds
+    assert recut.seconds > 0 and sum_seconds(state.packs, state.repackings) == alone + recut.seconds
 
 
 @pytest.mark.slow
@@ -108,7 +113,7 @@ def test_a_race_decides_alike(stage, played, runs_out, last: int) -> None:
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
     assert (state.rungs, state.decisions) == (whole.rungs, whole.decisions) and len(whole.rungs) == 2
-    assert any(recut.resumes_checkpoint for recut in state.recuts)
+    assert any(recut.resumes_checkpoint for recut in state.repackings)
 
 
 @pytest.mark.slow
@@ -117,17 +122,17 @@ def test_a_driver_that_ends_after_the_halving_is_resumed(stage, played, runs_out
     began = runs_out(6, 40)
 
     def stop(driver: SweepDriver) -> None:
-        halves = [pack for pack in driver.state.packs.values() if pack.earlier]
+        halves = [pack for pack in driver.state.packs.values() if pack.replaced_pack_ids]
         if any(pack.step == 60 for pack in halves):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         play(staged, tick=stop)
-    assert SweepState.load(staged.folder).recuts and not SweepState.load(staged.folder).failed_packs
+    assert SweepState.load(staged.folder).repackings and not SweepState.load(staged.folder).failed_packs
     state = play(staged)
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
-    assert began == [(6, 30), (6, 30)] and len(state.recuts) == 1
+    assert began == [(6, 30), (6, 30)] and len(state.repackings) == 1
 
 
 @pytest.mark.slow
@@ -143,7 +148,7 @@ def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path):
     wait_for(lambda: len(records(folder, "evaluation")) >= 4, driver)
     os.kill(driver.pid, signal.SIGKILL)
     out, _ = driver.communicate()
-    (said,) = describe_recuts(SweepState.load(folder).recuts)
+    (said,) = describe_repackings(SweepState.load(folder).repackings)
     assert said in out
     hold.unlink()
     done = lengthwise.process("resume", folder, "--set", "resources.scheduler=inline", **given)
@@ -151,4 +156,4 @@ def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path):
     state = SweepState.load(folder)
     recorded_once(state)
     assert curves(folder).equals(curves(tmp_path / "alone" / "tiny")) and said in lengthwise("status", folder).stdout
-    assert len(state.packs) == 2 and all(pack.earlier for pack in state.packs.values())
+    assert len(state.packs) == 2 and all(pack.replaced_pack_ids for pack in state.packs.values())

@@ -13,7 +13,7 @@ from orchestrator.plan.packing.packs import Cluster, Packer
 from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
-from orchestrator.record.state.repackings import describe_recut, describe_recuts
+from orchestrator.record.state.repackings import describe_repacking, describe_repackings
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
 from orchestrator.running.driving.driver import SweepDriver
@@ -55,8 +55,8 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
 def play(stage: Any, memory: float = MEMORY, **more: Any) -> SweepState:
     """Run a sweep to its end in this process, with packs cut for a worker of so much memory."""
     cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
-    recuts = SweepState.load(stage.folder).recuts
-    packer = Packer(stage.spec, cluster, [one.shortage for one in recuts if one.shortage])
+    repackings = SweepState.load(stage.folder).repackings
+    packer = Packer(stage.spec, cluster, [one.shortage for one in repackings if one.shortage])
     return stage.play(packer=packer, **more)
 
 
@@ -69,12 +69,12 @@ def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, play
     assert tried == [12, 6, 3, 3, 3, 3] and not state.failed_packs
     assert all(found.is_scored for found in state.configurations.values())
     assert keyed(state).equals(keyed(whole))
-    first, second = state.recuts
+    first, second = state.repackings
     assert (len(first.old_ids), len(first.new_ids), len(second.old_ids), len(second.new_ids)) == (1, 2, 2, 4)
     assert (first.shortage.members, second.shortage.members, {first.device, second.device}) == (12, 6, {"cpu"})
-    assert halved.said == [describe_recut(first), describe_recut(second)]
-    assert set(describe_recuts(state.recuts)) <= set(summarise(state).notes)
-    assert SweepState.load(halved.folder).recuts == state.recuts
+    assert halved.said == [describe_repacking(first), describe_repacking(second)]
+    assert set(describe_repackings(state.repackings)) <= set(summarise(state).notes)
+    assert SweepState.load(halved.folder).repackings == state.repackings
     assert not [record for record in read_records(halved.folder) if record.kind == "attempt"]
 
 
@@ -100,7 +100,7 @@ def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, t
     tried = room(1)
     done = lengthwise("run", tiny, "--storage", tmp_path, *words)
     assert done.returncode == 0 and tried == [2, 1, 1], done.stdout
-    (said,) = describe_recuts(SweepState.load(tmp_path / "tiny").recuts)
+    (said,) = describe_repackings(SweepState.load(tmp_path / "tiny").repackings)
     assert said in done.stdout and said in lengthwise("status", tmp_path / "tiny").stdout
     tried = room(1)
     done = lengthwise("extend", tmp_path / "tiny", "--seeds", "5")
@@ -111,7 +111,7 @@ def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, t
 def test_a_single_member_is_only_retried(stage, room) -> None:
     single, tried = stage("single", "search.configurations=1", "seeds=1"), room(0)
     state = play(single)
-    assert tried == [1, 1] and len(state.failed_packs) == 1 and not state.recuts
+    assert tried == [1, 1] and len(state.failed_packs) == 1 and not state.repackings
 
 
 def test_the_most_members_follow_the_memory_of_a_worker() -> None:
@@ -133,7 +133,7 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
         driver.on_retry(pack_id, "the worker process died")
         assert driver.replace_by_smaller_packs(pack_id, "no room")
         assert len(driver.queue) == 2 and pack_id not in state.packs and not driver.running
-        assert state.recuts[-1].device == "NVIDIA H100" and state.recuts[-1].out_of_memory_id == pack_id
+        assert state.repackings[-1].device == "NVIDIA H100" and state.repackings[-1].out_of_memory_id == pack_id
     assert SweepState.load(one.folder).packs == state.packs
 
 

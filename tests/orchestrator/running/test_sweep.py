@@ -54,10 +54,10 @@ def test_configurations_that_were_just_built_are_planned_as_they_are(stage, monk
     with monkeypatch.context() as patch:
         patch.setattr(drawing, "make_configurations", None)  # they are not built a second time
         patch.setattr(drawing, "make_planned_configuration", None)
-        given.play(built=build_first_generation(given.spec))
+        given.play(first_generation=build_first_generation(given.spec))
     assert planned(given) == planned(plain) and len(planned(given)) == 11
     cut_ledger(given.folder, 3)  # two of four: what is left is drawn anew
-    given.play(built=build_first_generation(given.spec)[:2])
+    given.play(first_generation=build_first_generation(given.spec)[:2])
     assert planned(given) == planned(plain)
 
 
