@@ -51,7 +51,7 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     keys, with_sizes = {name: key for key, name in names.items()}, with_values or len(clear) == 1
     shown = join_first_few(
         [
-            f"{clear[name][0]} ({_describe_halves(summary, keys[name]) if with_sizes else ''}{clear[name][1]})"
+            f"{clear[name][0]} ({_describe_halves(summary, keys[name], name) if with_sizes else ''}{clear[name][1]})"
             for name in names.values()
             if name in clear
         ],
@@ -85,8 +85,8 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
     return f"{subject} is {rises if value > 0 else falls}{than}", size
 
 
-def _describe_halves(summary: Summary, key: str) -> str:
-    """Return the median scores below and above the middle value of a numeric key; empty for other keys."""
+def _describe_halves(summary: Summary, key: str, name: str) -> str:
+    """Return the median scores below and above the middle value of a numeric key, called `name`; empty for others."""
     # Split the scores by the median value of the key.
     scores = [
         (row.values[key], row.score)
@@ -104,4 +104,4 @@ def _describe_halves(summary: Summary, key: str) -> str:
 
     # Describe the medians.
     low, high = (format_number(statistics.median(half), summary.infinity_text) for half in halves)
-    return f"median score {low} below {compact_value(middle)}, {high} above; "
+    return f"median score {low} with {name} below {compact_value(middle)}, {high} above; "

@@ -197,8 +197,9 @@ def describe_lead(summary: Summary) -> list[str]:
     if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(summary)):
         return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
     verdict = describe_verdict(comparison, leader, rival, with_metric=False)
-    favoured = f" The search favours {leader}, which it ranked first on these seeds."
-    return [f"Against the next: {verdict}{'' if math.isnan(outcome.low) else favoured}"]
+    favoured = f" The same seeds chose {leader}, so its lead is on average too large."
+    is_open = math.isnan(outcome.low) or comparison.verdict == "equal"
+    return [f"Against the next: {verdict}{'' if is_open else favoured}"]
 
 
 def _describe_tie(summary: Summary, score: float, count: int) -> str:

@@ -47,10 +47,11 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
         if spec.direction_is_assumed:
             spec = spec.with_direction(read_recorded_spec(state).objective.direction)
         refuse_changed_file(spec, state)
-        history = ", which was extended later" if is_earlier(spec, state) else " already"
         advice = advise_existing(state, folder)
         if edited_code := [*_list_edited_modules(spec, state), *_list_edited_files(state)]:
-            history = f", trained with another version of {join_first_few(edited_code)}"
+            changed = f"{join_first_few(edited_code)} changed after {folder} was trained"
+            raise SweepExists(f"{changed}; to train the changed code, add --name NAME; the old sweep: {advice}")
+        history = ", which was extended later" if is_earlier(spec, state) else " already"
         raise SweepExists(f"{folder} has this sweep{history}; {advice}; to run it again, add --name NAME")
 
 

@@ -161,7 +161,7 @@ def describe_field_values(field: Field[Any], hint: Any) -> str:
     # Without choices: the type and its bounds, "an integer >= 1".
     signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
     limits = [
-        f"{sign} {field.metadata['bounds'][key]:g}"
+        f"{sign} {field.metadata['bounds'][key]:.10g}"
         for key, sign in signs.items()
         if field.metadata["bounds"][key] is not None
     ]

@@ -237,10 +237,11 @@ class SweepDriver:
         refuse_equal_failures(self.state, get_trainer(self.spec.sections).max_equal_failures)
 
     def _describe_pack(self, pack_id: str) -> str:
-        """Return a pack as messages name it, with its member if it has only one: "pack 0c1b66877d7e (#0 seed 1)"."""
+        """Return a pack as messages name it, or the member if it has only one: "#0 seed 1 (pack 0c1b66877d7e)"."""
         (config_id, seed), *others = self.state.packs[pack_id].members
-        member = "" if others else f" ({format_label(self.state.configurations[config_id].number)} seed {seed})"
-        return f"pack {pack_id}{member}"
+        if others:
+            return f"pack {pack_id}"
+        return f"{format_label(self.state.configurations[config_id].number)} seed {seed} (pack {pack_id})"
 
     def _shorten_repeated(self, pack_id: str, error: str) -> str:
         """Return the error, or the pack that had the same error first, perhaps with other numbers."""

@@ -48,7 +48,7 @@ def test_a_task_of_ones_own_is_run_and_reported_long_after(anew, study: Path, tm
     }
     (study / "my_numbers.py").write_text("SMALLEST = 2 * 3\n")
     refused = anew("run", study / "own.yaml", "--storage", storage, cwd=study)
-    assert refused.returncode == 2 and "another version of my_tasks" in refused.stderr and "--name" in refused.stderr
+    assert refused.returncode == 2 and "my_tasks changed after" in refused.stderr and "--name" in refused.stderr
     shutil.rmtree(study)
     again = anew("report", folder, cwd=tmp_path)
     assert again.returncode == 0 and "my_tasks" not in again.stderr, again.stdout + again.stderr

@@ -53,8 +53,8 @@ if (ranked.length > 1 && !page.confirmed) {
     paragraph.append(make("b", page.confirmations && !page.fresh ? "Against the next, in the search:" : "Against the next:"), ...keepTogether(` ${describeComparison(lead, ranked[0], ranked[1])}`));
     if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
       paragraph.append(" More seeds: ", make("code", page.more_seeds));
-    else if (!page.fresh && !Number.isNaN(lead.low))
-      paragraph.append(` The search favours ${configurations[ranked[0]].label}, which it ranked first on these seeds.`);
+    else if (!page.fresh && (lead.low !== 0 || lead.high !== 0) && !Number.isNaN(lead.low))
+      paragraph.append(` The same seeds chose ${configurations[ranked[0]].label}, so its lead is on average too large.`);
     document.querySelectorAll(".rest p")[page.confirmations]?.after(paragraph);
   }
 }
