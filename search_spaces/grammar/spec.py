@@ -200,6 +200,8 @@ class SweepSpec(Strict):
         """Return the place of a dotted key as text, such as `sweeps/a.yaml:7` or `--set model.width=8`."""
         return str(self.find_place(key))
 
+    where = format_place  # its name until 2.0.0, which scripts of users may call
+
     def find_place(self, key: str) -> Place:
         """Return the place of a dotted key.
 

@@ -39,7 +39,7 @@ DIRECTIONS = ("minimize", "maximize", "none")  # the better directions of metric
 class TrainingConfig(Settings):
     """The settings of training."""
 
-    steps: int = setting(low=1, below=2**32, help="optimiser steps")
+    steps: int = setting(low=1, below=2**32, help="optimizer steps")
     batch_size: int = setting(low=1, help="samples per step")
     optimizer: Optimizer = setting("adamw", kind="optimizer", bare=True, help="how a gradient becomes a step")
     loss: Loss | None = setting(

@@ -249,7 +249,7 @@ class Transformer(Model):
         return self.causal and not self.position.looks_ahead
 
     def _make_full_pass(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **fields: Any) -> Pass:
-        """Return a pass over all tokens of a batch; more: other fields of the pass."""
+        """Return a pass over all tokens of a batch; fields: other fields of the pass."""
         m, b, t = batch.tokens.shape
         ids = self.position.assign_ids(batch.ids, (m, b, t), noise)
         real_tokens = (

@@ -72,7 +72,7 @@ def make_progress_rows(
 ) -> list[tuple[str, str]]:
     """Return the progress of a sweep with these running packs as rows of label and text.
 
-    Of a race, totals and time left go to the end of the present round. `speed` is in optimiser steps of single members
+    Of a race, totals and time left go to the end of the present round. `speed` is in optimizer steps of single members
     per second; it is shown while no pack has measured its own.
     """
     done, total = sum(count_steps_done(state, running).values()), _count_steps(state)
