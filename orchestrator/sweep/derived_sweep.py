@@ -43,7 +43,10 @@ def run_derived(
     *,
     max_seconds: float | None = None,
 ) -> Outcome:
-    """Run the sweep that `plan` derives from the sweep in `folder`, in the same storage. Raises the errors of both."""
+    """Run the sweep that `plan` derives from the sweep in `folder`, in the same storage.
+
+    Raises what `plan` and `run_sweep` raise.
+    """
     planned = plan(SweepState.load(folder))
     for line in planned.messages:
         say(console, line)

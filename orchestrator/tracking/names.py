@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.record.ledger.records import Record
 from orchestrator.results.summary import Row
-from orchestrator.text.wording import format_label, format_values
+from orchestrator.text.wording import format_values
 
 MAX_LABEL = 80  # characters of a key part
 
@@ -57,6 +57,6 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         )
 
 
-def make_run_name(row: Row) -> str:
+def make_run_name(row: Row, label: str) -> str:
     """Return the name of a configuration's run: `#3: lr 0.00316, dropout 0.3`."""
-    return f"{format_label(row.number)}: {format_values(row.values) or row.config_id}"
+    return f"{label}: {format_values(row.values) or row.config_id}"

@@ -53,7 +53,8 @@ def make_note(summary: Summary) -> str:
         f"Ranked by the median over seeds of {summary.judged_name} at {format_lengths(summary.objective.lengths)}; "
         "lengths beyond these were not used for selection.",
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
-        "Runs are named by the label of the configuration, `#` and its number in drawn order; `rank` is a metric.",
+        "Runs are named by the label of the configuration: `#` and its number in drawn order, in a confirmation that "
+        "of the search. `rank` is a metric.",
         "The report (`report.html`) and every curve (`curves.parquet`) are among the artifacts.",
     ]
     return "\n\n".join(lines)

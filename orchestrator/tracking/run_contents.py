@@ -18,7 +18,7 @@ import pandas as pd
 
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.entities import STOPPED, ConfigurationState
-from orchestrator.results.confirmation import match_search
+from orchestrator.results.confirmation import make_label, match_search
 from orchestrator.results.scoring.objective import compute_judged_values
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import summarise_seeds
@@ -156,7 +156,7 @@ class MlflowRunBuilder:
             yield (
                 row,
                 RunContents.cut_to_limits(
-                    name=make_run_name(row)[:MAX_KEY],
+                    name=make_run_name(row, make_label(self.state.provenance, row.number))[:MAX_KEY],
                     status=status,
                     start_ms=_to_milliseconds(start_times[row.config_id]),
                     end_ms=end_ms if status != "RUNNING" else None,

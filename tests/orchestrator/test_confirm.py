@@ -35,6 +35,7 @@ from orchestrator.session.session import Outcome
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep import derived_sweep
 from orchestrator.sweep.confirm import choose_fresh_seeds, plan_confirmation
+from orchestrator.tracking.run_contents import MlflowRunBuilder
 from orchestrator.upkeep.listing import list_sweeps
 from search_spaces import SweepFileError, dump_yaml, load_sweep
 from tests.orchestrator.running.ledgers import begin_ledger, cut_ledger
@@ -386,6 +387,9 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
     as_confirmation(draft, planned, tmp_path / planned.spec.name)
     search, child = summarise(state), summarise(SweepState.load(tmp_path / planned.spec.name))
     best, second = (f"#{row.number}" for row in search.rows[:2])
+    runs = MlflowRunBuilder(child, read_records(child.folder), read_curves(child.state))
+    names = [contents.name.partition(":")[0] for _, contents in runs.make_configuration_runs()]
+    assert names == [best, second] != ["#0", "#1"]
     outcome = read_confirmations(search)[0].comparison.outcome
     assert outcome.n == 10 and outcome.difference == pytest.approx(gain, abs=1e-6)
     clear = {-0.1: f"{best} is better than {second}", 0.1: f"{second} is better than {best}", 0.0: "Inconclusive"}

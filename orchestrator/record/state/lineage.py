@@ -1,9 +1,11 @@
 """The origin of a sweep: the sweep that it confirms or continues, or imported results; and the seeds already used.
 
-The provenance of a confirmation has, under `confirms`, the name and specification hash of the sweep that it confirms,
-and of the root: the first sweep in the chain of confirmations. The provenance of a sweep that trains members of another
-sweep for more steps has, under `continues`, the folder of that sweep and the pack of each member. That of imported
-results has, under `imported`, their source, and in its `program` the SHA-256 of the table.
+Keys of a sweep's provenance:
+
+- `confirms`, in a confirmation: name and specification hash of the sweep that it confirms, and of the root, the first
+  sweep in the chain of confirmations
+- `continues`, in a sweep that trains members of another one for more steps: its folder, and the pack of each member
+- `imported`, in imported results: their source; the SHA-256 of their table is in `program`
 """
 
 from collections.abc import Iterable, Iterator

@@ -17,7 +17,7 @@ from orchestrator.running.pack.train_pack import get_checkpoint_folder
 
 def make_repacking_fields(
     state: SweepState,
-    waiting: Collection[str],
+    waiting_ids: Collection[str],
     running: Mapping[str, RunningPack],
     packer: Packer,
     workers: WorkerPool,
@@ -45,7 +45,7 @@ def make_repacking_fields(
     packs_to_repack = [
         pack
         for pack in unfinished
-        if pack is out_of_memory_pack or (pack.pack_id in waiting and _is_unbegun(state, pack))
+        if pack is out_of_memory_pack or (pack.pack_id in waiting_ids and _is_unbegun(state, pack))
     ]
     # Packed with others, members that continue another sweep would start from step 0.
     if out_of_memory_pack and (replaced_ids or continues_member(state, *out_of_memory_pack.members[0])):
@@ -79,7 +79,7 @@ def make_repacking_fields(
         **({"shortage": dict(shortage)} if shortage else {}),
     }
     return fields, [
-        *(pack_id for pack_id in waiting if pack_id not in old_packs),
+        *(pack_id for pack_id in waiting_ids if pack_id not in old_packs),
         *(pack.pack_id for pack in new_packs),
     ]
 

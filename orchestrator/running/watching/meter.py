@@ -78,7 +78,7 @@ def make_progress_rows(
     done, total = sum(count_steps_done(state, running).values()), _count_steps(state)
     counts = Counter(member.status for member in state.members)
     packs = sum(pack.has_ended for pack in state.packs.values())
-    rate = sum(status.member_steps_per_second for status in running.values()) or speed
+    member_steps_per_second = sum(status.member_steps_per_second for status in running.values()) or speed
 
     # A race, early stopping and the wait for the first evaluation have rows that other sweeps do not show.
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
@@ -96,7 +96,7 @@ def make_progress_rows(
     return [
         *rows,
         ("best so far", format_best_score(state)),
-        ("steps", f"{100 * done / total:.0f} %, {rate:,.0f} per second" if total else "-"),
+        ("steps", f"{100 * done / total:.0f} %, {member_steps_per_second:,.0f} per second" if total else "-"),
         ("elapsed", format_duration(elapsed)),
         ("time left", _describe_time_left(total - done, speed)),
         ("phase", phase),
