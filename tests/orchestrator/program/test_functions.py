@@ -54,7 +54,7 @@ def test_nan_at_the_end_diverges(study: Study, own_code_forgotten) -> None:
 def test_errors_that_differ_in_numbers_are_not_called_the_same(code: str, differs: bool, study: Study) -> None:
     study.write(script(step=f"step == 5 and sys.exit({code})"), seeds=3)
     study.run()
-    first, again, *others = [line for line in study.said.splitlines() if line.startswith("pack ")]
+    first, again, *others = [line for line in study.said.splitlines() if re.match(r"#\d+ seed \d+ \(pack ", line)]
     assert "no data" in first and "numbers" not in first + again
     assert [("numbers" in line) for line in others] == [differs] * 4
     assert re.search(rf"same error{' .*numbers' if differs else ''}, so the sweep stops", study.said)
@@ -72,7 +72,7 @@ def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
         ended = [pack for pack in state.packs.values() if pack.has_ended]
         assert len(ended) == (3 if at == "step == 5" else 4), study.said
         assert (state.ended == "failed") == (at != "step == 5")
-        shown = [line for line in study.said.splitlines() if line.startswith("pack ")]
+        shown = [line for line in study.said.splitlines() if re.match(r"#\d+ seed \d+ \(pack ", line)]
         saved = {"checkpoint" in line for line in shown if "retrying" in line}
         assert saved == ({at != "step == 5"} if name == "exit" else set())
         if at == "step == 5":
