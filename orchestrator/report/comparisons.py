@@ -145,14 +145,14 @@ def _show_verdict(
     return prose(scope + describe_verdict(line, *_distinguish(names)), console, summary, "bold")
 
 
-def _label_best(compared: SweepComparison) -> list[str]:
-    """Return the labels of the first-ranked configurations of both sweeps, "#8 of quickstart"."""
-    return [
-        f"{format_label(row.number)} of {sweep.name}"
-        for sweep in (compared.first, compared.second)
-        for row in sweep.rows
-        if row.rank == 1
-    ]
+def _label_sides(compared: SweepComparison, line: SeedComparison) -> list[str]:
+    """Return the labels of both configurations of a comparison, "#8 of quickstart"."""
+    numbers = (
+        sweep.state.configurations[config_id].number
+        for sweep, config_id in ((compared.first, line.first), (compared.second, line.second))
+    )
+    names = (compared.first.name, compared.second.name)
+    return [f"{format_label(number)} of {name}" for number, name in zip(numbers, names, strict=True)]
 
 
 def _distinguish(names: Sequence[str]) -> tuple[str, str]:
@@ -241,8 +241,8 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     if compared.together:
         scope = f"{len(matching.pairs)} configurations together: " if len(matching.pairs) > 1 else ""
         yield _show_verdict(compared.together[0], [first.name, compared.second.name], console, first, scope)
-        if compared.best:
-            yield _show_verdict(compared.best, _label_best(compared), console, first, "Best against best: ")
+        if best := compared.best:
+            yield _show_verdict(best, _label_sides(compared, best), console, first, "Best against best: ")
         yield from _advise_more_seeds(compared.together[0], [first, compared.second], console)
     else:
         yield Text("No verdict: nothing can be compared.", "bold")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.errors import UserError
-from orchestrator.results.comparing.questions import Pair, find_common_lengths, make_questions
+from orchestrator.results.comparing.questions import REQUESTED, Pair, find_common_lengths, make_questions
 from orchestrator.results.comparing.seed_comparisons import (
     ALL_FAILED,
     FAILED,
@@ -127,9 +127,7 @@ def compare_sweeps(
     configurations, together = _compare_groups(pairs, shared_streams, groups)
 
     # A mean over configurations can differ while the best ones do not: most may have too low a learning rate.
-    best_pair = _find_best_pair(first, second)
-    best_groups = make_questions([best_pair], metric, average, lengths) if best_pair else []
-    best = compare_sides(*best_pair, best_groups[0][0], BEST) if best_pair and best_groups else None
+    best = _compare_best(first, second, groups[0][0])
 
     # The band is over all lengths, so each of its intervals has the stricter level of Bonferroni.
     every_length = groups[0][0].lengths if lengths else find_common_lengths(pairs, groups[0][0].metric)
@@ -156,11 +154,23 @@ def compare_sweeps(
     )
 
 
-def _find_best_pair(first: Summary, second: Summary) -> Pair | None:
-    """Return the configurations ranked first in two sweeps; None if one has a single configuration or has not ended."""
+def _compare_best(first: Summary, second: Summary, matched: Question) -> SeedComparison | None:
+    """Compare the configurations ranked first in two sweeps by the question of the `matched` ones.
+
+    None if a sweep has a single configuration or has not ended, or if one of the two lacks what the question needs.
+    """
     sides = [Side(sweep, row) for sweep in (first, second) for row in sweep.rows if row.rank == 1]
-    is_chosen = all(sweep.has_ended and len(sweep.rows) > 1 for sweep in (first, second))
-    return (sides[0], sides[1]) if is_chosen and len(sides) == 2 else None
+    if len(sides) < 2 or not all(sweep.has_ended and len(sweep.rows) > 1 for sweep in (first, second)):
+        return None
+
+    # The matched configurations can be compared, but these two may have other tasks, so other metrics and lengths.
+    lengths = ",".join(map(str, matched.lengths)) if matched.group == REQUESTED else None
+    try:
+        groups = make_questions([(sides[0], sides[1])], matched.metric, matched.average, lengths)
+    except UserError:
+        return None
+    question = next((questions[0] for questions in groups if questions[0].group == matched.group), None)
+    return compare_sides(sides[0], sides[1], question, BEST) if question else None
 
 
 def _compare_groups(

@@ -100,10 +100,10 @@ def test_what_a_field_allows_is_said_in_words() -> None:
 
 
 def test_both_ends_and_every_value_are_named() -> None:
-    assert [one.key for one in find_domain_problems(Uniform(-1.0, 2.0), RATE)] == [".uniform[0]", ".uniform[1]"]
-    assert [one.key for one in find_domain_problems(Normal(0.5, 1.0), RATE)] == [".normal", ".normal"]
-    assert [one.key for one in find_domain_problems(Normal(2.0, 1.0), RATE)] == [".normal", ".normal[0]"]
-    assert [one.given for one in find_domain_problems(Choice((0.5, 1.5, "x")), RATE)] == [1.5, "x"]
+    assert [problem.key for problem in find_domain_problems(Uniform(-1.0, 2.0), RATE)] == [".uniform[0]", ".uniform[1]"]
+    assert [problem.key for problem in find_domain_problems(Normal(0.5, 1.0), RATE)] == [".normal", ".normal"]
+    assert [problem.key for problem in find_domain_problems(Normal(2.0, 1.0), RATE)] == [".normal", ".normal[0]"]
+    assert [problem.given for problem in find_domain_problems(Choice((0.5, 1.5, "x")), RATE)] == [1.5, "x"]
 
 
 # Against drawing ------------------------------------------------------------------------------------------------------

@@ -58,8 +58,8 @@ def test_the_copy_that_a_sweep_has_kept_is_found_beside_its_specification(
     with pytest.raises(UserCodeError, match="several copies in the sweep"):
         user_code._find_copy_folder("own_kept", tmp_path / "sweep")
     written(own_kept=AVERAGE.format(name="mine"))
-    found = [tmp_path / "sweep", tmp_path, *user_code._find_copy_folder("own_kept", tmp_path / "sweep")]
-    assert user_code._find_source("own_kept", found).root == tmp_path
+    folders = [tmp_path / "sweep", tmp_path, *user_code._find_copy_folder("own_kept", tmp_path / "sweep")]
+    assert user_code._find_source("own_kept", folders).root == tmp_path
 
 
 def test_a_module_is_its_files_and_those_beside_it_that_it_imports(written) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.effect_sentences import describe_effects
-from orchestrator.report.sentences import describe_best, describe_status
+from orchestrator.report.sentences import describe_best, describe_lead, describe_status
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.make_summary import _describe_identical_curves, summarise
@@ -125,9 +125,9 @@ def test_the_table_has_the_first_configurations_with_quartiles_where_there_is_ro
     values = ["dropout", "lr", "trained", "selection", "test", "reach", "failed"]
     assert heading == ["rank", "label", *values] and len(lines) == 6
     for line, row in zip(lines, twelve.rows[:6], strict=True):
-        found = (row.trained_quartiles, row.selection_quartiles, row.test_quartiles)
-        cells = [format_number(at.median) for at in found]
-        quartiles = [f"[{format_number(at.q25)},{format_number(at.q75)}]" for at in found]
+        groups = (row.trained_quartiles, row.selection_quartiles, row.test_quartiles)
+        cells = [format_number(at.median) for at in groups]
+        quartiles = [f"[{format_number(at.q25)},{format_number(at.q75)}]" for at in groups]
         assert line[:2] == [str(row.rank), f"#{row.number}"] and line[-1] == str(row.seeds_failed)
         shown = [one for both in zip(cells, quartiles, strict=True) for one in both] if width > 80 else cells
         assert line[heading.index("trained") : -2] == shown
@@ -212,3 +212,16 @@ def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, s
     assert [line[0] for line in table_of(text)[1]] == ["1", "2"]
     begun = short_text(summarise(synthetic_sweep(tmp_path / "begun", draws(3), 2, noisy, ended=False)), 80)
     assert "0 of 3 configurations" in begun and "rank" not in begun and "Best" not in begun
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.1])
+def test_a_lead_is_called_too_large_unless_test_values_are_equal(tmp_path, synthetic_sweep, gap):
+    """Both differ at the selection lengths; beyond them by `gap`."""
+
+    def curve(number, seed, average, metric, lengths, step):
+        return [0.3 + 0.01 * seed + number * (0.1 if length <= 7 else gap) for length in lengths]
+
+    rates = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
+    grid = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
+    (lead,) = describe_lead(summarise(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid)))
+    assert ("too large" in lead) == bool(gap) and ("No difference" in lead) == (not gap)

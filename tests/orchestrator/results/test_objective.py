@@ -207,7 +207,7 @@ def test_a_sweep_is_scored_from_its_state(
     scores = score_configurations(score_members(read_curves(state), judged, state.list_packed_seeds()), judged)
     final = score_configurations(score_members(read_curves(state, final_only=True), judged), judged)
     assert scores == final  # a dead pack has NaN rows, so its seeds are known to have failed either way
-    assert [(one.seed_count, one.failed_count, one.is_failed) for one in scores.values()] == [
+    assert [(score.seed_count, score.failed_count, score.is_failed) for score in scores.values()] == [
         (3, 0, False), (3, 1, False), (3, 3, True), (3, 3, True),
     ]  # fmt: skip
     # number 0: lengths 6 and 7 give 0.02 + 0.03 * 1.5 + 0.2 / 100 + 0.001 * seed; number 1 lost its best seed

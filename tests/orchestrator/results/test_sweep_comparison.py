@@ -69,6 +69,19 @@ def test_the_best_of_each_sweep_are_compared_though_they_do_not_match(build):
     assert best.question.group == named.question.group == "test" and best.outcome == named.outcome
     single = build("single", values=RATES[:1], space={"space": {"training.learning_rate": {"grid": [0.001]}}})
     assert compare_sweeps(first, single).best is None
+    asked = compare_sweeps(first, second, lengths="9").best
+    assert (asked.question.lengths, asked.first, asked.second) == ((9,), best.first, best.second)
+
+
+def test_best_configurations_that_cannot_be_compared_do_not_prevent_the_comparison_of_others(build):
+    rates = [{"training.learning_rate": rate} for rate in (1.0, 0.001, 0.01, 0.1)]
+    grid = {"space": {"training.learning_rate": {"grid": [1.0, 0.001, 0.01, 0.1]}}}
+    first, second = build("first"), build("second", values=rates, space=grid)
+    assert compare_sweeps(first, second).best.second == second.rows[0].config_id
+    lacking = replace(second.measurements[second.rows[0].config_id], metrics={})
+    other_task = replace(second, measurements={**second.measurements, second.rows[0].config_id: lacking})
+    compared = compare_sweeps(first, other_task)
+    assert compared.best is None and len(compared.matching.pairs) == 3 and compared.together
 
 
 def test_numbers_equal_those_of_pandas_and_scipy(build):
