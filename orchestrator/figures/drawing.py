@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from PIL import Image, UnidentifiedImageError
 
 from orchestrator.errors import UserError
-from orchestrator.statistics.decades import is_logarithmic
+from orchestrator.statistics.decades import are_curves_logarithmic
 from orchestrator.targets import check_ending
 from trainers.files.atomic_file import write_atomic
 
@@ -99,14 +99,14 @@ def make_logarithmic(axes: Axes, name: str, values: np.ndarray[Any, Any]) -> Non
 def scale_values(
     axes: Axes, scale: str, direction: str, values: np.ndarray[Any, Any], others: Iterable[float] = ()
 ) -> None:
-    """Set the scale and limits of the y axis for these values (see `is_logarithmic`).
+    """Set the scale and limits of the y axis for these values (see `are_curves_logarithmic`).
 
     An axis of values to be maximized goes from 0 to 1 if these and the `others` on the axes are between 0 and 1, as for
     accuracies.
     """
     # A logarithmic axis begins below the smallest positive value.
     finite = values[np.isfinite(values)]
-    if is_logarithmic(scale, direction, values):
+    if are_curves_logarithmic(scale, direction, values):
         make_logarithmic(axes, "y", values)
         smallest = finite[finite > 0].min()
         if (finite >= 0).all():

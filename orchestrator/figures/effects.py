@@ -180,7 +180,7 @@ def _draw_points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
 def _scale_axes(axes: Axes, panel: Panel, summary: Summary) -> None:
     """Set the scale of the y axis by the medians, and draw grid and frame."""
     medians = np.array([dot.outcome.median for dot in panel.dots], dtype=float)
-    if is_logarithmic("auto", summary.objective.direction, medians):
+    if is_logarithmic(summary.objective.direction, medians):
         make_logarithmic(axes, "y", medians)
     frame_axes(axes)
 

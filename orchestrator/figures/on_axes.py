@@ -13,7 +13,7 @@ from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, plot_configurati
 from orchestrator.figures.drawing import escape_for_figure
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.summary import Row, Summary
-from orchestrator.text.wording import format_command, format_count, format_label, format_values
+from orchestrator.text.wording import format_command, format_count, format_label, format_metric, format_values
 from trainers.errors import find_nearest
 
 Labels = Mapping[str, str]
@@ -60,7 +60,7 @@ def plot_curves(
 
     # Add labels and legend.
     axes.set_xlabel(escape_for_figure(labels.get("length", summary.axis)))
-    axes.set_ylabel(escape_for_figure(f"{labels.get(metric, f'{metric} ({average})')}, median over seeds"))
+    axes.set_ylabel(escape_for_figure(f"{labels.get(metric, format_metric(metric, average))}, median over seeds"))
     names = [make_configuration_label(row, summary, labels) for row in coloured]
     names += [f"the other {format_count(len(grey), 'configuration')}"] if grey else []
     axes.legend(lines, [escape_for_figure(name) for name in names], fontsize="small", frameon=False)

@@ -14,7 +14,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.bands import shade_groups
 from orchestrator.figures.drawing import PALETTE, escape_for_figure, frame_axes, mask_infinite
 from orchestrator.results.comparing.sweep_comparison import SweepComparison
-from orchestrator.text.wording import format_count
+from orchestrator.text.wording import format_count, format_metric
 
 
 def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Path:
@@ -43,7 +43,7 @@ def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -
         axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
         axes.set_xlabel(escape_for_figure(axis))
-        difference = f"difference of {question.metric} ({question.average})"
+        difference = f"difference of {format_metric(question.metric, question.average)}"
         axes.set_ylabel(escape_for_figure(difference + _describe_sign(comparison)))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
         labels = [_make_label(comparison) for comparison in comparisons]

@@ -12,6 +12,7 @@ from orchestrator.record.state.lineage import CONFIRMS, can_add_seeds
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.tables.columns import Cells
+from orchestrator.report.tables.configurations import OTHERS
 from orchestrator.report.tables.seed_comparisons import describe_verdict
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
@@ -234,7 +235,9 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     if summary.seeds_failed and summary.objective.failed_seeds == "worst":
         worst = "-inf" if summary.objective.direction == "maximize" else summary.infinity_text
         if any(re.search(rf"(?<![\w-]){worst}(?!\w)", text) for text in texts):
-            parts.append(f"{worst}: failed seeds, which count as the worst value")
+            others = f"; {OTHERS}: the median of the seeds that did not fail"
+            has_others = any(f"({OTHERS} " in text for text in texts)
+            parts.append(f"{worst}: failed seeds, which count as the worst value{others if has_others else ''}")
     return "; ".join(filter(None, parts))
 
 

@@ -19,7 +19,7 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import may_stop
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.text.wording import NOT_REACHED, format_count, format_lengths
+from orchestrator.text.wording import NOT_REACHED, format_count, format_lengths, format_metric
 from search_spaces import Objective
 from trainers.tasks.metrics import RecordedMetric
 
@@ -212,11 +212,13 @@ class Summary:
     def judged_name(self) -> str:
         """The objective's metric and average as text, with the evaluation unless it is the last."""
         metric, average = self.objective_curve
-        return f"{metric} ({average}{', chosen evaluation' if self.objective.evaluation == BEST else ''})"
+        if self.objective.evaluation == BEST:
+            return f"{metric} ({'' if average == 'raw' else f'{average}, '}chosen evaluation)"
+        return format_metric(metric, average)
 
     @property
     def score_label(self) -> str:
-        """The score as text: "score: mean loss (raw) at lengths 6-7"."""
+        """The score as text: "score: mean loss (ema) at lengths 6-7"."""
         reduction = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
         return f"score: {reduction} {self.judged_name} at {format_lengths(self.objective.lengths)}"
 

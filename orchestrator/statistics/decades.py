@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 MIN_DECADES_FOR_LOG = 2.0
+LARGE_RATE = 0.1  # of rates up to 1: a linear axis shows it well
 
 
 def spans_decades(values: np.ndarray[Any, Any]) -> bool:
@@ -29,12 +30,21 @@ def is_geometric(values: np.ndarray[Any, Any]) -> bool:
     return bool(ratios.max() / ratios.min() < 2 and gaps.max() / gaps.min() > 2)
 
 
-def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> bool:
-    """Return whether an axis is logarithmic: `scale` is log, or it is auto and `values` span decades.
+def is_logarithmic(direction: str, values: np.ndarray[Any, Any]) -> bool:
+    """Return whether an axis of outcomes is logarithmic, because they span decades.
 
-    With auto, an axis of values to be maximized is linear, because a logarithmic axis would crowd the good values. An
-    axis without positive values is linear.
+    An axis of values to be maximized is linear, because a logarithmic axis would crowd the good values.
     """
+    return direction != "maximize" and spans_decades(values)
+
+
+def are_curves_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> bool:
+    """Return whether the axis of curves is logarithmic: `scale` is log, or it is auto and the values span decades.
+
+    With auto, the axis of rates from 0 to 1 is linear if one exceeds 0.1: the worst, at the test lengths, are what a
+    reader looks for. An axis without positive values is linear.
+    """
+    finite = values[np.isfinite(values)]
     if scale == "auto":
-        return direction != "maximize" and spans_decades(values)
-    return scale == "log" and bool((values[np.isfinite(values)] > 0).any())
+        return is_logarithmic(direction, values) and not LARGE_RATE < finite.max() <= 1
+    return scale == "log" and bool((finite > 0).any())

@@ -127,6 +127,11 @@ def format_number(value: float | None, infinite: str = "inf") -> str:
     return f"{value:#.3g}".rstrip(".")
 
 
+def format_metric(metric: str, average: str) -> str:
+    """Return a metric of an average of the weights: "loss (ema)"; of the weights themselves: "loss"."""
+    return metric if average == "raw" else f"{metric} ({average})"
+
+
 def format_duration(seconds: float) -> str:
     """Return a duration as a text: 42 s, 3 min 20 s, 2 h 05 min."""
     seconds = round(seconds)

@@ -354,8 +354,8 @@ def _find_nearest_file(path: Path) -> str | None:
 
     # Otherwise it is a misspelt file beside it, or a shipped sweep with another ending.
     siblings = sorted(path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-    files = {**shipped, **{other.name: other for other in siblings}}
-    nearest = find_nearest_name(path.name, [other.name for other in siblings]) or find_nearest_name(
+    files = {**shipped, **{other.stem: other for other in siblings}}
+    nearest = find_nearest_name(path.stem, [other.stem for other in siblings]) or find_nearest_name(
         path.stem, shipped, cutoff=0.8
     )
     return str(files[nearest]) if nearest else None

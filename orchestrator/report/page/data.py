@@ -26,7 +26,7 @@ from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations
 from orchestrator.results.summary import Row, Summary
-from orchestrator.statistics.decades import is_geometric, is_logarithmic, spans_decades
+from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, spans_decades
 from orchestrator.text.wording import compact_value, shorten_keys
 
 MAX_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
@@ -241,7 +241,7 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
                 "name": name,
                 "lengths": lengths[name].tolist(),
                 "direction": directions[name],
-                "log": is_logarithmic("auto", directions[name], medians[name]),
+                "log": are_curves_logarithmic("auto", directions[name], medians[name]),
             }
             for name in metrics
         ],

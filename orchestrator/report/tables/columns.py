@@ -58,7 +58,7 @@ def make_cells(lines: Sequence[Any], columns: Columns, infinite: str = "inf") ->
     """
     cells = {
         column.heading: [
-            column.text(line) if column.text else _format_value(column.read(line), infinite) for line in lines
+            column.text(line) if column.text else format_value(column.read(line), infinite) for line in lines
         ]
         for column in columns
         if column.heading
@@ -84,7 +84,7 @@ def _name_values(column: Column, line: Any) -> Iterator[tuple[str, Any]]:
         yield name, getattr(value, part, None)
 
 
-def _format_value(value: Any, infinite: str) -> str:
+def format_value(value: Any, infinite: str) -> str:
     """Return a value as text, quartiles as "median [q25, q75]"."""
     if isinstance(value, Quartiles):
         q25, median, q75 = (format_number(part, infinite) for part in value)

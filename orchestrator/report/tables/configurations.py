@@ -1,8 +1,10 @@
 """The tables of configurations, and of search scores beside confirmed scores."""
 
 import json
+import math
 import statistics
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -12,6 +14,7 @@ from orchestrator.report.tables.columns import (
     Columns,
     Records,
     Section,
+    format_value,
     make_cells,
     make_records,
     parse_columns,
@@ -23,6 +26,7 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import compact_value, format_label, format_number, format_ranges, shorten_keys
 
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
+OTHERS = "others"  # the seeds that did not fail
 
 
 def make_identity_columns(summary: Summary) -> Columns:
@@ -57,7 +61,13 @@ def make_result_columns(summary: Summary) -> Columns:
     """Return the columns of results: score, medians by group of lengths and distribution, reach, counts of seeds."""
     # Make the medians at each group of lengths, and on other distributions.
     groups = [
-        Column(group, attrgetter(f"{group}_quartiles"), f"{group}_median", quartiles=True)
+        Column(
+            group,
+            attrgetter(f"{group}_quartiles"),
+            f"{group}_median",
+            partial(_describe_outcome, summary, group),
+            quartiles=True,
+        )
         for group in ("trained", "selection", "test")
     ]
     distribution_columns = [
@@ -115,6 +125,23 @@ def make_configuration_records(summary: Summary) -> Records:
 def _read_other_distribution(metric: str, group: str) -> Callable[[Row], Any]:
     """Return a function that reads the quartiles of a metric on another distribution."""
     return lambda row: row.other_distributions.get((metric, group))
+
+
+def _describe_outcome(summary: Summary, group: str, row: Row) -> str:
+    """Return the quartiles at a group of lengths; if failed seeds made the median infinite, with that of the others."""
+    quartiles = getattr(row, f"{group}_quartiles")
+    text = format_value(quartiles, summary.infinity_text)
+    if not row.seeds_failed or quartiles is None or not math.isinf(quartiles.median):
+        return text
+
+    # Quartiles say nothing here, but the seeds that did not fail may have learned well.
+    band = summary.bands[row.config_id, *summary.objective_curve]
+    values = band.reduce_seed_curves(getattr(row.groups, group), "mean").values()
+    finished = [value for value in values if math.isfinite(value)]
+    if not finished:
+        return text
+    infinite = format_number(quartiles.median, summary.infinity_text)
+    return f"{infinite} ({OTHERS} {format_number(statistics.median(finished))})"
 
 
 def _describe_stopped(row: Row) -> str:

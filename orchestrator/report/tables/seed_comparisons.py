@@ -20,7 +20,7 @@ from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
-from orchestrator.text.wording import format_count, format_lengths, format_number, format_ranges
+from orchestrator.text.wording import format_count, format_lengths, format_metric, format_number, format_ranges
 
 MAX_DIFFERING_LINES = 5  # matched configurations on a terminal
 MAX_VALUES = 2  # searched values beside a label; with more keys none are shown
@@ -129,7 +129,7 @@ def describe_sign(comparisons: Sequence[SeedComparison], first: str, second: str
     question = comparisons[0].question
     better_side = {"minimize": "below", "maximize": "above"}.get(question.direction)
     sign = f"; {better_side} 0, {first} is better" if better_side else ""
-    return f"Differences in {question.metric} ({question.average}): {first} minus {second}{sign}"
+    return f"Differences in {format_metric(question.metric, question.average)}: {first} minus {second}{sign}"
 
 
 def describe_verdict(line: SeedComparison, first: str, second: str, *, with_metric: bool = True) -> str:
@@ -139,7 +139,7 @@ def describe_verdict(line: SeedComparison, first: str, second: str, *, with_metr
     """
     # Equal values are as a rule those of the same program, trained twice.
     outcome, question = line.outcome, line.question
-    metric = f"{question.metric} ({question.average})"
+    metric = format_metric(question.metric, question.average)
     kind = "" if question.group == REQUESTED else f"{question.group} "
     where = f"at the {format_lengths(question.lengths, kind)}"
     if math.isnan(outcome.difference):

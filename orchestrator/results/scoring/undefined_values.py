@@ -9,7 +9,7 @@ from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged
-from orchestrator.text.wording import format_count, format_ranges
+from orchestrator.text.wording import format_count, format_metric, format_ranges
 from search_spaces import Objective
 
 if TYPE_CHECKING:
@@ -48,9 +48,8 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
         for count, lengths in lengths_by_count.items()
     ]
     return [
-        f"{objective.metric} ({objective.average}) has no value {', '.join(parts)} that ended without an error: it was "
-        f"NaN, or not reported; "
-        "at these lengths they count as failed seeds"
+        f"{format_metric(objective.metric, objective.average)} has no value {', '.join(parts)} that ended without an "
+        "error: it was NaN, or not reported; at these lengths they count as failed seeds"
     ]
 
 

@@ -10,7 +10,7 @@ from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged, read_objective
 from orchestrator.results.scoring.undefined_values import describe_undefined_values, has_undefined_score
 from orchestrator.running.watching.meter import find_best_configuration
-from orchestrator.text.wording import format_label, format_number
+from orchestrator.text.wording import format_label, format_metric, format_number
 
 MAX_LENGTHS = 12
 
@@ -38,7 +38,7 @@ def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     indices = dict.fromkeys([*range(0, count, stride), count - 1])
     values = ", ".join(f"{band.lengths[index]}: {format_number(band.median[index])}" for index in indices)
     shown = f" ({len(indices)} of {count} lengths)" if stride > 1 else ""
-    curve = f"{objective.metric} ({objective.average}) by length{shown}: {values}"
+    curve = f"{format_metric(objective.metric, objective.average)} by length{shown}: {values}"
     return [(f"median of {format_label(best.number)}", curve)]
 
 

@@ -118,7 +118,7 @@ def test_the_effects_of_a_sweep_that_searched_nothing_are_an_empty_table(tmp_pat
 
 def test_curves_are_drawn_on_the_axes_that_are_given(small):
     mine = pyplot.subplots()[1]
-    assert small.plot_curves(mine, metric="margin", average="raw") is mine and "margin (raw)" in mine.get_ylabel()
+    assert small.plot_curves(mine, metric="margin", average="raw") is mine and "margin, median" in mine.get_ylabel()
     texts = [text.get_text() for text in mine.get_legend().get_texts()]
     assert texts[0].startswith("#0 ") and texts[1].endswith("(1 of 3 seeds failed)") and len(texts) == 6
     curves = small.curves

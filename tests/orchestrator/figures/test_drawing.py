@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from orchestrator.figures import drawing
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.results.make_summary import summarise
-from orchestrator.statistics.decades import is_geometric, spans_decades
+from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, spans_decades
 
 
 @pytest.fixture
@@ -82,6 +82,14 @@ def test_log_axis_when_values_span_decades():
     assert not spans_decades(np.array([0.1, 0.9]))
     assert not spans_decades(np.array([-1e-4, 1e-2]))
     assert not spans_decades(np.array([0.0, 0.0, 1e-4, 1e-2]))
+
+
+@pytest.mark.parametrize(
+    ("values", "is_log"), [([1e-4, 0.02, 0.09], True), ([1e-4, 0.02, 0.5], False), ([1e-4, 0.02, 1.5], True)]
+)
+def test_curves_of_rates_have_a_linear_axis_once_some_are_large(values, is_log):
+    assert are_curves_logarithmic("auto", "minimize", np.array([*values, math.nan, math.inf])) == is_log
+    assert are_curves_logarithmic("log", "minimize", np.array(values))
 
 
 def accuracy(number, seed, average, metric, lengths, step):

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -197,8 +198,19 @@ def test_the_legend_names_the_value_of_failed_seeds_where_it_is_shown(
     excluded = replace(result, objective=result.objective.model_copy(update={"failed_seeds": "exclude"}))
     assert "inf: " not in describe_columns(excluded, cells)
 
-    # One of six seeds moves neither the median nor a quartile to infinity.
+    # Of two seeds one makes the median infinite, so that of the other is shown.
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    two = summarise(synthetic_sweep(tmp_path / "two", values, 2, simple_curve, {(1, 0): 60}))
+    row = next(row for row in two.rows if row.seeds_failed)
+    (other,) = filter(
+        math.isfinite,
+        two.bands[row.config_id, *two.objective_curve].reduce_seed_curves(row.groups.test, "mean").values(),
+    )
+    cells = make_cells(two.rows, make_result_columns(two), two.infinity_text)
+    assert cells["test"][two.rows.index(row)] == f"inf (others {format_number(other)})"
+    assert "others: " in describe_columns(two, cells)
+
+    # One of six seeds moves neither the median nor a quartile to infinity.
     state = synthetic_sweep(tmp_path / "six", values, 6, simple_curve, {(1, 3): 60})
     assert summarise(state).seeds_failed and "inf: " not in short_text(summarise(state), 160)
     assert "inf: " not in " ".join(page_of(write_report(state.folder)[0]).text)

@@ -222,7 +222,7 @@ def test_switches_change_the_curves(page):
         seen.append(page.read(CURVES))
     assert len({json.dumps(one) for one in seen}) == 5
     assert page.read("document.querySelector('#step').textContent") == "step 50"
-    assert "invalid_mass (raw)" in page.read("document.querySelector('#curves').textContent")
+    assert "median invalid_mass" in page.read("document.querySelector('#curves').textContent")
     kept = page.read("location.hash")
     page.reload()
     assert page.read(CURVES) == seen[-1] and page.read("location.hash") == kept  # as the page of a running sweep does

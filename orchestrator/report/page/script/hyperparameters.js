@@ -25,7 +25,7 @@ function outcomeScale(bottom, top) {
 function drawPoints() {
   const box = $("points"), lengths = describeLengths(state.outcome), isOneLength = /^ \d+$/.test(lengths);
   const measure = isOneLength ? `value at the ${state.outcome} length` : `mean over the ${state.outcome} lengths`;
-  const outcome = `${page.judged.metric} (${page.judged.average})`;
+  const outcome = formatMetric(page.judged.metric, page.judged.average);
   $("outcome-note").replaceChildren(...keepTogether(`${outcome}, median over seeds of the ${measure}${lengths}, for each configuration.`));
 
   // As many panels in a row as have room, and as equal rows as possible.

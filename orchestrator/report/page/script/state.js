@@ -96,7 +96,8 @@ const shorten = value => {
   if (typeof value === "number") return d3.format("~g")(+value.toPrecision(3));
   return value.length > 14 ? `${value.slice(0, 13)}...` : value;
 };
-const metricName = () => `${page.metrics[state.m].name} (${page.averages[state.a]})`;
+const formatMetric = (metric, average) => average === "raw" ? metric : `${metric} (${average})`;
+const metricName = () => formatMetric(page.metrics[state.m].name, page.averages[state.a]);
 const groupsOf = (c, m) => page.groups[configurations[c].groups[page.metrics[m].name]] || {};
 const describeLengths = group => { // of the judged metric, such as " 8-19"; empty if configurations have different ones
   const texts = new Set(d3.range(C).map(c => formatRanges(groupsOf(c, 0)[group] || [])));
@@ -114,7 +115,7 @@ const labelWithMark = c => (markOf(c) ? `${markOf(c)} ` : "") + configurations[c
 // Colours by rank, and scales.
 const ramp = d3.scaleSequential(d3.interpolateCividis).domain([-0.06 * ranked.length, 1.3 * Math.max(1, ranked.length)]);
 const colour = c => ({A: FIRST, B: SECOND})[markOf(c)] ?? (configurations[c].rank ? ramp(c) : OPEN);
-const spansDecades = values => page.metrics[0].log && d3.min(values) > 0 && d3.max(values) / d3.min(values) > 30;
+const spansDecades = values => page.metrics[0].direction !== "maximize" && d3.min(values) > 0 && d3.max(values) / d3.min(values) > 30;
 const formatGeneral = d3.format("~g");
 const logTickFormat = scale => { // beyond a decade only powers of ten are labelled
   const [low, high] = scale.domain();
