@@ -24,7 +24,7 @@ from orchestrator.claims.descriptions import label_axis
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.figures.bands import find_consecutive_runs
-from orchestrator.figures.drawing import PALETTE, frame_axes
+from orchestrator.figures.drawing import BLUE, frame_axes
 from orchestrator.statistics.intervals import estimate_median
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import NOT_REACHED
@@ -103,10 +103,10 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
     # Draw a thin line for each seed, and the median with its band.
     seed_curves = curves.groupby(level="seed").median()
     lengths = [int(length) for length in seed_curves.columns]
-    axes.plot(lengths, seed_curves.T, color=PALETTE[0], linewidth=0.6, alpha=0.3)
+    axes.plot(lengths, seed_curves.T, color=BLUE, linewidth=0.6, alpha=0.3)
     medians = [estimate_median(seed_curves[length].dropna()) for length in lengths]
-    axes.fill_between(lengths, [m.low for m in medians], [m.high for m in medians], color=PALETTE[0], alpha=0.25, lw=0)
-    axes.plot(lengths, [m.value for m in medians], color=PALETTE[0], linewidth=2)
+    axes.fill_between(lengths, [m.low for m in medians], [m.high for m in medians], color=BLUE, alpha=0.25, lw=0)
+    axes.plot(lengths, [m.value for m in medians], color=BLUE, linewidth=2)
 
     # Shade the trained and the selection lengths; selection lengths among the trained ones have no own colour.
     trained, selection = sweep.groups["trained"], sweep.groups["selection"]
@@ -154,16 +154,16 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
 
     ranks, is_finite = np.arange(1, len(values) + 1), np.isfinite(values)
     if answer is not None and math.isfinite(answer.low) and math.isfinite(answer.high):
-        axes.axhspan(answer.low, answer.high, color=PALETTE[0], alpha=0.2, linewidth=0)
-        axes.axhline(answer.effect, color=PALETTE[0], linewidth=2)
-    axes.plot(ranks[is_finite], values[is_finite], ".", color=PALETTE[0])
+        axes.axhspan(answer.low, answer.high, color=BLUE, alpha=0.2, linewidth=0)
+        axes.axhline(answer.effect, color=BLUE, linewidth=2)
+    axes.plot(ranks[is_finite], values[is_finite], ".", color=BLUE)
     axes.set_xlabel("seeds, in the order of their values")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
     # Draw infinite values, such as of seeds that never reached a threshold, above the highest finite value.
     if not is_finite.all():
         highest = max(values[is_finite], default=1.0)
-        axes.plot(ranks[~is_finite], np.full((~is_finite).sum(), 1.15 * highest), "x", color=PALETTE[0])
+        axes.plot(ranks[~is_finite], np.full((~is_finite).sum(), 1.15 * highest), "x", color=BLUE)
         axes.axhspan(1.07 * highest, 1.23 * highest, color="#EEEEEE", zorder=0, linewidth=0)
         axes.text(1, 1.15 * highest, NOT_REACHED, va="center", fontsize=8)
 

@@ -23,7 +23,8 @@ def export(
         Path | None, typer.Option(metavar="FILE.yaml", help="The best configuration as a sweep file, ready to run.")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Kept weights under readable names (.safetensors).")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="The kept weights of every seed, as .safetensors."),
     ] = None,
     latex: Annotated[Path | None, typer.Option(metavar="FILE.tex", help="The table of configurations.")] = None,
     figures: Annotated[

@@ -25,7 +25,8 @@ from orchestrator.statistics.decades import are_curves_logarithmic
 from orchestrator.targets import check_ending
 from trainers.files.atomic_file import write_atomic
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
+BLUE = "#0072B2"
+PALETTE = ("#D55E00", "#009E73", BLUE, "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
 GREY = "#9A9A9A"
 FAILED_COLOUR = "#B00020"
 CROSS_HEIGHT = 0.975  # of crosses for infinite values, as a fraction of the axes

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures.drawing import (
+    BLUE,
     CROSS_HEIGHT,
     FAILED_COLOUR,
     PALETTE,
@@ -167,7 +168,7 @@ def _draw_points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
         axes.plot(failed, heights, "x", color=FAILED_COLOUR, **cross)
 
     # Draw the star over the other points.
-    for first, colour, marker, size in ((False, PALETTE[0], "o", 5), (True, PALETTE[1], "*", 11)):
+    for first, colour, marker, size in ((False, BLUE, "o", 5), (True, PALETTE[0], "*", 11)):
         drawn = [(position, outcome) for position, outcome, is_first in points if is_first == first]
         if drawn:
             positions, medians = [position for position, _ in drawn], [outcome.median for _, outcome in drawn]

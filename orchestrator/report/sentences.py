@@ -77,7 +77,7 @@ def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
 
 
 def make_short_answer(summary: Summary) -> str:
-    """Return the answer in a line or two, for a phone; empty before a configuration has a finite score."""
+    """Return the answer in two or three lines, for a phone; empty before a configuration has a finite score."""
     # Ties have no best configuration.
     ranked = [row for row in summary.rows if row.rank is not None]
     if not ranked or ranked[0].score is None or not math.isfinite(ranked[0].score):
@@ -86,12 +86,19 @@ def make_short_answer(summary: Summary) -> str:
     if len(ranked) > 1 and all(row.score == ranked[0].score for row in ranked):
         return "No configuration is ahead."
 
+    # The score, and the value at the test lengths.
+    score = format_number(ranked[0].score, summary.infinity_text)
+    answer = f"{label} is first{'' if summary.has_ended else ' so far'}, with {summary.judged_name} {score}"
+    if (test := ranked[0].test_quartiles) is not None and not math.isnan(test.median):
+        at_test = format_lengths(ranked[0].groups.test, "test ")
+        answer += f", and {format_number(test.median, summary.infinity_text)} at the {at_test}"
+
     # A confirmation has the last word.
     finished = [confirmation for confirmation in read_confirmations(summary) if confirmation.comparison]
     if not finished:
-        score = format_number(ranked[0].score, summary.infinity_text)
-        return f"{label} is first{'' if summary.has_ended else ' so far'}, with {summary.judged_name} {score}."
-    return describe_confirmation_briefly(finished[-1])
+        return f"{answer}."
+    confirmed = describe_confirmation_briefly(finished[-1])
+    return confirmed if read_search_labels(summary.state.provenance) else f"{answer}. {confirmed}"
 
 
 def describe_status(summary: Summary) -> str:

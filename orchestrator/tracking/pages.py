@@ -13,9 +13,9 @@ from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_lengths
 
 NOTE_TAG, COLOR_TAG = "mlflow.note.content", "mlflow.runColor"
-COLORS = (  # for the configurations ranked first; MLflow derives its colours from run ids, and they may repeat
-    *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
-    *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
+COLORS = (  # by rank, the first two as in report.html; MLflow derives its colours from run ids, and they may repeat
+    *("#ff7f0e", "#17becf", "#1f77b4", "#2ca02c", "#d62728"),
+    *("#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22"),
 )
 
 

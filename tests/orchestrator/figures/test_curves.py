@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from orchestrator.errors import UserError
@@ -26,7 +27,7 @@ def test_curves_have_median_band_and_seeds(small_sweep):
     (line,) = by_width[2.4]
     assert np.allclose(line.get_ydata(), np.median(best.to_numpy(float), axis=0))
     assert line.get_color() == PALETTE[0] and list(line.get_xdata()) == list(range(1, 12))
-    band = next(c for c in axes.collections if tuple(np.round(c.get_facecolor()[0][:3], 4)) == (0, 0.4471, 0.698))
+    band = next(c for c in axes.collections if np.allclose(c.get_facecolor()[0][:3], to_rgb(PALETTE[0])))
     assert band.get_datalim(axes.transData).y1 == pytest.approx(np.quantile(best.to_numpy(float), 0.75, axis=0).max())
     assert axes.get_xlabel() == "length" and "total_variation (ema)" in axes.get_ylabel()
 

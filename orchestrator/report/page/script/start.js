@@ -6,6 +6,8 @@ function drawControls() {
   };
   fill("metric", page.metrics.map(({name}) => name), state.m);
   fill("average", page.averages, state.a);
+  for (const [id, count] of [["metric", page.metrics.length], ["average", page.averages.length], ["evaluation", page.steps.length]])
+    $(id).parentElement.hidden = count < 2; // nothing to choose
   $("scale").value = state.scale;
   $("outcome").value = state.outcome;
   const slider = $("evaluation"), last = page.running ? "the latest" : "used for the ranking";
