@@ -110,4 +110,4 @@ def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Pat
 
 def _is_complete(folder: Path) -> bool:
     """Return whether the folder holds a complete sweep."""
-    return (folder / LEDGER_FILE).exists() and SweepState.load(folder).ended == "complete"
+    return (folder / LEDGER_FILE).exists() and SweepState.load(folder).end_status == "complete"

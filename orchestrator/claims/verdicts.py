@@ -274,7 +274,9 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]
             if state.race is not None:
                 sweeps[name] = "the sweep was a race, in which results decided who got seeds"
             else:
-                sweeps[name] = SweepCurves(folder, state) if state.ended == "complete" else "the sweep is not finished"
+                sweeps[name] = (
+                    SweepCurves(folder, state) if state.end_status == "complete" else "the sweep is not finished"
+                )
         else:
             sweeps[name] = (
                 read_packed(packed) if packed.exists() else f"the sweep was not run{_suggest_sweep(file, name)}"

@@ -153,8 +153,8 @@ def import_rows(
         status, message = describe_end(state)
         with interrupts.hold_signals():
             add_record(ledger, state, "end", status=status, message=message)
-    say(console, f"{state.ended}: {state.message}; draw the report with: {format_command('report', folder)}")
-    return Outcome(folder=folder, status=str(state.ended), exit_code=0)
+    say(console, f"{state.end_status}: {state.end_message}; draw the report with: {format_command('report', folder)}")
+    return Outcome(folder=folder, status=str(state.end_status), exit_code=0)
 
 
 def _choose_average(results: Results, options: ImportOptions) -> str:

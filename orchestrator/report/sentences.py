@@ -128,8 +128,8 @@ def describe_status(summary: Summary) -> str:
         + (f", {pruned} pruned" if pruned else "")
         + f"; {format_count(summary.seeds_run, 'seed')} {ran}, {failed}{early}."
         + (
-            f" {summary.state.message[:1].upper()}{summary.state.message[1:]}."
-            if summary.status == "interrupted" and summary.state.message
+            f" {summary.state.end_message[:1].upper()}{summary.state.end_message[1:]}."
+            if summary.status == "interrupted" and summary.state.end_message
             else ""
         )
         + "".join(f" {warning}." for warning in summary.warnings)

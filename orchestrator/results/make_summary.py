@@ -79,7 +79,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     ]
     return Summary(
         state=state,
-        status=state.ended or ("running" if describe_running_driver(state.folder) else "interrupted"),
+        status=state.end_status or ("running" if describe_running_driver(state.folder) else "interrupted"),
         objective=objective,
         measurements=measurements,
         recorded=record_configurations(state),

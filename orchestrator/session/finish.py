@@ -15,7 +15,7 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     """
     # The report reads the end record, so it is written first.
     session.record_end(state)
-    status, message = str(state.ended), state.message
+    status, message = str(state.end_status), state.end_message
     crashed = f"{state.seeds_crashed} of {format_count(len(state.members), 'seed')}"
     deaths = describe_deaths(state.failed_packs, crashed, session.folder)
     from orchestrator.report.write_report import present_report  # imports pandas and scipy

@@ -73,7 +73,7 @@ class Session:
 
     def record_interruption(self, state: SweepState, reason: str = "stopped by a signal") -> None:
         """Record an interruption, unless the sweep has an end record."""
-        if state.ended is None:
+        if state.end_status is None:
             add_record(self.ledger, state, "end", status="interrupted", message=reason)
 
     def record_end(self, state: SweepState, stopped_by: Sequence[Limit] = ()) -> None:
@@ -81,7 +81,7 @@ class Session:
 
         Signals wait until it is recorded.
         """
-        if state.ended not in ("complete", "failed", STOPPED):
+        if state.end_status not in ("complete", "failed", STOPPED):
             # A budget that is used up outweighs the results so far.
             status, message = _describe_stop(state, stopped_by) if stopped_by else describe_end(state)
             with self.interrupts.hold_signals():
@@ -154,7 +154,7 @@ def _report_failure(session: Session, error: Exception) -> None:
 def _report_interruption(state: SweepState, console: Console, cause: str = "") -> Outcome:
     """Print that the sweep was interrupted, the cause, and the command that continues it; return the outcome."""
     # A sweep that was interrupted after its end record lacks only the report.
-    if state.ended in ("complete", "failed"):
+    if state.end_status in ("complete", "failed"):
         advice = f"training is complete; draw the report with: {format_command('report', state.folder)}"
     else:
         advice = f"continue with: {format_command('resume', state.folder)}"

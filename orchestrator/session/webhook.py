@@ -45,7 +45,7 @@ class WebhookNotifier:
         if MASK in self._address:
             problem: str | None = "the ledger has only its host; pass the address again with --notify"
         else:
-            problem = post_fields(self._address, make_notice_fields(state, status, message or state.message or ""))
+            problem = post_fields(self._address, make_notice_fields(state, status, message or state.end_message or ""))
         say(console, f"warning: {host} was not notified: {problem}" if problem else f"notified {host}")
 
 

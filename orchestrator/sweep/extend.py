@@ -198,7 +198,7 @@ def plan_extension(
         )
     if added == Extension() and not seeds_by_id:
         advice = f"for more: --seeds {2 * len(recorded.seeds)}"
-        if state.ended != "complete":
+        if state.end_status != "complete":
             advice = f"to finish them: {format_command('resume', state.folder)}"
         raise UserError(
             f"{sweep}: nothing to add: it has {search.count_configurations(recorded)} configurations with seeds "

@@ -167,7 +167,7 @@ def resume_sweep(
         state = session.read_state()
         refuse_imported(state)
         # Read now, because a `retry` record clears it.
-        interruption = f"; {state.ended}: {state.message}" if state.ended == "interrupted" else ""
+        interruption = f"; {state.end_status}: {state.end_message}" if state.end_status == "interrupted" else ""
         spec = load_spec(state, overrides)
         if settings is not None:
             if differing := list_differing_settings(spec, settings):

@@ -57,7 +57,7 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
 
 def advise_existing(state: SweepState, folder: Path) -> str:
     """Return how to continue the sweep in `folder`, or how to show it if it is complete."""
-    if state.ended == "complete" and not state.failed_packs:
+    if state.end_status == "complete" and not state.failed_packs:
         return f"it is complete; show it with: {format_command('report', folder)}"
     return f"resume it with: {format_command('resume', folder)}{' --retry-failed' if state.failed_packs else ''}"
 

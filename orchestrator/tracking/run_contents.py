@@ -111,7 +111,7 @@ class MlflowRunBuilder:
 
         # Counts and the best score can still change until the sweep has finished.
         ends = [_to_milliseconds(record.time) for record in self.records if record.kind == "end"]
-        end_ms, points = ends[-1] if state.ended else None, []
+        end_ms, points = ends[-1] if state.end_status else None, []
         if summary.has_ended and end_ms is not None:
             first = next((row for row in summary.rows if row.rank == 1), None)
             values = {
@@ -125,7 +125,7 @@ class MlflowRunBuilder:
             points = _make_points(values, end_ms)
         return RunContents.cut_to_limits(
             name=summary.name,
-            status=STATUSES.get(state.ended or "", "RUNNING"),
+            status=STATUSES.get(state.end_status or "", "RUNNING"),
             start_ms=_to_milliseconds(self.records[0].time),
             end_ms=end_ms,
             params={key: text for section in sections for key, text in flatten(state.spec.get(section), section)},
@@ -145,7 +145,7 @@ class MlflowRunBuilder:
             # Final values are sent once all seeds have ended; MLflow could not replace earlier ones.
             status = "FAILED" if row.has_failed else "FINISHED"
             if not row.is_complete:
-                status = "KILLED" if self.state.ended or row.pruned_at is not None else "RUNNING"
+                status = "KILLED" if self.state.end_status or row.pruned_at is not None else "RUNNING"
             points = list(self._make_progress_points(configuration))
             if row.is_complete:
                 points += [*self._make_curve_points(row, end_ms), *self._make_summary_points(row, end_ms)]

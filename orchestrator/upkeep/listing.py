@@ -47,7 +47,7 @@ def describe_state(state: SweepState) -> str:
     """Return running, finished, failed (no configuration succeeded), interrupted, or the status of its `end` record."""
     if describe_running_driver(state.folder):
         return "running"
-    return _STATES.get(state.ended) or str(state.ended)
+    return _STATES.get(state.end_status) or str(state.end_status)
 
 
 def sum_file_sizes(folder: Path) -> int:
@@ -68,7 +68,7 @@ def format_size(count: int) -> str:
 def _make_row(folder: Path) -> tuple[str, ...]:
     """Return the cells of a sweep, as in HEADER."""
     state = SweepState.load(folder)
-    age = max(0.0, time.time() - (state.started or time.time()))
+    age = max(0.0, time.time() - (state.started_at or time.time()))
     return (
         folder.name,
         state.study,

@@ -45,7 +45,7 @@ def test_a_study_stops_when_its_time_is_over_and_is_resumed_and_packed(run_studi
     code, (run, claims) = run_studies("budget.member_steps=null")
     assert code == 0, run.stdout + run.stderr + claims.stderr
     members = read_packed(tmp_path / "out" / "results" / "noise_gpu.tar.xz")
-    assert members.state.ended == "complete" and len(members.state.configurations) == 4
+    assert members.state.end_status == "complete" and len(members.state.configurations) == 4
     page = (tmp_path / "out" / "page.md").read_text()
     assert "With batches of 64 sampled targets" in page and "the sweep was not run" in page
 

@@ -78,7 +78,7 @@ def test_an_interrupted_one_is_extended(tmp_path: Path) -> None:
     inline = ["resources.scheduler=inline", "tracking.enabled=false"]
     outcome = extend_sweep(folder, quiet(), overrides=inline, accept_code_change=True, seeds="+1", only=["0"])
     state = SweepState.load(folder)
-    assert outcome.status == state.ended == "complete" and state.conflicts == []
+    assert outcome.status == state.end_status == "complete" and state.conflicts == []
     assert (folder / LEDGER_FILE).read_bytes().startswith(ledger)
     assert state.spec_hash == before.spec_hash and state.draws.keys() >= before.draws.keys()
     for label, added in {"#0": 1, "#1": 0}.items():

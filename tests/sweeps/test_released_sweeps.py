@@ -83,7 +83,7 @@ def test_a_finished_sweep_has_its_summary_and_its_curves(original: Path, tmp_pat
     folder = copied(original, tmp_path)
     assert plain(ranked(folder)) == plain(expected(original, "summary"))
     state = SweepState.load(folder)
-    assert state.ended == "complete"
+    assert state.end_status == "complete"
     assert state.conflicts == []
     then = pd.read_parquet(original / "curves.parquet")
     pd.testing.assert_frame_equal(
@@ -116,9 +116,9 @@ def test_a_confirmation_is_reported_with_what_it_confirms(tmp_path: Path) -> Non
 def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_path: Path) -> None:
     folder = copied(original, tmp_path)
     before = SweepState.load(folder)
-    assert before.ended is None
+    assert before.end_status is None
     state = resumed(folder)
-    assert state.ended == "complete"
+    assert state.end_status == "complete"
     assert state.conflicts == []
     draws = sorted(state.draws.values(), key=lambda draw: draw.number)
     then = expected(original, "resumed")

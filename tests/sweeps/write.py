@@ -139,7 +139,7 @@ def killed(file: Path, folder: Path, wanted: Callable[[SweepState], object]) -> 
                 driver.wait()
             time.sleep(0.002)
         state = SweepState.load(folder)
-        if state.ended is None and wanted(state):
+        if state.end_status is None and wanted(state):
             return
         print(f"{folder.name}: missed the moment, once more")
     raise SystemExit(f"{folder.name}: missed the moment {ATTEMPTS} times")

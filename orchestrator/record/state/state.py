@@ -51,12 +51,12 @@ class SweepState:
         self.codes: list[dict[str, Any]] = []  # distinct records of the code, the latest last
         self.environments: dict[str, dict[str, Any]] = {}  # environments of workers, by digest
         self.resumes: list[dict[str, Any]] = []
-        self.started: float | None = None
-        self.updated: float | None = None
+        self.started_at: float | None = None
+        self.updated_at: float | None = None
         self.sessions = DriverSessions()
         self.pending_extension: dict[str, Any] | None = None  # options of the last `extend` until it is finished
-        self.ended: str | None = None
-        self.message: str | None = None
+        self.end_status: str | None = None
+        self.end_message: str | None = None
 
         # Configurations, draws and packs, and later uses of their results.
         self.configurations: dict[str, ConfigurationState] = {}
@@ -102,7 +102,7 @@ class SweepState:
             self._trained = None
 
         self.sessions.add_record(record)
-        self.updated = record.time if self.updated is None else max(self.updated, record.time)
+        self.updated_at = record.time if self.updated_at is None else max(self.updated_at, record.time)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class SweepState:
         self.checksum = hashlib.sha256(encode_record(record)).hexdigest()
         self.name, self.study = fields["name"], fields["study"]
         self.specs, self.spec_hash = [fields["spec"]], fields["spec_hash"]
-        self.provenance, self.started = fields["provenance"], record.time
+        self.provenance, self.started_at = fields["provenance"], record.time
         self.inline_curves = fields.get("schema", SCHEMA) >= INLINE_SCHEMA
         self.small_weights, self.claims = fields.get("small_weights", False), fields.get("claims", {})
         self._add_code(record)
@@ -300,17 +300,17 @@ class SweepState:
                 pack.reopen()
                 for config_id, _ in pack.members:
                     self.configurations[config_id].drop_score()
-        self.ended = self.message = None
+        self.end_status = self.end_message = None
 
     def _apply_end(self, record: Record) -> None:
         """Apply an `end` record; an extension is finished once the sweep is."""
-        self.ended, self.message = record.fields["status"], record.fields["message"]
-        if self.ended in ("complete", "failed"):
+        self.end_status, self.end_message = record.fields["status"], record.fields["message"]
+        if self.end_status in ("complete", "failed"):
             self.pending_extension = None
 
     def _apply_resume(self, record: Record) -> None:
         """Apply a `resume` record: the sweep has not ended."""
-        self.ended = self.message = None
+        self.end_status = self.end_message = None
         self.resumes.append(record.fields["provenance"])
         self._add_code(record)
 

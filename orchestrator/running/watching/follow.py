@@ -26,12 +26,12 @@ class LedgerMeter:
 
     def __init__(self, state: SweepState) -> None:
         is_first_driver = len(state.sessions.spans) == 1
-        self._began_at = state.sessions.spans[0][0] if is_first_driver else state.updated or 0.0
+        self._began_at = state.sessions.spans[0][0] if is_first_driver else state.updated_at or 0.0
         self._steps_before = 0 if is_first_driver else sum(count_steps_done(state).values())
 
     def make_rows(self, state: SweepState, driver: str) -> list[tuple[str, str]]:
         """Return the progress as of the last record as rows; `driver` describes who runs the sweep."""
-        elapsed = (state.updated or 0.0) - self._began_at
+        elapsed = (state.updated_at or 0.0) - self._began_at
         done = sum(count_steps_done(state).values()) - self._steps_before
         packs = {pack.pack_id: RunningPack() for pack in state.packs.values() if pack.status == "running"}
         speed = done / elapsed if elapsed > 0 else 0.0
@@ -49,7 +49,7 @@ def follow_sweep(
     meter, progress, driver = LedgerMeter(state), ProgressDisplay(console, state.name), _DriverProbe(folder, timeout)
 
     with progress.showing():
-        while state.ended is None and driver.is_alive():
+        while state.end_status is None and driver.is_alive():
             progress.show_if_due(partial(meter.make_rows, state, driver.name))
             began = time.monotonic()
             fetch_sweep(folder)

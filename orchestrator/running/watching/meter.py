@@ -173,15 +173,15 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     crashed = state.seeds_crashed
     owner, seed_count = describe_running_driver(state.folder), _count_seeds(state)
     done_steps, total_steps = sum(count_steps_done(state).values()), _count_steps(state)
-    status = f"running, by {owner}" if owner else state.ended or "interrupted"
+    status = f"running, by {owner}" if owner else state.end_status or "interrupted"
     # A stopped or failed sweep names the command in its message.
-    needs_no_resume = owner or state.ended in ("complete", "failed", STOPPED)
+    needs_no_resume = owner or state.end_status in ("complete", "failed", STOPPED)
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
 
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         *_make_confirms_row(state),
-        ("state", f"{status}: {state.message}" if state.message else status),
+        ("state", f"{status}: {state.end_message}" if state.end_message else status),
         *([] if needs_no_resume else [("continue with", format_command("resume", state.folder))]),
         ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
         ("seeds", f"{counts['complete'] + counts['failed']}/{seed_count}"),

@@ -169,7 +169,7 @@ def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
     first = next(i for i, line in enumerate(whole) if '"kind":"evaluation"' in line)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     (folder / "events.jsonl").write_text("".join(whole[: first + 1]))
-    assert SweepState.load(folder).ended is None
+    assert SweepState.load(folder).end_status is None
     said: list[str] = []
     assert judge_file.run_missing(file, storage, said.append) == 0
     assert said == [
@@ -178,7 +178,7 @@ def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
     ]
     for name in ("tiny", "second"):
         state = SweepState.load(storage / name)
-        assert state.ended == "complete" and state.claims, name
+        assert state.end_status == "complete" and state.claims, name
     said.clear()
     assert judge_file.run_missing(file, storage, said.append) == 0 and not said, "nothing is trained twice"
     assert list(judge_file.judge_claims(file, storage))[-1] == "0 of 2 claims are decided"
@@ -191,7 +191,7 @@ def test_a_sweep_resumes_when_the_claims_file_is_gone(tiny: Path, run_inline: Ca
     (folder / "events.jsonl").write_text("".join(line for line in lines if '"kind":"end"' not in line))
     tiny.with_name("claims.yaml").unlink()
     assert resume_sweep(folder, Console(file=io.StringIO())).exit_code == 0
-    assert SweepState.load(folder).ended == "complete" and SweepState.load(folder).claims == before != {}
+    assert SweepState.load(folder).end_status == "complete" and SweepState.load(folder).claims == before != {}
 
 
 def test_a_ledger_of_another_version_of_the_file_is_said_and_not_taken_for_it(tiny: Path, run_inline) -> None:

@@ -48,7 +48,7 @@ def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise,
     assert lengthwise("resume", folder).returncode == 1  # it is finished, and stays so
     again = lengthwise("resume", folder, "--retry-failed")
     assert again.returncode == 0 and "1 of 1" in again.stdout, again.stdout + again.stderr
-    assert SweepState.load(folder).ended == "complete" and "FileExistsError" not in again.stdout
+    assert SweepState.load(folder).end_status == "complete" and "FileExistsError" not in again.stdout
     ledger = (folder / LEDGER_FILE).read_bytes()
     lengthwise.succeeds("resume", folder, "--retry-failed")
     assert (folder / LEDGER_FILE).read_bytes() == ledger, "no pack has failed"

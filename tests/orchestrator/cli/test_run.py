@@ -97,7 +97,7 @@ def test_no_success_is_exit_code_one(lengthwise, tiny, tmp_path):
     settings = sets("space={}", "search={}", "seeds=1", "training.learning_rate=1.0e+30")
     done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "hopeless", *settings)
     assert done.returncode == 1 and "0 of 1" in done.stdout, done.stdout + done.stderr
-    assert SweepState.load(tmp_path / "hopeless").ended == "failed"
+    assert SweepState.load(tmp_path / "hopeless").end_status == "failed"
 
 
 def test_storage_that_cannot_be_written_names_the_path(lengthwise, tiny, tmp_path):
@@ -149,4 +149,4 @@ def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
     assert (piped.stderr.read(), piped.wait()) == ("", 0)
     for name in ("full", "piped"):
         state = SweepState.load(tmp_path / name)
-        assert state.ended == "complete" and (tmp_path / name / "report.html").exists()
+        assert state.end_status == "complete" and (tmp_path / name / "report.html").exists()

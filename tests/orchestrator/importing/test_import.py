@@ -58,7 +58,7 @@ def test_the_ledger_says_where_the_results_are_from(rows: pd.DataFrame, imported
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     state = SweepState.load(imported(path).folder)
     assert state.provenance["imported"] == {"source": str(path), "sha256": sha256, "rows": len(rows)}
-    assert state.ended == "complete" and state.spec["search"]["sampler"] == "listed"
+    assert state.end_status == "complete" and state.spec["search"]["sampler"] == "listed"
     assert [pack.status for pack in state.packs.values()] == ["complete"]
     assert {member.form for member in state.members} == {"imported"}
     assert sorted((path.parent / "imported" / "curves").iterdir()) == sorted(

@@ -87,7 +87,7 @@ def test_a_judged_average_that_nobody_reports_stops_the_sweep(study: Study) -> N
     study.write(evaluation__averages=["raw", "ema"], objective__average="ema", seeds=5)
     state = study.run()
     ended = [pack for pack in state.packs.values() if pack.has_ended]
-    assert (state.ended, len(ended)) == ("interrupted", 3)
+    assert (state.end_status, len(ended)) == ("interrupted", 3)
     for pack in ended:
         assert not pack.evaluations and all(word in str(pack.error) for word in ("jsonl:2", "step 10", "average ema"))
 

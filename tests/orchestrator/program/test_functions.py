@@ -71,21 +71,22 @@ def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
         state = study.run(name=f"{name}-{at[-1]}")
         ended = [pack for pack in state.packs.values() if pack.has_ended]
         assert len(ended) == (3 if at == "step == 5" else 4), study.said
-        assert (state.ended == "failed") == (at != "step == 5")
+        assert (state.end_status == "failed") == (at != "step == 5")
         shown = [line for line in study.said.splitlines() if re.match(r"#\d+ seed \d+ \(pack ", line)]
         saved = {"checkpoint" in line for line in shown if "retrying" in line}
         assert saved == ({at != "step == 5"} if name == "exit" else set())
         if at == "step == 5":
             assert sum("no such data" in line or "'ac'" in line for line in shown) == 1
             assert "--retry-failed" in study.said and ("no such data" in study.said or "'ac'" in study.said)
-            assert (state.ended, str(state.message).count("members failed with the same error")) == ("interrupted", 1)
+            assert state.end_status == "interrupted"
+            assert str(state.end_message).count("members failed with the same error") == 1
             study.resume(state)
             assert (
                 study.said.count("members failed with the same error") == 2
             )  # why it stopped, and that it stops again
             study.write(seeds=4)
             state = study.resume(state, retry_failed=True, accept_code_change=True)
-            assert (state.ended, state.failed_packs) == ("complete", []), study.said
+            assert (state.end_status, state.failed_packs) == ("complete", []), study.said
 
 
 def test_killed_between_the_averages_of_a_step(study: Study) -> None:
@@ -116,5 +117,5 @@ def test_function_is_asked_to_stop_by_used_up_time(study: Study, own_code_forgot
     (study.folder / "mine.py").write_text(code)
     state = study.run(max_seconds=0.5)
     (pack,) = state.packs.values()
-    assert (state.ended, pack.attempts, list(pack.evaluations)) == ("stopped by its budget", [], [10])
-    assert study.resume(state).ended == "complete"
+    assert (state.end_status, pack.attempts, list(pack.evaluations)) == ("stopped by its budget", [], [10])
+    assert study.resume(state).end_status == "complete"

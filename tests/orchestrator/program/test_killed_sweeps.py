@@ -76,7 +76,7 @@ def test_curves_equal_those_of_an_unbroken_sweep(study: Study, lengthwise: Comma
         driver.wait()
         wait_until(lambda: processes_of(folder) == [], 5)
     state = study.resume(SweepState.load(folder))
-    assert state.ended == "complete", study.said
+    assert state.end_status == "complete", study.said
     assert processes_of(folder) == []
     study.write(**changes)
     assert_equal_curves(state, study.run(name="unbroken"))

@@ -24,11 +24,11 @@ def test_used_up_time_stops_a_program_that_reports_nothing(header: str, study: S
     (study.folder / "hang").touch()
     state = study.run(max_seconds=0.5)
     (pack,) = state.packs.values()
-    assert (state.ended, pack.has_ended, pack.attempts) == ("stopped by its budget", False, [])
+    assert (state.end_status, pack.has_ended, pack.attempts) == ("stopped by its budget", False, [])
     assert processes_of(state.folder) == []
     (study.folder / "hang").unlink()
     resumed = study.resume(state)
-    assert resumed.ended == "complete"
+    assert resumed.end_status == "complete"
     study.write()
     assert_equal_curves(resumed, study.run(name="unbroken"))
 
@@ -48,7 +48,7 @@ def test_signal_to_the_driver(scheduler: str, number: int, study: Study, lengthw
     wait_until(lambda: processes_of(storage / "prog") == [], 5)
     (study.folder / "hang").unlink()
     resumed = study.resume(SweepState.load(storage / "prog"))
-    assert resumed.ended == "complete"
+    assert resumed.end_status == "complete"
     assert [pack.attempts for pack in resumed.packs.values()] == [[], []]
     assert sum("begins at 10" in log.read_text() for log in storage.glob("prog/members/*/*.log")) == at_once
     study.write(seeds=2)

@@ -57,7 +57,7 @@ def test_race_with_rungs(changes, study: Study, own_code_forgotten) -> None:
     search = {"configurations": 4, "racing": racing}
     write(study, 60, space=SPACE, search=search, seeds=3, **changes)
     state = study.run()
-    assert state.ended == "complete", study.said
+    assert state.end_status == "complete", study.said
     pruned = {name for name, found in state.configurations.items() if found.pruned_at is not None}
     assert len(pruned) == 2
     reports = {path.parent.name: path for path in state.folder.glob("members/*/*.jsonl")}
@@ -84,7 +84,7 @@ def test_program_that_does_not_stop_at_a_rung(study: Study) -> None:
     code = (study.folder / "train.py").read_text().replace("if stop:", "if False:")
     (study.folder / "train.py").write_text(code)
     state = study.run("resources.grace_seconds=60")
-    assert state.ended == "complete", study.said
+    assert state.end_status == "complete", study.said
     assert sorted(len(pack.evaluations) for pack in state.packs.values()) == [2, 6, 6]
     assert starts(state) == [0, 0, 0]
 
@@ -97,7 +97,7 @@ def test_samplers(sampler: str, study: Study, own_code_forgotten) -> None:
         search.pop("generation")
     write(study, space=space, search=search, program={"function": "mine.train"})
     state = study.run()
-    assert state.ended == "complete", study.said
+    assert state.end_status == "complete", study.said
     assert len(state.configurations) == 4
     for found in state.configurations.values():
         assert found.is_scored and found.score is not None
@@ -134,11 +134,11 @@ def test_verbs(study: Study, lengthwise: CommandLine, own_code_forgotten, tmp_pa
     lengthwise.succeeds("extend", folder, "--configurations", "3", cwd=elsewhere)
     state = SweepState.load(folder)
     assert sum(len(found.members) for found in state.configurations.values()) == 9
-    assert state.ended == "complete"
+    assert state.end_status == "complete"
     lengthwise.succeeds("confirm", folder, "--top", "1", "--seeds", "2", cwd=elsewhere)
     confirmed = SweepState.load(storage / "prog-confirm")
     (name,) = confirmed.configurations
-    assert name in state.configurations and confirmed.ended == "complete"
+    assert name in state.configurations and confirmed.end_status == "complete"
 
     said = lengthwise.succeeds("compare", folder, "0", "1", cwd=elsewhere).stdout
     assert "whether seeds share anything random is not known" in said
@@ -154,7 +154,7 @@ def test_verbs(study: Study, lengthwise: CommandLine, own_code_forgotten, tmp_pa
     lengthwise.succeeds("run", elsewhere / "best.yaml", "--storage", storage)
     best = SweepState.load(storage / "prog-best")
     assert set(best.configurations) <= set(state.configurations)
-    assert best.ended == "complete"
+    assert best.end_status == "complete"
 
     for verb in (["evaluate", folder, "0", "--lengths", "30"], ["extend", folder, "--steps", "60"], ["data", file]):
         refused = lengthwise(*verb, cwd=elsewhere)
@@ -199,7 +199,7 @@ def test_retry_failed(changes, study: Study, own_code_forgotten) -> None:
         code = (study.folder / name).read_text()
         (study.folder / name).write_text(code.replace("share = value", "assert step < 20; share = value"))
     state = study.run()
-    assert (state.ended, len(state.failed_packs)) == ("failed", 2)
+    assert (state.end_status, len(state.failed_packs)) == ("failed", 2)
     for pack in state.packs.values():  # they ran copies, but name the files that the user edits
         texts = [*pack.attempts, *map(str, pack.traces)]
         assert any(f"{study.folder}/" in text for text in texts) and f"{state.folder}/code/" not in "".join(texts)
@@ -208,7 +208,7 @@ def test_retry_failed(changes, study: Study, own_code_forgotten) -> None:
     with pytest.raises(Exception, match="has changed since"):
         study.resume(state, retry_failed=True)
     state = study.resume(state, retry_failed=True, accept_code_change=True)
-    assert (state.ended, state.failed_packs) == ("complete", [])
+    assert (state.end_status, state.failed_packs) == ("complete", [])
     if not changes:
         assert starts(state) == [0, 0, 10, 10, 10, 10]  # each of the first two attempts reported a new step
     own_code_forgotten()
@@ -229,7 +229,7 @@ def test_exit_code(code: str, ended: int, study: Study, lengthwise: CommandLine,
     file = study.write(script(step=code), space={"config.lr": {"grid": [0.2, 0.5]}})
     assert lengthwise("run", file, "--storage", tmp_path).returncode == ended
     state = SweepState.load(tmp_path / "prog")
-    assert (state.ended, len(state.failed_packs)) == ("complete", ended)
+    assert (state.end_status, len(state.failed_packs)) == ("complete", ended)
     assert lengthwise("resume", state.folder).returncode == ended
     study.write(script())
     words = ("resume", state.folder, "--retry-failed", "--accept-code-change")
@@ -245,7 +245,7 @@ def test_edited_script_changes_nothing_in_mid_sweep(study: Study) -> None:
             patch.setenv("SCRIPT", str(study.folder / "train.py"))
             state = study.run(name=f"edited-{len(command)}-{command[1][1]}")
         assert (study.folder / "train.py").read_text() == "raise SystemExit(1)"
-        assert (state.ended, len(state.failed_packs)) == ("complete", 0), study.said
+        assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.said
 
 
 def test_values_are_single_words_without_a_shell(study: Study, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_values_are_single_words_without_a_shell(study: Study, tmp_path: Path) -
     code = script(end="open(os.environ['LENGTHWISE_FOLDER'] + '/words', 'w').write(json.dumps(sys.argv))")
     study.write(code, config={"text": values[0], "lr": 0.5}, space={"config.text": {"grid": values}})
     state = study.run()
-    assert state.ended == "complete", study.said
+    assert state.end_status == "complete", study.said
     words = [json.loads(path.read_text()) for path in state.folder.glob("members/*/words")]
     assert sorted(one[1] for one in words) == sorted(f"--text={value}" for value in values)
     assert {len(one) for one in words} == {4}
@@ -270,7 +270,7 @@ def test_secrets_of_the_environment_are_not_recorded(study: Study, monkeypatch: 
         monkeypatch.setenv(name, value)
     study.write(script(end="print(os.environ.get('MLFLOW_TRACKING_PASSWORD'))"))
     state = study.run()
-    assert state.ended == "complete"
+    assert state.end_status == "complete"
     for path in state.folder.rglob("*"):
         if path.is_file():
             content = path.read_bytes()

@@ -81,7 +81,7 @@ def test_records_that_rest_on_damaged_curves_are_taken_out(folder: Path, damage:
     state = SweepState.load(folder)
     pack = state.packs[record.fields["pack_id"]]
     others = [one.evaluations for one in state.packs.values() if one is not pack]
-    assert not pack.evaluations and not pack.has_ended and all(others) and state.ended is None
+    assert not pack.evaluations and not pack.has_ended and all(others) and state.end_status is None
     unscored = {found.config_id for found in state.configurations.values() if found.score is None}
     assert unscored == {name for name, _ in pack.members} and len(read_curves(state))
     assert "is sound" in repair(folder)[0]

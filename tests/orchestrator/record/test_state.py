@@ -88,7 +88,7 @@ def statuses(state: SweepState, name: str) -> list[str]:
 
 def test_a_sweep_is_loaded_from_a_path_or_its_text(small_sweep: SweepState) -> None:
     state = SweepState.load(str(small_sweep.folder))
-    assert state.folder == small_sweep.folder and state.ended == "complete"
+    assert state.folder == small_sweep.folder and state.end_status == "complete"
     with pytest.raises(NotASweep):
         SweepState.load(str(small_sweep.folder / "missing"))
 
@@ -98,8 +98,8 @@ def test_the_view_of_a_sweep_in_its_middle() -> None:
     assert (state.name, state.study, state.spec_hash, state.spec) == ("n", "t", "h", {"seeds": [0, 1]})
     assert state.provenance == {"python": "3.11"}
     assert state.resumes == [{"python": "3.12"}]
-    assert (state.ended, state.message) == (None, None)
-    assert (state.started, state.updated) == (1000.0, 1012.0)
+    assert (state.end_status, state.end_message) == (None, None)
+    assert (state.started_at, state.updated_at) == (1000.0, 1012.0)
     assert list(state.configurations) == ["c0", "c1"]
     assert state.list_packed_seeds() == {"c0": (0, 1), "c1": (0, 1)}
     assert statuses(state, "c0") == ["complete", "failed"]
@@ -124,7 +124,7 @@ def test_the_order_of_records_does_not_matter(seed: int) -> None:
 def test_saying_everything_twice_changes_nothing() -> None:
     once = replay(*STORY, pack_end("p1"), score(1, "c1", 0.5))
     twice = replay(*STORY, *STORY[1:6], *STORY[7:10], STORY[12], pack_end("p1"), score(1, "c1", 0.5), *STORY[1:6])
-    twice.updated, twice.sessions = once.updated, once.sessions  # said again later
+    twice.updated_at, twice.sessions = once.updated_at, once.sessions  # said again later
     assert view(once) == view(twice)
 
 
@@ -175,7 +175,7 @@ def test_a_retry_opens_packs_that_were_given_up_and_the_next_score_counts() -> N
     assert (state.packs["p1"].status, state.packs["p1"].error, state.packs["p1"].attempts) == ("running", None, [])
     assert statuses(state, "c1") == ["running", "failed"]  # a seed that diverged stays failed
     assert not state.configurations["c1"].is_scored and state.failed_packs == []
-    assert state.ended is None
+    assert state.end_status is None
     assert (state.packs["p0"].status, state.configurations["c0"].score) == ("complete", 0.25)  # it had not died
     done = replay(*retried, evaluation("p1", 100, [-1, 55]), pack_end("p1"), score(1, "c1", 0.5), score(1, "c1", 0.7))
     assert statuses(done, "c1") == ["complete", "failed"]
@@ -230,7 +230,7 @@ def test_packs_may_be_repacked_repeatedly_and_a_record_may_be_repeated() -> None
     assert list(state.packs) == ["p1", "p2", "p3"] and len(state.repackings) == 3
     (said,) = describe_repackings(state.repackings)
     assert re.findall(r"\d+", said) == ["3", "1", "2", "3"]  # how often, then the last time
-    twice.updated, twice.sessions = state.updated, state.sessions
+    twice.updated_at, twice.sessions = state.updated_at, state.sessions
     assert view(twice) == view(state)
 
 
@@ -269,9 +269,9 @@ def test_draws_that_resolve_alike_share_a_configuration() -> None:
 
 def test_the_end_stands_until_a_resume() -> None:
     end = ("end", {"status": "failed", "message": "no configuration succeeded"})
-    assert replay(*STORY, end).ended == "failed"
-    assert replay(*STORY, end).message == "no configuration succeeded"
-    assert replay(*STORY, end, STORY[11]).ended is None
+    assert replay(*STORY, end).end_status == "failed"
+    assert replay(*STORY, end).end_message == "no configuration succeeded"
+    assert replay(*STORY, end, STORY[11]).end_status is None
 
 
 def test_publishing_is_remembered() -> None:
@@ -315,7 +315,7 @@ def test_a_cut_that_loses_a_member_is_damage() -> None:
 
 
 def test_a_real_sweep_replays(small_sweep: SweepState) -> None:
-    assert small_sweep.ended == "complete"
+    assert small_sweep.end_status == "complete"
     assert [one.number for one in small_sweep.configurations.values()] == list(range(6))
     assert all(
         configuration.is_scored and configuration.score is not None

@@ -84,7 +84,7 @@ def test_a_configuration_that_gets_seeds_has_no_score_until_they_ended(unequal):
     for seen in (state, SweepState.load(state.folder)):
         assert (seen.list_planned_seeds(name), seen.list_planned_seeds(other)) == ((0, 1, 2, 3, 4, 5), (0, 1, 2, 3))
         assert [one.is_scored for one in seen.configurations.values()] == [False] + [True] * 8
-        assert not seen.have_all_seeds_ended(seen.configurations[name]) and seen.ended is None
+        assert not seen.have_all_seeds_ended(seen.configurations[name]) and seen.end_status is None
     rows = {row.config_id: row for row in summarise(state).rows}
     assert rows[name].score is None and rows[other].score is not None
     (note,) = (note for note in summarise(state).notes if note.startswith("Extended"))

@@ -129,7 +129,7 @@ def test_a_sweep_stops_by_its_member_steps_and_is_resumed_with_more(lengthwise, 
     again = lengthwise("resume", folder)
     assert again.returncode == 0 and "stopped by its budget" in again.stdout
     finished = lengthwise("resume", folder, "--set", "budget.member_steps=1e6")
-    assert finished.returncode == 0 and SweepState.load(folder).ended == "complete"
+    assert finished.returncode == 0 and SweepState.load(folder).end_status == "complete"
     assert curves(folder).equals(curves(tmp_path / "whole"))
 
 

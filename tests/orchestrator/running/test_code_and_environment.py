@@ -102,7 +102,7 @@ def test_a_sweep_resumed_twice_with_the_same_code_has_one_state_of_it(stage, len
     begun = stage("twice", "search.configurations=1", "training.steps=20")
     for _ in range(2):
         state = SweepState.load(begun.folder)
-        if state.ended:
+        if state.end_status:
             cut_ledger(begun.folder, 3)  # as if it had been killed
         assert lengthwise("resume", begun.folder).returncode == 0
     first, second = (record.fields["code"] for record in records(begun.folder, "resume"))

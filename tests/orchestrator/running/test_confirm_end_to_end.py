@@ -16,7 +16,7 @@ def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):
     lengthwise.succeeds("run", tiny, "--storage", tmp_path)
     done = lengthwise.succeeds("confirm", tmp_path / "tiny", "--top", 2, "--seeds", 3)
     search, confirmation = SweepState.load(tmp_path / "tiny"), SweepState.load(tmp_path / "tiny-confirm")
-    assert confirmation.ended == "complete" and confirmation.spec["seeds"] == [2, 3, 4]
+    assert confirmation.end_status == "complete" and confirmation.spec["seeds"] == [2, 3, 4]
     scores = sorted((found.score, name) for name, found in search.configurations.items())
     assert list(confirmation.configurations) == [name for _, name in scores[:2]]
     for name, found in confirmation.configurations.items():

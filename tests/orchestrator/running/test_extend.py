@@ -78,7 +78,7 @@ def test_an_extended_sweep_is_the_one_of_that_size_from_the_beginning(lengthwise
     assert (folder / LEDGER_FILE).read_bytes().startswith(before)
     now = {(r.fields["pack_id"], r.fields["step"]) for r in read_records(folder) if r.kind == "evaluation"}
     assert evaluated_once(folder) and trained < now
-    assert SweepState.load(folder).ended == "complete"
+    assert SweepState.load(folder).end_status == "complete"
 
 
 @pytest.mark.slow

@@ -45,14 +45,14 @@ def test_it_ends_when_the_sweep_ends(unfinished):
             ledger.append("pack_end", pack_id=pack_id, status="complete", error=None, seconds=1.0 + number)
         ledger.append("end", status="complete", message="")
         thread.join()
-        assert [state.ended for state in found] == ["complete"]
+        assert [state.end_status for state in found] == ["complete"]
         assert sorted(path.name for path in unfinished.iterdir()) == before
 
 
 def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
     shown, found = io.StringIO(), []
     console = Console(file=shown, width=300)
-    assert follow_sweep(unfinished, console).ended is None and not shown.getvalue()  # nobody runs it
+    assert follow_sweep(unfinished, console).end_status is None and not shown.getvalue()  # nobody runs it
     ledger = Ledger.open(unfinished)
     thread = threading.Thread(
         target=lambda: found.append(follow_sweep(unfinished, console, poll_seconds=0.02, timeout=0.1))
@@ -64,7 +64,7 @@ def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
     assert summarise(SweepState.load(unfinished)).status == "running"
     ledger.close()  # as when the process is killed: without an end
     thread.join()
-    assert [state.ended for state in found] == [None]
+    assert [state.end_status for state in found] == [None]
 
 
 def test_an_interrupt_ends_it_and_leaves_the_sweep_alone(lengthwise, unfinished):
@@ -81,7 +81,7 @@ def test_an_interrupt_ends_it_and_leaves_the_sweep_alone(lengthwise, unfinished)
 def test_speed_is_that_of_the_times_in_the_ledger(unfinished):
     state = SweepState.load(unfinished)
     began = state.sessions.spans[0][0]
-    state.updated = began + 10.0
+    state.updated_at = began + 10.0
     rows = dict(LedgerMeter(state).make_rows(state, "ada"))
     assert (rows["steps"], rows["elapsed"], rows["phase"]) == ("100 %, 40 per second", "10 s", "run by ada")
     assert rows["time left"] == "the last evaluation"
@@ -91,7 +91,7 @@ def test_speed_is_that_of_the_times_in_the_ledger(unfinished):
 
 def test_the_time_left_follows_from_the_speed(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "half", VALUES, 2, simple_curve, ended=False, stop_after_step=50)
-    state.updated = state.sessions.spans[0][0] + 225.0
+    state.updated_at = state.sessions.spans[0][0] + 225.0
     rows = dict(LedgerMeter(state).make_rows(state, "ada"))
     assert (rows["steps"], rows["time left"]) == ("50 %, 1 per second", "about 3 min 45 s")
 

@@ -68,7 +68,7 @@ def test_a_full_disk_costs_nothing(lengthwise, tiny, tmp_path, undisturbed, sche
     assert not any(pack.status == "failed" for pack in SweepState.load(folder).packs.values())
     lengthwise.succeeds("resume", folder)
     assert curves(folder).equals(curves(undisturbed))
-    assert SweepState.load(folder).ended == "complete"
+    assert SweepState.load(folder).end_status == "complete"
 
 
 def test_a_disk_that_is_full_when_all_is_trained(lengthwise, tiny, tmp_path, undisturbed, monkeypatch) -> None:

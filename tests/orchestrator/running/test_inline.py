@@ -230,4 +230,4 @@ def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
 
 def test_run_inline_is_a_whole_sweep(run_inline, tiny):
     folder = run_inline(tiny, *ONE, "resources.scheduler=ray", name="whole")
-    assert SweepState.load(folder).ended == "complete" and (folder / "report.html").is_file()
+    assert SweepState.load(folder).end_status == "complete" and (folder / "report.html").is_file()

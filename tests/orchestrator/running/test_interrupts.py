@@ -68,7 +68,7 @@ def test_a_signal_right_after_the_ledger_is_begun_is_recorded_and_says_how_to_go
     done, folder = signalled(WHEN_CREATED, signal.SIGINT)
     assert (done.returncode, done.stderr) == (130, "")
     assert done.stdout == f"interrupted; continue with: lengthwise resume {folder}\n"
-    assert SweepState.load(folder).ended == "interrupted"
+    assert SweepState.load(folder).end_status == "interrupted"
     assert lengthwise("resume", folder).returncode == 0
 
 
@@ -77,7 +77,7 @@ def test_a_second_interruption_says_how_to_go_on_too(lengthwise, tiny, tmp_path)
     done = lengthwise.process("run", tiny, "--storage", tmp_path, "--set", "seeds=1", program=TWICE)
     assert (done.returncode, done.stderr) == (130, "")
     assert done.stdout == f"interrupted; continue with: lengthwise resume {tmp_path / 'tiny'}\n"
-    assert SweepState.load(tmp_path / "tiny").ended == "interrupted"
+    assert SweepState.load(tmp_path / "tiny").end_status == "interrupted"
 
 
 @pytest.mark.slow
@@ -92,13 +92,13 @@ def test_a_signal_during_the_report_leaves_a_complete_sweep(signalled):
     assert (done.returncode, done.stderr) == (130, "")
     said = f"interrupted; training is complete; draw the report with: lengthwise report {folder}"
     assert done.stdout.splitlines()[-1] == said
-    assert SweepState.load(folder).ended == "complete"
+    assert SweepState.load(folder).end_status == "complete"
 
 
 @pytest.mark.slow
 def test_under_nohup_a_closed_terminal_is_ignored(signalled):
     done, folder = signalled(WHEN_CREATED, signal.SIGHUP, ignored=signal.SIGHUP)
-    assert (done.returncode, done.stderr) == (0, "") and SweepState.load(folder).ended == "complete"
+    assert (done.returncode, done.stderr) == (0, "") and SweepState.load(folder).end_status == "complete"
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_a_terminal_that_is_closed_interrupts_its_sweep(lengthwise, tiny, tmp_pa
         assert driver.wait() == 130
     finally:
         driver.kill()
-    assert SweepState.load(folder).ended == "interrupted"
+    assert SweepState.load(folder).end_status == "interrupted"
 
 
 def test_a_signal_waits_for_the_record_that_is_being_written():

@@ -71,7 +71,7 @@ def test_it_ends_like_one_that_was_left_alone(played, begun, tmp_path: Path) -> 
     whole = played(*FEW)
     older = begun("older", 4)
     before = SweepState.load(older.folder)
-    assert before.ended is None and all(name.startswith("0ld") for name in before.configurations)
+    assert before.end_status is None and all(name.startswith("0ld") for name in before.configurations)
     waiting = next(pack for pack in before.packs.values() if pack.status == "running")
     config_id, seed = waiting.members[0]
     orphan = older.folder / "weights" / f"{config_id}-{seed}-0123456789ab.safetensors"

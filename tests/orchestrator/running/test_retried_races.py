@@ -46,7 +46,7 @@ def test_packs_that_paused_at_a_rung_that_nobody_survived_go_on_with_those_that_
     assert not SweepState.load(folder).rungs[0].survivors
     lengthwise.succeeds("resume", folder, "--retry-failed")
     again = SweepState.load(folder)
-    assert (again.ended, again.rungs, scores(again)) == ("complete", wanted.rungs, scores(wanted))
+    assert (again.end_status, again.rungs, scores(again)) == ("complete", wanted.rungs, scores(wanted))
     assert same_curves(again, wanted)
 
 

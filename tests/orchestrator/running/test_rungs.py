@@ -394,5 +394,5 @@ def test_damaged_curves_of_a_pruned_configuration_are_trained_again(lengthwise, 
     assert sorted(SweepState.load(folder).packs[pack.pack_id].evaluations) == [5]
     lengthwise.succeeds("resume", folder)
     again = SweepState.load(folder)
-    assert again.ended == "complete" and again.rungs == state.rungs
+    assert again.end_status == "complete" and again.rungs == state.rungs
     pd.testing.assert_frame_equal(read_curves(again), before)

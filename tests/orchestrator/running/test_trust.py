@@ -62,7 +62,7 @@ def test_whatever_would_run_code_of_somebody_else_asks_for_trust(lengthwise, the
 def test_trust_is_remembered_for_copies_too(lengthwise, theirs: Path, stranger, tmp_path: Path) -> None:
     copy = shutil.copytree(theirs, tmp_path / "copies" / "tiny")
     lengthwise.succeeds("resume", theirs, "--trust")
-    assert (tmp_path / "was_run").exists() and SweepState.load(theirs).ended == "complete"
+    assert (tmp_path / "was_run").exists() and SweepState.load(theirs).end_status == "complete"
     stranger("reader")
     lengthwise.succeeds("resume", copy)
     lengthwise.succeeds("export", theirs, "--best", tmp_path / "best.yaml")

@@ -44,6 +44,6 @@ def test_the_first_of_two_drivers_stops_and_names_the_second(lengthwise, long_sw
     assert f"pid {second.pid}" in err and "another driver wrote to it" in err and "Traceback" not in err
     holds[1].unlink()
     finish(second)
-    assert read_records(folder)[-1].kind == "end" and SweepState.load(folder).ended == "complete"
+    assert read_records(folder)[-1].kind == "end" and SweepState.load(folder).end_status == "complete"
     assert "is sound" in repair(folder)[0]
     long_sweep.ended_as_if_left_alone(folder)

@@ -84,7 +84,7 @@ def test_changed_code_is_refused_at_resume_and_recorded_when_accepted(anew, stud
     assert accepted.returncode == 0, accepted.stdout + accepted.stderr
     assert "has changed since the last training (my_numbers.py); training continues" in accepted.stdout
     state = SweepState.load(folder)
-    assert state.ended == "complete" and state.modules[0]["sha256"] != records_code(folder)["sha256"]
+    assert state.end_status == "complete" and state.modules[0]["sha256"] != records_code(folder)["sha256"]
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_the_copy_serves_where_the_module_is_gone_and_that_is_accepted(
     accepted = lengthwise.succeeds(
         "resume", folder, "--accept-code-change", "--set", "resources.scheduler=local", cwd=tmp_path
     )
-    assert "is missing in" in accepted.stdout and SweepState.load(folder).ended == "complete"
+    assert "is missing in" in accepted.stdout and SweepState.load(folder).end_status == "complete"
 
 
 def test_a_wrong_setting_of_ones_own_task_is_named_as_that_of_a_shipped_one(

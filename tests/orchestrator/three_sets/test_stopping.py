@@ -113,7 +113,7 @@ def test_a_killed_sweep_goes_on_as_if_never_stopped(ran, study, tmp_path):
     (cut / "events.jsonl").write_text("".join(lines[: last - 1]))
     assert resume_sweep(cut, Console(quiet=True)).exit_code == 0
     state = SweepState.load(cut)
-    assert state.ended == "complete" and not state.conflicts
+    assert state.end_status == "complete" and not state.conflicts
     pd.testing.assert_frame_equal(read_curves(state), read_curves(SweepState.load(whole)))
     assert steps_of(state) == steps_of(SweepState.load(whole))
     assert read_validation_scores(state) == read_validation_scores(SweepState.load(whole))
