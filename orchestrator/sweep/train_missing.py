@@ -85,7 +85,8 @@ def _train_packs(
     with open_scheduler(scheduler_name, spec.resources, start_worker) as scheduler:
         session.interrupts.install_handlers()  # again, because ray.init replaces handlers
         cluster = scheduler.cluster
-        session.say(f"{cluster.description}: up to {format_count(cluster.workers, 'pack')} at once")
+        noun = "run" if spec.program else "pack"
+        session.say(f"{cluster.description}: up to {format_count(cluster.workers, noun)} at once")
         if hidden := describe_hidden_gpus(spec, scheduler_name):
             session.say(f"note: {hidden}")
         display, meter = ProgressDisplay(session.console, spec.name), Meter(state)

@@ -28,7 +28,7 @@ from orchestrator.tracking.pages import make_sweep_links
 from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
 from search_spaces.grammar.values import find_store_problem
 
-MAX_SHOWN_SWEEPS, MAX_WITH_CHARTS = 10, 3  # a link to charts has 250 characters, one to a report 120
+MAX_SHOWN_SWEEPS = 5  # each has two long links
 PORTS = range(5000, 5100)  # tried in order; MLflow's default is 5000
 START_SECONDS = 180.0  # on a busy machine; a server that exits is detected earlier
 
@@ -75,9 +75,8 @@ def serve(
         say(f"MLflow runs at {url} (Ctrl-C ends it){hint}")
 
         # MLflow's pages have long addresses, and its page of charts leads to the table: two links are enough.
-        for number, (title, links) in enumerate(sweeps[:MAX_SHOWN_SWEEPS]):
-            shown_links = dict(links[: 2 if number < MAX_WITH_CHARTS else 1])
-            say("\n".join([title, *(f"  {name}: {link}" for name, link in shown_links.items())]))
+        for title, links in sweeps[:MAX_SHOWN_SWEEPS]:
+            say("\n".join([title, *(f"  {name}: {link}" for name, link in links[:2])]))
         if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
             say(f"{format_count(older, 'older sweep')}, among the experiments of MLflow")
         code = server.wait()

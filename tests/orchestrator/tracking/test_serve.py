@@ -101,7 +101,6 @@ def test_more_sweeps_than_are_shown_are_counted(
     for name in ("a", "b", "c"):
         publish(synthetic_sweep(tmp_path / name, [{}], 1, simple_curve).folder, sweep_files=False)
     monkeypatch.setattr(ui, "MAX_SHOWN_SWEEPS", 2)
-    monkeypatch.setattr(ui, "MAX_WITH_CHARTS", 1)
     ended = subprocess.Popen(["true"])
     monkeypatch.setattr(ui, "run_server", lambda *_: nullcontext(("http://127.0.0.1:5000", ended)))
     said = []
@@ -112,5 +111,5 @@ def test_more_sweeps_than_are_shown_are_counted(
     assert headings == ["set_complement / c", "set_complement / b"]
     pages = [line.partition(": ") for line in lines if "#/" in line]
     assert all(link.startswith("http") for *_, link in pages)
-    assert [name.strip() == "report" for name, *_ in pages] == [True, False, True]  # the newest has its charts, too
+    assert [name.strip() == "report" for name, *_ in pages] == [True, False, True, False]
     assert lines[-1].startswith("1 older sweep")
