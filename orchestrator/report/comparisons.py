@@ -26,7 +26,7 @@ from orchestrator.report.tables.seed_comparisons import (
     make_comparison_columns,
     make_comparison_records,
 )
-from orchestrator.report.terminal import lay_out, make_rich_table, prose
+from orchestrator.report.terminal import lay_out, make_rich_table, make_sentence_text
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
@@ -82,14 +82,14 @@ def compare_and_show(
         for number, compared in enumerate(comparisons):
             if number:
                 console.print("")
-            for part in _show_sweeps(compared, console):
+            for part in _render_sweeps(compared, console):
                 console.print(part)
         lines = make_sweep_comparison_records(comparisons)
     elif figure is not None:
         raise UserError(f"--figure {figure}: draws only comparisons of sweeps; lengthwise report draws configurations")
     else:
         named = compare_named(folder, *others, metric=metric, average=average, lengths=lengths)
-        for part in _show_named(named, console):
+        for part in _render_configurations(named, console):
             console.print(part)
         lines = make_comparison_records(named.comparisons)
 
@@ -107,21 +107,21 @@ def compare_and_show(
         yield f"wrote {csv}"
 
 
-def _show_named(compared: NamedComparison, console: Console) -> Iterator[RenderableType]:
+def _render_configurations(compared: NamedComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, both configurations, the keys in which they differ, the table of differences, and notes."""
     # The verdict, and both configurations.
     summary, comparisons = compared.first.summary, compared.comparisons
     sides, is_one_sweep = (compared.first, compared.second), compared.second.summary is summary
     names = [format_label(side.row.number) + ("" if is_one_sweep else f" of {side.summary.name}") for side in sides]
-    yield _show_verdict(comparisons[0], names, console, summary)
+    yield _render_verdict(comparisons[0], names, console, summary)
     yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)
     for name, side in (("First", compared.first), ("Second", compared.second)):
-        yield prose(f"{name}: {_describe_configuration(side)}", console, summary)
+        yield make_sentence_text(f"{name}: {_describe_configuration(side)}", console, summary)
 
     # The settings in which they differ, and the differences.
     differing = comparisons[0].shared.differing
     values = [f"{key} {' / '.join(compact_pair(*pair))}" for key, pair in differing.items()]
-    yield prose(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, summary)
+    yield make_sentence_text(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, summary)
     yield ""
     yield Text(describe_sign(comparisons, *_distinguish(names)), style="bold")
     yield from _lay_out_comparisons(comparisons, [], summary, console)
@@ -135,40 +135,40 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
             "One of them was ranked first by the selection lengths, so differences there favour it, and slightly so at "
             "other lengths. Only fresh seeds (lengthwise confirm) are unbiased."
         )
-    yield from (prose(note, console, summary, "dim") for note in notes)
+    yield from (make_sentence_text(note, console, summary, "dim") for note in notes)
 
 
-def _show_verdict(
-    line: SeedComparison, names: Sequence[str], console: Console, summary: Summary, scope: str = ""
+def _render_verdict(
+    comparison: SeedComparison, names: Sequence[str], console: Console, summary: Summary, scope: str = ""
 ) -> RenderableType:
     """Return a verdict, after the `scope` that it is about; equal names become "First" and "Second"."""
-    return prose(scope + describe_verdict(line, *_distinguish(names)), console, summary, "bold")
+    return make_sentence_text(scope + describe_verdict(comparison, *_distinguish(names)), console, summary, "bold")
 
 
-def _label_sides(compared: SweepComparison, line: SeedComparison) -> list[str]:
+def _label_sides(compared: SweepComparison, comparison: SeedComparison) -> list[str]:
     """Return the labels of both configurations of a comparison, "#8 of quickstart"."""
     numbers = (
         sweep.state.configurations[config_id].number
-        for sweep, config_id in ((compared.first, line.first), (compared.second, line.second))
+        for sweep, config_id in ((compared.first, comparison.first), (compared.second, comparison.second))
     )
     names = (compared.first.name, compared.second.name)
     return [f"{format_label(number)} of {name}" for number, name in zip(numbers, names, strict=True)]
 
 
-def _distinguish(names: Sequence[str]) -> tuple[str, str]:
-    """Return two names; equal ones become "First" and "Second"."""
+def _distinguish(names: Sequence[str], substitutes: tuple[str, str] = ("First", "Second")) -> tuple[str, str]:
+    """Return two names, or the substitutes if they are equal."""
     first, second = names
-    return (first, second) if first != second else ("First", "Second")
+    return (first, second) if first != second else substitutes
 
 
 def _advise_more_seeds(
-    line: SeedComparison, summaries: Sequence[Summary], console: Console
+    comparison: SeedComparison, summaries: Sequence[Summary], console: Console
 ) -> Iterator[RenderableType]:
     """Yield the commands that train enough seeds for an interval, if sweeps that can be extended have too few."""
     short = [summary for summary in summaries if len(summary.shared_seeds) < ENOUGH_SEEDS]
     commands = list(filter(None, map(make_extend_command, short)))
-    if commands and line.outcome.paired and line.outcome.n < MIN_FOR_MEDIAN:
-        yield prose(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, summaries[0])
+    if commands and comparison.outcome.paired and comparison.outcome.n < MIN_FOR_MEDIAN:
+        yield make_sentence_text(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, summaries[0])
 
 
 def _describe_configuration(side: Side) -> str:
@@ -234,27 +234,27 @@ def describe_noise(compared: SweepComparison) -> list[str]:
     return [*_describe_band(compared), *_describe_configurations(compared)]
 
 
-def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[RenderableType]:
+def _render_sweeps(compared: SweepComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, the settings in which two sweeps differ, the tables of differences, and notes."""
     # The verdict, both sweeps, and the settings in which they differ.
     first, matching = compared.first, compared.matching
     if compared.together:
         scope = f"{len(matching.pairs)} configurations together: " if len(matching.pairs) > 1 else ""
-        yield _show_verdict(compared.together[0], [first.name, compared.second.name], console, first, scope)
+        yield _render_verdict(compared.together[0], [first.name, compared.second.name], console, first, scope)
         if best := compared.best:
-            yield _show_verdict(best, _label_sides(compared, best), console, first, "Best against best: ")
+            yield _render_verdict(best, _label_sides(compared, best), console, first, "Best against best: ")
         yield from _advise_more_seeds(compared.together[0], [first, compared.second], console)
     else:
         yield Text("No verdict: nothing can be compared.", "bold")
     for name, summary in (("First", first), ("Second", compared.second)):
-        yield prose(f"{name}: {_describe_sweep(summary)}", console, summary)
+        yield make_sentence_text(f"{name}: {_describe_sweep(summary)}", console, summary)
     parts = {"Specification": compared.specification, "Code": compared.code, "Environment": compared.environment}
     for title, differing in parts.items():
         if differing:
-            yield prose(f"{title}: {_describe_differences(differing)}", console, first)
+            yield make_sentence_text(f"{title}: {_describe_differences(differing)}", console, first)
     if equal := [title.lower() for title, differing in parts.items() if not differing]:
-        yield prose(f"No difference in {', '.join(equal)}", console, first)
-    yield prose(_describe_matching(compared), console, first)
+        yield make_sentence_text(f"No difference in {', '.join(equal)}", console, first)
+    yield make_sentence_text(_describe_matching(compared), console, first)
     yield ""
 
     # All matched configurations together, then those that differ at the first group of lengths.
@@ -262,7 +262,7 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
     if compared.together:
         yield Text(describe_sign(compared.together, *names), style="bold")
         yield from _lay_out_comparisons(compared.together, [], first, console)
-    yield from (prose(sentence, console, first) for sentence in describe_noise(compared))
+    yield from (make_sentence_text(sentence, console, first) for sentence in describe_noise(compared))
     differing_pairs = _list_differing(compared) if len(matching.pairs) > 1 else []
     shown = differing_pairs[:MAX_DIFFERING_LINES]
     if shown:
@@ -280,14 +280,14 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
         "All together: one value per seed, the mean over the matched configurations; only seeds that all of them have.",
         *list_difference_notes(compared.configurations if shown else compared.together),
     ]
-    together, alone = ([line.unmatched for line in lines] for lines in (compared.together, compared.configurations))
-    if (left_out := max(together, default=0)) > min(alone, default=0):  # else in the notes above
+    left_out = max((comparison.unmatched for comparison in compared.together), default=0)
+    if left_out > min((comparison.unmatched for comparison in compared.configurations), default=0):  # else noted above
         notes.append(f"All together: {format_count(left_out, 'seed')} left out, missing in some matched configuration.")
     if len(matching.pairs) > 1:
         if compared.best:
             notes.append("Best against best: the configurations that the selection lengths rank first in each sweep.")
         notes.append(f"To see all {len(matching.pairs)} matched configurations at all lengths, add --csv FILE.csv")
-    yield from (prose(note, console, first, "dim") for note in notes)
+    yield from (make_sentence_text(note, console, first, "dim") for note in notes)
 
 
 def _list_differing(compared: SweepComparison) -> list[SeedComparison]:
@@ -383,38 +383,35 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
         return
 
     # List the lengths at which the band excludes 0, by the sweep that is better there.
-    names = {"first": _name_first(compared), "second": _name_second(compared)}
-    clear_points = {
-        name: [comparison for comparison in points if comparison.verdict == side] for side, name in names.items()
+    conclusive_by_name = {
+        name: [comparison for comparison in points if comparison.verdict == side]
+        for side, name in zip(("first", "second"), _name_sweeps(compared), strict=True)
     }
     band = f"simultaneous {100 * LEVEL:g} % band over {lengths}, {format_count(outcome.n, 'paired seed')}"
-    texts = [_describe_lengths(name, clear, points) for name, clear in clear_points.items() if clear]
+    texts = [
+        _describe_lengths(name, conclusive, points) for name, conclusive in conclusive_by_name.items() if conclusive
+    ]
     if texts:
         yield f"More than seed noise ({band}): {'; '.join(texts)}."
     else:
         yield f"At no length is the difference more than seed noise ({band})."
 
 
-def _name_first(compared: SweepComparison) -> str:
-    """Return the name of the first sweep, unless both have it."""
-    return "the first sweep" if compared.first.name == compared.second.name else compared.first.name
+def _name_sweeps(compared: SweepComparison) -> tuple[str, str]:
+    """Return the names of both sweeps as they stand in a sentence."""
+    return _distinguish([compared.first.name, compared.second.name], ("the first sweep", "the second sweep"))
 
 
-def _name_second(compared: SweepComparison) -> str:
-    """Return the name of the second sweep, unless both have it."""
-    return "the second sweep" if compared.first.name == compared.second.name else compared.second.name
-
-
-def _describe_lengths(better: str, clear: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
-    """Return the lengths of `clear`, at which a sweep is better: "NAME is better at lengths 8-11, by up to ..."."""
+def _describe_lengths(better: str, conclusive: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
+    """Return the lengths at which a sweep is conclusively better: "NAME is better at lengths 8-11, by up to ..."."""
     # The largest difference decides the numbers of the sentence.
-    largest = max(clear, key=lambda comparison: abs(comparison.outcome.difference))
+    largest = max(conclusive, key=lambda comparison: abs(comparison.outcome.difference))
     difference, length = format_number(abs(largest.outcome.difference)), largest.question.lengths[0]
 
     # Without a better direction the lower one is named.
     relation = "lower" if largest.question.direction == "none" else "better"
-    lengths = format_ranges([comparison.question.lengths[0] for comparison in clear])
-    scope = "all lengths" if len(clear) == len(points) else f"lengths {lengths}"
+    lengths = format_ranges([comparison.question.lengths[0] for comparison in conclusive])
+    scope = "all lengths" if len(conclusive) == len(points) else f"lengths {lengths}"
     return f"{better} is {relation} at {scope}, by up to {difference} at length {length}"
 
 
@@ -427,18 +424,19 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
 
     # Count the configurations that differ, with the lengths and the better sweep.
     numbers = {first.row.config_id: first.row.number for first, _ in compared.matching.pairs}
-    differ = [format_label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
+    differing_labels = [format_label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
     group = tested[0].question.group
     lengths = sorted({length for comparison in tested for length in comparison.question.lengths})
     matched = format_count(len(tested), "matched configuration")
-    sentence = f"Of {matched} {len(differ) or 'none'} {'differs' if len(differ) < 2 else 'differ'}"
+    sentence = f"Of {matched} {len(differing_labels) or 'none'} {'differs' if len(differing_labels) < 2 else 'differ'}"
     sentence += f" at the {format_lengths(lengths, f'{group} ')} with p < {ALPHA:g} after Holm's correction"
     sign = -1 if tested[0].question.direction == "maximize" else 1
     better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
     verdict = "lower" if tested[0].question.direction == "none" else "better"
-    first, second = _name_first(compared), _name_second(compared)
-    where = {0: "all", len(differ): "all"}.get(better, str(better))
-    winner = f"{first if better else second} is {verdict} {'there' if len(differ) == 1 else f'in {where} of them'}"
-    examples = f": {join_first_few(differ, 8)}; {winner}" if differ else ""
+    first, second = _name_sweeps(compared)
+    count = len(differing_labels)
+    where = "there" if count == 1 else f"in {'all' if better in (0, count) else better} of them"
+    winner = f"{first if better else second} is {verdict} {where}"
+    examples = f": {join_first_few(differing_labels, 8)}; {winner}" if differing_labels else ""
     needed = count_pairs_needed(tested)
     yield f"{sentence}{examples}{f' (that takes {needed} pairs of seeds)' if needed else ''}."

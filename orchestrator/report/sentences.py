@@ -252,14 +252,14 @@ def _describe_test_value(summary: Summary, row: Row) -> str:
     """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
     # Enough seeds have an interval, fewer have quartiles.
     assert row.test_quartiles is not None
-    infinite, median_text = summary.infinity_text, format_number(row.test_quartiles.median, summary.infinity_text)
+    infinity_text, median_text = summary.infinity_text, format_number(row.test_quartiles.median, summary.infinity_text)
     band = summary.bands[row.config_id, *summary.objective_curve]
     values = band.reduce_seed_curves(row.groups.test, "mean").values()
     if len(values) >= MIN_FOR_MEDIAN and not any(map(math.isnan, values)):
         estimate = estimate_median(values)
-        low, high = (format_number(end, infinite) for end in (estimate.low, estimate.high))
+        low, high = (format_number(end, infinity_text) for end in (estimate.low, estimate.high))
         return f"{median_text} (95 % interval {low} to {high})"
-    q25, q75 = (format_number(value, infinite) for value in (row.test_quartiles.q25, row.test_quartiles.q75))
+    q25, q75 = (format_number(value, infinity_text) for value in (row.test_quartiles.q25, row.test_quartiles.q75))
     return f"{median_text} (quartiles {q25} to {q75}; {format_count(len(values), 'seed')})"
 
 

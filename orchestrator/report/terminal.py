@@ -39,7 +39,7 @@ LEFT_ALIGNED = {
 }
 
 
-def prose(text: str, console: Console, summary: Summary, style: str = "") -> Text:
+def make_sentence_text(text: str, console: Console, summary: Summary, style: str = "") -> Text:
     """Return a sentence that wraps on a terminal, unless it contains the sweep's folder; files have it on one line."""
     unwrapped = not console.is_terminal or str(summary.folder) in text
     return Text(text, style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold")
@@ -110,7 +110,7 @@ class Screen:
                 sentence = "\n".join(
                     textwrap.wrap(sentence, width, max_lines=math.ceil(room / width), placeholder=" ...")
                 )
-            yield prose(sentence, console, summary)
+            yield make_sentence_text(sentence, console, summary)
 
         # The table of the first configurations.
         rows = [row for row in summary.rows if row.is_complete]
@@ -121,7 +121,7 @@ class Screen:
             hidden = [name for name in make_cells(rows, make_value_columns(summary)) if name not in cells]
             omitted = [format_count(len(rows) - MAX_ROWS, "configuration")] if len(rows) > MAX_ROWS else []
             omitted += [f"values of {', '.join(hidden)}"] if hidden else []
-            yield prose(describe_columns(summary, cells), console, summary, "dim")
+            yield make_sentence_text(describe_columns(summary, cells), console, summary, "dim")
         else:
             yield ""
             omitted = []

@@ -20,7 +20,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import OUTDATED_FILES, REPORT_CSV, TABLES, make_csv_tables, write_csv
 from orchestrator.report.page.render import render_page
 from orchestrator.report.tables.later_evaluations import make_later_section
-from orchestrator.report.terminal import Screen, lay_out, make_rich_table, prose
+from orchestrator.report.terminal import Screen, lay_out, make_rich_table, make_sentence_text
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.text.consoles import say
@@ -126,7 +126,7 @@ def show_later_evaluations(folder: Path, keys: Collection[object], console: Cons
     for part in lay_out(section.cells, console.width, keys=2):
         console.print(make_rich_table(part))
     for note in section.notes:
-        console.print(prose(note, console, summary, "dim"))
+        console.print(make_sentence_text(note, console, summary, "dim"))
 
     # Name the files that have them as well.
     say(console, f"Table: {summary.folder / 'later_evaluations.csv'}\nReport: {summary.folder / REPORT_HTML}")

@@ -115,15 +115,15 @@ def format_values(values: Mapping[str, Any], keys: Iterable[str] = ()) -> str:
     return ", ".join(f"{name} {compact_value(values[key])}" for key, name in names.items())
 
 
-def format_number(value: float | None, infinite: str = "inf") -> str:
+def format_number(value: float | None, infinity_text: str = "inf") -> str:
     """Return a number with three significant digits: format_number(0.019) -> "0.0190"; "-" for NaN and None.
 
-    `infinite` is the text for infinity.
+    `infinity_text` is the text for infinity.
     """
     if value is None or math.isnan(value):
         return "-"
     if math.isinf(value):
-        return infinite if value > 0 else "-inf"
+        return infinity_text if value > 0 else "-inf"
     return f"{value:#.3g}".rstrip(".")
 
 

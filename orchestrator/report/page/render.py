@@ -87,7 +87,7 @@ def render_page(summary: Summary, curves: pd.DataFrame) -> str:
         if summary.rows
         else "",
         answers=_render_answers(summary),
-        sections="\n".join(_make_sections(summary)),
+        sections="\n".join(_render_sections(summary)),
         data=data.replace("<", "\\u003c"),  # so that no text can end the script element
         style=style,
         library=library,
@@ -121,7 +121,9 @@ def _remove_all_controls(value: Any) -> Any:
 
 def _render_source(summary: Summary) -> str:
     """Return description, study and folder of a sweep as HTML, with the time if it is running."""
-    live = f"; as of {time.strftime('%Y-%m-%d %H:%M:%S')}, loads itself again" if summary.status == "running" else ""
+    live = (
+        f"; as of {time.strftime('%Y-%m-%d %H:%M:%S')}, refreshes automatically" if summary.status == "running" else ""
+    )
     description = str(summary.state.spec.get("description") or "").strip().rstrip(".")
     study = f"study {summary.state.study}, in {summary.folder}"
     if not description:
@@ -129,10 +131,10 @@ def _render_source(summary: Summary) -> str:
     return f"{escape(description)} <span class=where>({escape(study)})</span>{escape(live)}"
 
 
-def _make_sections(summary: Summary) -> Iterator[str]:
+def _render_sections(summary: Summary) -> Iterator[str]:
     """Yield the HTML of the sections on failures and confirmations, then of folded sections."""
     # Failures and confirmations are always shown.
-    yield from _make_failure_section(summary)
+    yield from _render_failures(summary)
     for confirmed in read_confirmations(summary):
         yield _render_section(make_confirmation_section(summary, confirmed))
 
@@ -146,12 +148,12 @@ def _make_sections(summary: Summary) -> Iterator[str]:
     folded += [make_later_section(summary)] if summary.later_evaluations else []
     folded.append(make_provenance_section(summary))
     for section in folded:
-        body = _render_section(section, heading=False)
+        body = _render_section(section, with_heading=False)
         yield f"<details><summary>{escape(section.heading)}</summary>{body}</details>"
-    yield f"<details><summary>Commands</summary>{_make_commands(summary)}</details>"
+    yield f"<details><summary>Commands</summary>{_render_commands(summary)}</details>"
 
 
-def _make_failure_section(summary: Summary) -> Iterator[str]:
+def _render_failures(summary: Summary) -> Iterator[str]:
     """Yield the section on failed seeds and dead packs, with a line for similar reasons; nothing without failures."""
     # Group the failed seeds by similar reasons.
     groups = group_errors((why, (row, seed)) for row in summary.rows for seed, why in row.failures)
@@ -173,29 +175,28 @@ def _make_failure_section(summary: Summary) -> Iterator[str]:
 
     # Seeds of dead packs can be retried.
     state = summary.state
-    died = (
+    retry_advice = (
         [f"{format_count(state.seeds_crashed, 'seed')} crashed; {advise_retry(summary.folder)}"]
         if state.failed_packs
         else []
     )
-    section = Section(heading="What failed", cells=cells, paragraphs=died, notes=note)
+    section = Section(heading="What failed", cells=cells, paragraphs=retry_advice, notes=note)
     yield f"<section id=what-failed>{_render_section(section)}</section>"
 
 
 def _describe_seeds(summary: Summary, failed: Sequence[tuple[Row, int]]) -> str:
     """Return the seeds by configuration: "#0 seeds 0-3, #7 seed 2"."""
-    # Collect the failed seeds of each configuration.
     seeds: dict[int, list[int]] = {}
     for row, seed in failed:
         seeds.setdefault(row.number, []).append(seed)
     texts = [
-        f"{make_label(summary.state.provenance, number)} seed{'s'[: len(few) > 1]} {format_ranges(few)}"
-        for number, few in sorted(seeds.items())
+        f"{make_label(summary.state.provenance, number)} seed{'s'[: len(numbers) > 1]} {format_ranges(numbers)}"
+        for number, numbers in sorted(seeds.items())
     ]
     return join_first_few(texts, MAX_CONFIGURATIONS)
 
 
-def _make_commands(summary: Summary) -> str:
+def _render_commands(summary: Summary) -> str:
     """Return the HTML of the commands for this sweep, each with its purpose."""
     # User code is searched beside the original sweep file, whose path is not recorded.
     again = {"the same sweep again": f"{format_command('run', summary.folder / 'sweep.yaml')} --name another-name"}
@@ -223,11 +224,11 @@ def _make_commands(summary: Summary) -> str:
     return f"<pre>{escape(lines)}\n</pre>" + "".join(_render_paragraphs([note], "note"))
 
 
-def _render_section(section: Section, *, heading: bool = True) -> str:
+def _render_section(section: Section, *, with_heading: bool = True) -> str:
     """Return a section as HTML."""
     return "".join(
         [
-            f"<h2>{escape(section.heading)}</h2>" if heading else "",
+            f"<h2>{escape(section.heading)}</h2>" if with_heading else "",
             *_render_paragraphs(section.paragraphs),
             _render_table(section.cells) if section.cells else "",
             *_render_paragraphs(section.notes, "note"),

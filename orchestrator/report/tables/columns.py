@@ -17,7 +17,7 @@ from orchestrator.text.wording import format_number
 Cells = dict[str, list[str]]
 Records = list[dict[str, Any]]  # lines of a CSV file: values by name of column
 
-NONE = "-"  # the text of a missing value
+MISSING_TEXT = "-"  # the text of a missing value
 CELL_WIDTH = 18  # characters of a broken cell, unless an unbroken part is longer
 UNBROKEN = re.compile(r"\S+: \S+ \(n = \d+\)|\S+: \S+|\[[^\]]*\]|p = \S+")
 
@@ -51,19 +51,19 @@ class Section:
     notes: Sequence[str] = ()
 
 
-def make_cells(lines: Sequence[Any], columns: Columns, infinite: str = "inf") -> Cells:
-    """Return the texts of the lines by heading; `infinite` is the text for infinity.
+def make_cells(lines: Sequence[Any], columns: Columns, infinity_text: str = "inf") -> Cells:
+    """Return the texts of the lines by heading; `infinity_text` is the text for infinity.
 
     Columns without a heading or without any value are left out.
     """
     cells = {
         column.heading: [
-            column.text(line) if column.text else format_value(column.read(line), infinite) for line in lines
+            column.text(line) if column.text else format_value(column.read(line), infinity_text) for line in lines
         ]
         for column in columns
         if column.heading
     }
-    return {heading: texts for heading, texts in cells.items() if set(texts) - {NONE}}
+    return {heading: texts for heading, texts in cells.items() if set(texts) - {MISSING_TEXT}}
 
 
 def make_records(lines: Iterable[Any], columns: Columns) -> Records:
@@ -84,12 +84,14 @@ def _name_values(column: Column, line: Any) -> Iterator[tuple[str, Any]]:
         yield name, getattr(value, part, None)
 
 
-def format_value(value: Any, infinite: str) -> str:
+def format_value(value: Any, infinity_text: str) -> str:
     """Return a value as text, quartiles as "median [q25, q75]"."""
     if isinstance(value, Quartiles):
-        q25, median, q75 = (format_number(part, infinite) for part in value)
-        return NONE if math.isnan(value.median) else f"{median} [{q25}, {q75}]"
-    return NONE if value is None else format_number(value, infinite) if isinstance(value, float) else str(value)
+        q25, median, q75 = (format_number(part, infinity_text) for part in value)
+        return MISSING_TEXT if math.isnan(value.median) else f"{median} [{q25}, {q75}]"
+    if value is None:
+        return MISSING_TEXT
+    return format_number(value, infinity_text) if isinstance(value, float) else str(value)
 
 
 def parse_columns(names: str) -> list[Column]:
@@ -109,10 +111,10 @@ def break_cell(cell: str, width: int = CELL_WIDTH) -> str:
 def format_interval(value: float, low: float, high: float, form: str) -> str:
     """Return a number with its interval: format_interval(0.5, 0.1, 0.9, ".1f") -> "0.5 [0.1, 0.9]"; "-" for NaN."""
     if math.isnan(value):
-        return NONE
+        return MISSING_TEXT
     return f"{value:{form}}" if math.isnan(low) else f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
 def format_p(p: float) -> str:
     """Return a p-value with three significant digits as text, "-" for NaN."""
-    return NONE if math.isnan(p) else f"{p:.3g}"
+    return MISSING_TEXT if math.isnan(p) else f"{p:.3g}"

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from orchestrator.report.tables.columns import (
-    NONE,
+    MISSING_TEXT,
     Column,
     Columns,
     Records,
@@ -51,7 +51,7 @@ def make_value_columns(summary: Summary) -> Columns:
             key if short in headings else short,
             lambda row: _encode_value(get_searched_value(summary, row, key, "")),
             key,
-            lambda row: compact_value(get_searched_value(summary, row, key, NONE)),
+            lambda row: compact_value(get_searched_value(summary, row, key, MISSING_TEXT)),
         )
 
     return [make_column(key, short) for key, short in shorten_keys([*summary.searched]).items()]
@@ -110,7 +110,7 @@ def make_result_columns(summary: Summary) -> Columns:
             "form" if len({row.form for row in summary.rows}) > 1 else "",
             attrgetter("form"),
             "form",
-            lambda row: row.form or NONE,
+            lambda row: row.form or MISSING_TEXT,
         ),
     ]
 
@@ -161,7 +161,7 @@ def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
 
     # Searched values are a single column on the page, by their short keys.
     def describe_values(row: Any) -> str:
-        return ", ".join(f"{names[key]} {compact_value(value)}" for key, value in row.values.items()) or NONE
+        return ", ".join(f"{names[key]} {compact_value(value)}" for key, value in row.values.items()) or MISSING_TEXT
 
     return [
         # The file names the sweeps in every line, because it may have several confirmations.

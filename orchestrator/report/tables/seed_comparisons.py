@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from orchestrator.report.tables.columns import (
-    NONE,
+    MISSING_TEXT,
     Column,
     Columns,
     Records,
@@ -31,25 +31,27 @@ POLICIES = {
 }
 
 
-def make_comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "inf") -> Columns:
+def make_comparison_columns(comparisons: Sequence[SeedComparison], infinity_text: str = "inf") -> Columns:
     """Return the columns of comparisons over seeds; page and terminal add the names of the configurations.
 
     Differences are first - second. The last columns of a CSV file have the resolved keys in which the two differ, as
     JSON with null for a missing key.
     """
-    corrected = any(line.tests > 1 for line in comparisons)
-    failed = any(line.first_failed or line.second_failed for line in comparisons)
+    corrected = any(comparison.tests > 1 for comparison in comparisons)
+    failed = any(comparison.first_failed or comparison.second_failed for comparison in comparisons)
 
     # Functions for the texts of cells.
-    def describe_medians(line: SeedComparison) -> str:
-        return ", ".join(format_number(value, infinite) for value in (line.first_median, line.second_median))
+    def describe_medians(comparison: SeedComparison) -> str:
+        return ", ".join(
+            format_number(value, infinity_text) for value in (comparison.first_median, comparison.second_median)
+        )
 
-    def describe_level(line: SeedComparison) -> str:
-        return NONE if math.isnan(line.outcome.level) else f"{100 * line.outcome.level:.1f} %"
+    def describe_level(comparison: SeedComparison) -> str:
+        return MISSING_TEXT if math.isnan(comparison.outcome.level) else f"{100 * comparison.outcome.level:.1f} %"
 
     def read_values(side: int) -> Callable[[SeedComparison], str]:
-        return lambda line: json.dumps(
-            {key: values[side] for key, values in line.shared.differing.items()}, ensure_ascii=False
+        return lambda comparison: json.dumps(
+            {key: values[side] for key, values in comparison.shared.differing.items()}, ensure_ascii=False
         )
 
     return [
@@ -57,14 +59,18 @@ def make_comparison_columns(comparisons: Sequence[SeedComparison], infinite: str
         *parse_columns("family group=question.group"),
         Column(
             "at lengths",
-            lambda line: format_ranges(line.question.lengths),
+            lambda comparison: format_ranges(comparison.question.lengths),
             "lengths",
-            lambda line: f"{line.question.group} {format_ranges(line.question.lengths)}",
+            lambda comparison: f"{comparison.question.group} {format_ranges(comparison.question.lengths)}",
         ),
         *parse_columns("metric=question.metric average=question.average first second first_median second_median"),
         Column("medians", describe_medians),
         *parse_columns("paired=outcome.paired n=outcome.n"),
-        Column("", lambda line: line.outcome.n if line.outcome.paired else line.outcome.n_second, "n_second"),
+        Column(
+            "",
+            lambda comparison: comparison.outcome.n if comparison.outcome.paired else comparison.outcome.n_second,
+            "n_second",
+        ),
         Column("difference", attrgetter("outcome.difference"), "difference", _describe_difference),
         *parse_columns("low=outcome.low high=outcome.high"),
         Column("level", attrgetter("outcome.level"), "level", describe_level),
@@ -72,11 +78,16 @@ def make_comparison_columns(comparisons: Sequence[SeedComparison], infinite: str
         Column("seeds", _count_seeds),
         Column("first better", attrgetter("first_better"), "first_better"),
         *parse_columns("second_better"),
-        Column("failed" if failed else "", lambda line: f"{line.first_failed}, {line.second_failed}"),
-        Column("", lambda line: line.outcome.ties if line.outcome.paired else None, "ties"),
-        Column("p", attrgetter("outcome.p"), "p", lambda line: format_p(line.outcome.p)),
+        Column("failed" if failed else "", lambda comparison: f"{comparison.first_failed}, {comparison.second_failed}"),
+        Column("", lambda comparison: comparison.outcome.ties if comparison.outcome.paired else None, "ties"),
+        Column("p", attrgetter("outcome.p"), "p", lambda comparison: format_p(comparison.outcome.p)),
         *parse_columns("smallest_p=outcome.smallest_p"),
-        Column("p (Holm)" if corrected else "", attrgetter("holm_p"), "holm_p", lambda line: format_p(line.holm_p)),
+        Column(
+            "p (Holm)" if corrected else "",
+            attrgetter("holm_p"),
+            "holm_p",
+            lambda comparison: format_p(comparison.holm_p),
+        ),
         *parse_columns("tests first_seeds second_seeds first_failed second_failed"),
         *parse_columns("shared=shared.sentence missing=outcome.reason"),
         Column("", read_values(0), "first_values"),
@@ -97,30 +108,30 @@ def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
         notes.append(f"{pairing}." if len(pairings) == 1 else f"{pairing} ({count} of {len(comparisons)} lines).")
 
     # Describe the intervals of paired seeds; unpaired seeds have none.
-    if paired := [line for line in comparisons if line.outcome.paired and line.outcome.n]:
-        without_interval = [line for line in paired if math.isnan(line.outcome.low)]
+    if paired := [comparison for comparison in comparisons if comparison.outcome.paired and comparison.outcome.n]:
+        without_interval = [comparison for comparison in paired if math.isnan(comparison.outcome.low)]
         too_few = f"; none with fewer than {MIN_FOR_MEDIAN} pairs" if without_interval else ""
         notes.append(
             "Difference: the median over pairs of seeds, with an interval that has at least the given level for any "
             f"distribution{too_few}."
         )
-        tests = max(line.tests for line in paired)
+        tests = max(comparison.tests for comparison in paired)
         if tests > 1 and len(without_interval) < len(paired):
             notes.append(
                 f"p (Holm) is corrected for the {tests} comparisons at the same lengths; intervals are not, so some "
                 "exclude 0 by chance."
             )
-    if any(not line.outcome.paired for line in comparisons):
+    if any(not comparison.outcome.paired for comparison in comparisons):
         notes.append(
             "Unpaired seeds: the difference of the medians; an interval would assume the same spread of both "
             "configurations."
         )
 
     # Describe tests, failed seeds, and missing comparisons.
-    notes += _describe_tests([line for line in comparisons if not math.isnan(line.outcome.p)])
-    if any(line.first_failed or line.second_failed for line in comparisons):
+    notes += _describe_tests([comparison for comparison in comparisons if not math.isnan(comparison.outcome.p)])
+    if any(comparison.first_failed or comparison.second_failed for comparison in comparisons):
         notes.append(POLICIES[comparisons[0].question.policy])
-    missing = {line.outcome.reason for line in comparisons if math.isnan(line.outcome.p)}
+    missing = {comparison.outcome.reason for comparison in comparisons if math.isnan(comparison.outcome.p)}
     return notes + [f"Not compared: {reason}." for reason in sorted(filter(None, missing))]
 
 
@@ -132,13 +143,13 @@ def describe_sign(comparisons: Sequence[SeedComparison], first: str, second: str
     return f"Differences in {format_metric(question.metric, question.average)}: {first} minus {second}{sign}"
 
 
-def describe_verdict(line: SeedComparison, first: str, second: str, *, with_metric: bool = True) -> str:
+def describe_verdict(comparison: SeedComparison, first: str, second: str, *, with_metric: bool = True) -> str:
     """Return a sentence that names the better configuration and the difference, or says that it is inconclusive.
 
     The difference is first minus second. `with_metric` names the metric.
     """
     # Equal values are as a rule those of the same program, trained twice.
-    outcome, question = line.outcome, line.question
+    outcome, question = comparison.outcome, comparison.question
     metric = format_metric(question.metric, question.average)
     kind = "" if question.group == REQUESTED else f"{question.group} "
     where = f"at the {format_lengths(question.lengths, kind)}"
@@ -147,44 +158,47 @@ def describe_verdict(line: SeedComparison, first: str, second: str, *, with_metr
     if outcome.paired and outcome.n > 1 and outcome.ties == outcome.n:
         return f"No difference {where}: {metric} of {first} and {second} is equal in all {outcome.n} pairs of seeds."
     evidence = f"{100 * outcome.level:.1f} % interval, {format_count(outcome.n, 'pair')} of seeds"
-    difference = f"{first} minus {second}{f' in {metric}' if with_metric else ''} is {_describe_difference(line)}"
-    if line.verdict in ("equal", "inconclusive"):
-        judged, why = "No difference" if line.verdict == "equal" else "Inconclusive", f" ({evidence})"
+    difference = f"{first} minus {second}{f' in {metric}' if with_metric else ''} is {_describe_difference(comparison)}"
+    if comparison.verdict in ("equal", "inconclusive"):
+        judged, why = "No difference" if comparison.verdict == "equal" else "Inconclusive", f" ({evidence})"
         if math.isnan(outcome.low):
             judged, why = "No verdict", f", but {outcome.reason}"
         return f"{judged} {where}: {difference}{why}."
 
     # Name the better configuration first; the difference has the sign that it has in every table.
-    better, other = (first, second) if line.verdict == "first" else (second, first)
+    better, other = (first, second) if comparison.verdict == "first" else (second, first)
     relation = "lower" if question.direction == "none" else "better"
     return f"{better} is {relation} than {other} {where}: {difference} ({evidence})."
 
 
 def count_pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
     """Return how many pairs of seeds a p below ALPHA needs; None if there are enough or seeds are unpaired."""
-    if any(not line.outcome.paired or line.tests * line.outcome.smallest_p < ALPHA for line in tested):
+    if any(
+        not comparison.outcome.paired or comparison.tests * comparison.outcome.smallest_p < ALPHA
+        for comparison in tested
+    ):
         return None
-    needed = count_needed_pairs(max(line.tests for line in tested))
-    return needed if max(line.outcome.n for line in tested) < needed else None
+    needed = count_needed_pairs(max(comparison.tests for comparison in tested))
+    return needed if max(comparison.outcome.n for comparison in tested) < needed else None
 
 
-def _describe_difference(line: SeedComparison) -> str:
-    return format_interval(line.outcome.difference, line.outcome.low, line.outcome.high, "+#.3g")
+def _describe_difference(comparison: SeedComparison) -> str:
+    return format_interval(comparison.outcome.difference, comparison.outcome.low, comparison.outcome.high, "+#.3g")
 
 
-def _count_seeds(line: SeedComparison) -> str:
-    outcome = line.outcome
+def _count_seeds(comparison: SeedComparison) -> str:
+    outcome = comparison.outcome
     return format_count(outcome.n, "pair") if outcome.paired else f"{outcome.n} and {outcome.n_second}"
 
 
-def _describe_pairing(line: SeedComparison) -> str:
+def _describe_pairing(comparison: SeedComparison) -> str:
     """Return as text whether and why the seeds of two configurations were paired, without a full stop."""
-    streams = line.shared.sentence
-    if not line.outcome.paired:
-        why = "have different seeds" if line.shared.is_paired else f"may share no random numbers: {streams}"
+    streams = comparison.shared.sentence
+    if not comparison.outcome.paired:
+        why = "have different seeds" if comparison.shared.is_paired else f"may share no random numbers: {streams}"
         return f"Not paired: the two {why}"
-    alone = f"; {format_count(line.unmatched, 'seed')} without a pair left out" if line.unmatched else ""
-    return f"Paired {streams}{alone}" if line.shared.by_number else f"Paired by seed: {streams}{alone}"
+    alone = f"; {format_count(comparison.unmatched, 'seed')} without a pair left out" if comparison.unmatched else ""
+    return f"Paired {streams}{alone}" if comparison.shared.by_number else f"Paired by seed: {streams}{alone}"
 
 
 def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
@@ -193,9 +207,20 @@ def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
         return []
 
     # Name the tests with the smallest p that they can have.
-    kinds = ["of the sign test, which the interval inverts"] if any(line.outcome.paired for line in tested) else []
-    kinds += ["of the rank-sum test over all permutations"] if any(not line.outcome.paired for line in tested) else []
-    smallest, tests = min(line.outcome.smallest_p for line in tested), max(line.tests for line in tested)
+    kinds = (
+        ["of the sign test, which the interval inverts"]
+        if any(comparison.outcome.paired for comparison in tested)
+        else []
+    )
+    kinds += (
+        ["of the rank-sum test over all permutations"]
+        if any(not comparison.outcome.paired for comparison in tested)
+        else []
+    )
+    smallest, tests = (
+        min(comparison.outcome.smallest_p for comparison in tested),
+        max(comparison.tests for comparison in tested),
+    )
     lines = [
         f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below {format_p(smallest)}."
     ]
