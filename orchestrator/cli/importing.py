@@ -16,7 +16,7 @@ app = typer.Typer()
 console = make_console()
 
 
-class Missing(StrEnum):
+class MissingOption(StrEnum):
     """The treatment of members without a value at the last step."""
 
     failed = "failed"
@@ -50,7 +50,7 @@ def import_results(
     step_column: Annotated[str | None, typer.Option(help="With wandb and tune: the column with the step.")] = None,
     step: Annotated[int | None, typer.Option(min=0, help="The training step of results without one.")] = None,
     missing: Annotated[
-        Missing | None,
+        MissingOption | None,
         typer.Option(help="failed: members without a last value count as failed; absent: they are left out."),
     ] = None,
     pattern: Annotated[

@@ -167,8 +167,8 @@ def _choose_average(results: Results, options: ImportOptions) -> str:
 def _choose_lengths(results: Results, members: ImportedMembers, metric: str, options: ImportOptions) -> tuple[int, ...]:
     """Return the lengths of the objective. Raises UserError for a length that a configuration lacks."""
     index = results.metrics.index(metric)
-    for configuration, curves in enumerate(members.curves):
-        lengths = curves.lengths[index]
+    for configuration, measured in enumerate(members.measured):
+        lengths = measured.lengths[index]
         if options.lengths is None and len(lengths) > 1:
             raise UserError(
                 f"{results.source}: {metric} has lengths {format_ranges(lengths)}; choose selection lengths by "
@@ -177,7 +177,7 @@ def _choose_lengths(results: Results, members: ImportedMembers, metric: str, opt
         if missing_lengths := sorted(set(options.lengths or ()) - set(lengths)):
             problem = f"{results.describe_configuration(configuration)}: no {metric} at length {missing_lengths[0]}"
             raise UserError(f"--lengths: {results.source}: {problem}; allowed: {format_ranges(lengths)}")
-    return options.lengths or members.curves[0].lengths[index]
+    return options.lengths or members.measured[0].lengths[index]
 
 
 def _make_first_fields(results: Results, members: ImportedMembers, spec: SweepSpec) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _make_first_fields(results: Results, members: ImportedMembers, spec: SweepSp
 def _list_common_seeds(members: ImportedMembers) -> list[int]:
     """Return the seeds that every configuration has."""
     configurations_by_seed = Counter(seed for pack in members.packs for _, seed in pack.members)
-    return [seed for seed in members.seeds if configurations_by_seed[seed] == len(members.curves)]
+    return [seed for seed in members.seeds if configurations_by_seed[seed] == len(members.measured)]
 
 
 def _build_spec(
@@ -208,7 +208,7 @@ def _build_spec(
     """Return the specification of a sweep that lists the configurations. Raises SweepFileError for an invalid name."""
     # The table decided the values of each configuration, so the sampler is a list of them.
     steps = _list_varying_steps(members)
-    listed = [_make_listed_values(results, number, steps) for number in range(len(members.curves))]
+    listed = [_make_listed_values(results, number, steps) for number in range(len(members.measured))]
     sections = {
         **names,
         "description": f"Imported from {results.source}.",
@@ -241,7 +241,7 @@ def _make_sections(
 ) -> dict[str, Any]:
     """Return sections like those of a program sweep: of configuration `number`, or with None of the sweep file."""
     configuration = results.configurations[number] if number is not None else {}
-    curves = members.curves[number or 0]
+    measured = members.measured[number or 0]
 
     # Nest the settings at the dots of their names.
     config: dict[str, Any] = {}
@@ -253,9 +253,9 @@ def _make_sections(
         tree[last_part] = value
 
     # A metric that is measured at all lengths needs only its direction.
-    lengths = sorted({length for metric_lengths in curves.lengths.values() for length in metric_lengths})
+    lengths = sorted({length for metric_lengths in measured.lengths.values() for length in metric_lengths})
     metrics: dict[str, Any] = {}
-    for metric, metric_lengths in curves.lengths.items():
+    for metric, metric_lengths in measured.lengths.items():
         name = results.metrics[metric]
         direction = options.directions.get(name, NO_DIRECTION)
         is_everywhere = len(metric_lengths) == len(lengths)
@@ -269,7 +269,7 @@ def _make_sections(
             "lengths": lengths,
             "trained_lengths": list(options.trained),
             "metrics": metrics,
-            "averages": [results.averages[average] for average in curves.averages],
+            "averages": [results.averages[average] for average in measured.averages],
             **({"axis": options.axis} if options.axis is not None else {}),
         },
     }
@@ -280,13 +280,13 @@ def _make_configuration_fields(
 ) -> list[dict[str, Any]]:
     """Return the ledger fields of each configuration."""
     fields, measured_ids, steps = list[dict[str, Any]](), set[str](), _list_varying_steps(members)
-    for number in range(len(members.curves)):
+    for number in range(len(members.measured)):
         # The fields of a member without its seed are those of the configuration, so any seed will do.
         sections = _make_sections(results, members, options, number)
         trainer = get_trainer(sections)
         member = trainer.build(sections, recorded=True)
-        measured = make_measurement_fields(trainer.list_measurements(member), measured_ids)
-        measured_ids.add(measured["measured"])
+        measurement_fields = make_measurement_fields(trainer.list_measurements(member), measured_ids)
+        measured_ids.add(measurement_fields["measured"])
 
         fields.append(
             {
@@ -296,7 +296,7 @@ def _make_configuration_fields(
                 "resolved": {key: value for key, value in member.to_dict().items() if key != "seed"},
                 "duplicate_of": None,
                 "draw": number,
-                **measured,
+                **measurement_fields,
             }
         )
     return fields

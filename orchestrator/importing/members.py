@@ -23,7 +23,7 @@ MAX_SHOWN = 3  # members in a message
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curves:
+class MeasuredCells:
     """The measured averages by index, and the lengths of each measured metric by the index of the metric."""
 
     averages: tuple[int, ...]
@@ -38,7 +38,7 @@ class ImportedPack:
     """
 
     members: tuple[tuple[int, int], ...]
-    curves: Curves
+    measured: MeasuredCells
     steps: int
     is_complete: bool
     rows: pd.DataFrame
@@ -46,10 +46,10 @@ class ImportedPack:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedMembers:
-    """The packs of a table, curves and last step of each configuration, all seeds, and notes on omitted rows."""
+    """The packs of a table, the cells and last step of each configuration, all seeds, and notes on omitted rows."""
 
     packs: tuple[ImportedPack, ...]
-    curves: tuple[Curves, ...]
+    measured: tuple[MeasuredCells, ...]
     last_steps: tuple[int, ...]
     seeds: tuple[int, ...]
     notes: tuple[str, ...]
@@ -59,12 +59,12 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     """Return the members of a table, grouped into packs.
 
     `missing` says whether members without a value at the last step count as failed seeds or are left out. Raises
-    UserError if it is None and there are such members, for a member with only a part of its last curves, and for a
-    configuration without the judged metric.
+    UserError if it is None and there are such members, for a member with only a part of the values at its last step,
+    and for a configuration without the judged metric.
     """
     rows = results.rows
     last_steps = _find_last_steps(results, metric, average)
-    rows, curves, curve_index_C, notes = _select_measured_rows(results, last_steps)
+    rows, measured, measured_index_C, notes = _select_measured_rows(results, last_steps)
 
     # A member has the code configuration * seeds + index of its seed; it is complete with all values at its last step.
     # Shapes: R rows, C configurations, M members with a row at their last step.
@@ -72,14 +72,17 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     codes_R = rows["configuration"].to_numpy() * len(seeds) + seed_index_R
     is_last_R = rows["step"].to_numpy() == last_steps[rows["configuration"].to_numpy()]
     complete_codes_M, value_counts_M = np.unique(codes_R[is_last_R], return_counts=True)
-    expected_counts_C = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[
-        curve_index_C
-    ]
+    counts = [len(cells.averages) * sum(map(len, cells.lengths.values())) for cells in measured]
+    expected_counts_C = np.array(counts)[measured_index_C]
     if (is_partial_M := value_counts_M < expected_counts_C[complete_codes_M // len(seeds)]).any():
         configuration, seed_index = divmod(int(complete_codes_M[int(np.argmax(is_partial_M))]), len(seeds))
         raise UserError(
             _describe_missing_value(
-                results, rows[is_last_R], configuration, int(seeds[seed_index]), curves[curve_index_C[configuration]]
+                results,
+                rows[is_last_R],
+                configuration,
+                int(seeds[seed_index]),
+                measured[measured_index_C[configuration]],
             )
         )
 
@@ -98,20 +101,23 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
         codes_by_pack: dict[tuple[int, int], list[int]] = {}
         for code in member_codes.tolist():
             configuration = code // len(seeds)
-            codes_by_pack.setdefault((int(curve_index_C[configuration]), int(last_steps[configuration])), []).append(
-                code
-            )
-        for (curve_index, steps), pack_codes in codes_by_pack.items():
+            key = (int(measured_index_C[configuration]), int(last_steps[configuration]))
+            codes_by_pack.setdefault(key, []).append(code)
+        for (measured_index, steps), pack_codes in codes_by_pack.items():
             members = tuple((code // len(seeds), int(seeds[code % len(seeds)])) for code in pack_codes)
             pack_rows = _select_members(rows, np.array(pack_codes))
             packs.append(
                 ImportedPack(
-                    members=members, curves=curves[curve_index], steps=steps, is_complete=is_complete, rows=pack_rows
+                    members=members,
+                    measured=measured[measured_index],
+                    steps=steps,
+                    is_complete=is_complete,
+                    rows=pack_rows,
                 )
             )
     return ImportedMembers(
         packs=tuple(packs),
-        curves=tuple(curves[curve_index] for curve_index in curve_index_C),
+        measured=tuple(measured[index] for index in measured_index_C),
         last_steps=tuple(last_steps.tolist()),
         seeds=tuple(seeds.tolist()),
         notes=tuple(notes),
@@ -137,8 +143,10 @@ def _find_last_steps(results: Results, metric: str, average: str) -> Codes:
     return last_steps
 
 
-def _select_measured_rows(results: Results, last_steps: Codes) -> tuple[pd.DataFrame, list[Curves], Codes, list[str]]:
-    """Return the measured rows, the distinct curves, the curve index of each configuration, and notes.
+def _select_measured_rows(
+    results: Results, last_steps: Codes
+) -> tuple[pd.DataFrame, list[MeasuredCells], Codes, list[str]]:
+    """Return the measured rows, the distinct measured cells, their index for each configuration, and notes.
 
     A row is measured if it is not after the last step of its configuration, and its cell (average, metric, length) has
     a row at the last step.
@@ -153,27 +161,28 @@ def _select_measured_rows(results: Results, last_steps: Codes) -> tuple[pd.DataF
     measured_codes = np.unique(codes_R[step_R == last_steps[configuration_R]])
     is_measured_R = (step_R <= last_steps[configuration_R]) & np.isin(codes_R, measured_codes)
 
-    # Configurations with the same cells share their curves; `measured_codes` is sorted, so each has a run of it.
-    curves, index_by_cells = list[Curves](), dict[bytes, int]()
-    curve_indices = np.zeros(len(last_steps), dtype=np.int64)
+    # Configurations with the same cells share them; `measured_codes` is sorted, so each has a run of it.
+    measured = list[MeasuredCells]()
+    index_by_cells = dict[bytes, int]()
+    measured_indices = np.zeros(len(last_steps), dtype=np.int64)
     code_ends = np.searchsorted(measured_codes // np.prod(shape), np.arange(len(last_steps) + 1))
     for number, (first, end) in enumerate(itertools.pairwise(code_ends)):
         cells = measured_codes[first:end] % np.prod(shape)
         if cells.tobytes() not in index_by_cells:
-            index_by_cells[cells.tobytes()] = len(curves)
-            curves.append(_make_curves(results, lengths, np.unravel_index(cells, shape)))
-        curve_indices[number] = index_by_cells[cells.tobytes()]
+            index_by_cells[cells.tobytes()] = len(measured)
+            measured.append(_make_measured_cells(results, lengths, np.unravel_index(cells, shape)))
+        measured_indices[number] = index_by_cells[cells.tobytes()]
 
     notes = []
     if not is_measured_R.all():
         names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~is_measured_R]))
         count = f"{int((~is_measured_R).sum()):,} of {len(rows):,} rows left out"
         notes.append(f"{count} ({names}): nothing with their average, metric and length at the last step")
-    return rows[is_measured_R], curves, curve_indices, notes
+    return rows[is_measured_R], measured, measured_indices, notes
 
 
-def _make_curves(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any], ...]) -> Curves:
-    """Return the curves with these cells; raises UserError if averages have different lengths of a metric."""
+def _make_measured_cells(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any], ...]) -> MeasuredCells:
+    """Return these cells by index; raises UserError if averages differ in the lengths of a metric."""
     averages, metrics, length = cells
     lengths_by_average = {
         int(a): {int(k): tuple(lengths[length[(averages == a) & (metrics == k)]].tolist()) for k in np.unique(metrics)}
@@ -188,14 +197,16 @@ def _make_curves(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any]
                 names = f"{results.averages[first[0]]} and {results.averages[a]}"
                 text = f"{results.metrics[k]}: different lengths of the averages {names} at the last step"
                 raise UserError(f"{results.source}: {text}; allowed: the same lengths for every average")
-    return Curves(averages=tuple(lengths_by_average), lengths=first[1])
+    return MeasuredCells(averages=tuple(lengths_by_average), lengths=first[1])
 
 
-def _describe_missing_value(results: Results, rows: pd.DataFrame, configuration: int, seed: int, curves: Curves) -> str:
+def _describe_missing_value(
+    results: Results, rows: pd.DataFrame, configuration: int, seed: int, measured: MeasuredCells
+) -> str:
     """Return a message on the first value that a member lacks; `rows` are those at the last steps."""
     member_rows = rows[(rows["configuration"] == configuration) & (rows["seed"] == seed)]
     present_cells = set(member_rows[["average", "metric", "length"]].itertuples(index=False, name=None))
-    cells = ((a, k, length) for a in curves.averages for k, lengths in curves.lengths.items() for length in lengths)
+    cells = ((a, k, length) for a in measured.averages for k, lengths in measured.lengths.items() for length in lengths)
     a, k, length = next(cell for cell in cells if cell not in present_cells)
     member = f"{results.source}: {results.describe_configuration(configuration)}, seed {seed}"
     missing_value = f"{results.metrics[k]} of the average {results.averages[a]} at length {length}"
