@@ -118,7 +118,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     """
     bound, differences = claim.no_effect_bound, subtract_values(*pair_arms(arms))
     if claim.statistic == "mean":
-        return _answer_rows(answer_mean, differences)
+        return _compute_from_rows(answer_mean, differences)
     saturated_share = compute_saturated_share(arms) if bound is not None else 0.0
 
     # An interval within the bounds shows that there is no effect, so p is then that of the equivalence.
@@ -133,7 +133,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
         return answer
 
     if claim.unit is None:
-        return _answer_rows(compute_answer, differences)
+        return _compute_from_rows(compute_answer, differences)
 
     # Configurations are independent samples only if they were drawn at random.
     design = read_design(sweep.state)
@@ -143,7 +143,9 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
         )
 
     units = compute_configuration_medians(differences)
-    return replace(_answer_seeds(compute_answer, units), unit=design.unit, n_trained=len(arms[0].contexts))
+    return replace(
+        _compute_with_extrapolation(compute_answer, units), unit=design.unit, n_trained=len(arms[0].contexts)
+    )
 
 
 def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -172,7 +174,7 @@ def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues])
             detail=_describe_saturation(saturated_share),
         )
 
-    return _answer_rows(compute_answer, rows)
+    return _compute_from_rows(compute_answer, rows)
 
 
 def _describe_saturation(share: float) -> str:
@@ -200,7 +202,7 @@ def _compute_equivalence_p(values: Values, lower: float, upper: float, saturated
 
 def _answer_bound(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the median over seeds against a bound."""
-    return _answer_rows(lambda values: answer_median(values, null=claim.bound or 0.0), arms[0].values)
+    return _compute_from_rows(lambda values: answer_median(values, null=claim.bound or 0.0), arms[0].values)
 
 
 def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -213,7 +215,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     first, second = pair_arms(arms)
     null = _choose_null(claim)
     if not claim.metric[0].startswith("steps_to_"):
-        return _answer_rows(lambda values: answer_median(values, null), divide_values(first, second))
+        return _compute_from_rows(lambda values: answer_median(values, null), divide_values(first, second))
 
     # The smallest ratio divides the minimum of the first by the maximum of the second, the largest vice versa.
     (low_1, high_1), (low_2, high_2) = (
@@ -225,7 +227,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
         covered = _cover_answers(answer_median(smallest, null), answer_median(largest, null))
         return replace(covered, detail=f"steps are known to one evaluation; reached by {reached}")
 
-    return _answer_seeds(
+    return _compute_with_extrapolation(
         compute_answer,
         compute_seed_medians(divide_values(low_1, high_2)),
         compute_seed_medians(divide_values(high_1, low_2)),
@@ -252,7 +254,7 @@ def _answer_share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
         low, high = test.proportion_ci(0.95, method="exact")
         return Answer(effect=hits / n, low=low, high=high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}")
 
-    return _answer_seeds(compute_answer, successful.to_numpy()) if len(successful) else Answer(null=null)
+    return _compute_with_extrapolation(compute_answer, successful.to_numpy()) if len(successful) else Answer(null=null)
 
 
 def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -273,7 +275,7 @@ def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> A
         detail = " against ".join(f"{hits} of {n}" for hits, n in counts)
         return Answer(effect=first - second, low=low, high=high, p=p, n=min(n for _, n in counts), detail=detail)
 
-    return _answer_seeds(compute_answer, *successes) if all(map(len, successes)) else Answer()
+    return _compute_with_extrapolation(compute_answer, *successes) if all(map(len, successes)) else Answer()
 
 
 def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -412,21 +414,23 @@ def _compute_sign_p(values: Values, null: float) -> float:
     return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
 
 
-def _answer_seeds(compute_answer: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
+def _compute_with_extrapolation(compute_answer: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
     """Return the answer, with a function that computes it again for more seeds in the same proportions."""
     return replace(
         compute_answer(*arms), extrapolate=lambda n: compute_answer(*(_repeat_values(seeds, n) for seeds in arms))
     )
 
 
-def _answer_rows(compute_answer: Callable[[Values], Answer], rows: "pd.Series[float]") -> Answer:
+def _compute_from_rows(compute_answer: Callable[[Values], Answer], rows: "pd.Series[float]") -> Answer:
     """Return the answer of the values by context and seed; failed seeds (NaN) may have any value."""
     if not rows.isna().any():
-        return _answer_seeds(compute_answer, compute_seed_medians(rows))
+        return _compute_with_extrapolation(compute_answer, compute_seed_medians(rows))
 
     # A failed seed may have any value, so the answer covers the lowest and the highest possible.
     lowest, highest = (compute_seed_medians(rows.fillna(end)) for end in (-math.inf, math.inf))
-    return _answer_seeds(lambda low, high: _cover_answers(compute_answer(low), compute_answer(high)), lowest, highest)
+    return _compute_with_extrapolation(
+        lambda low, high: _cover_answers(compute_answer(low), compute_answer(high)), lowest, highest
+    )
 
 
 def _cover_answers(lowest: Answer, highest: Answer) -> Answer:

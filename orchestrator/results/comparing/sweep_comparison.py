@@ -42,7 +42,7 @@ from search_spaces.grammar.problems import read_key
 from search_spaces.grammar.spec import PASSIVE
 
 MATCHED, TOGETHER, EACH_LENGTH = "matched configurations", "all matched together", "each length"
-BEST = "best against best"
+BEST_AGAINST_BEST = "best against best"
 UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averaged without it"
 
 
@@ -170,7 +170,7 @@ def _compare_best(first: Summary, second: Summary, matched: Question) -> SeedCom
     except UserError:
         return None
     question = next((questions[0] for questions in groups if questions[0].group == matched.group), None)
-    return compare_sides(sides[0], sides[1], question, BEST) if question else None
+    return compare_sides(sides[0], sides[1], question, BEST_AGAINST_BEST) if question else None
 
 
 def _compare_groups(
