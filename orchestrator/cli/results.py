@@ -77,7 +77,7 @@ def compare(
     metric: Annotated[str | None, typer.Option(help="By default the judged metric.")] = None,
     average: Annotated[str | None, typer.Option(help="By default the judged weight average.")] = None,
     lengths: Annotated[
-        str | None, typer.Option(help="Such as 5,8-10; by default the test, selection and trained lengths.")
+        str | None, typer.Option(help="Lengths, such as 5,8-10; by default the test, selection and trained ones.")
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="PATH.csv", help="Also write the numbers to this file.")] = None,
     figure: Annotated[

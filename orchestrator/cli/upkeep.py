@@ -32,7 +32,7 @@ def export(
     ] = None,
     curves: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Every curve of every seed.")] = None,
     to: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The folder for figures; made if missing.")] = None,
-    size: Annotated[str | None, typer.Option(help="Of figures, in inches; by default 3.3x2.4.")] = None,
+    size: Annotated[str | None, typer.Option(help="Size of figures in inches; by default 3.3x2.4.")] = None,
     labels: Annotated[
         Path | None, typer.Option(metavar="FILE.yaml", help="Your names of metrics, keys and configurations.")
     ] = None,
@@ -77,7 +77,9 @@ def evaluate(
     configurations: Annotated[
         list[str], typer.Argument(metavar="CONFIGURATION", help="Numbers, labels or config_ids.")
     ],
-    lengths: Annotated[str | None, typer.Option(help="Such as 40,60-65; by default those of the sweep.")] = None,
+    lengths: Annotated[
+        str | None, typer.Option(help="Lengths, such as 40,60-65; by default those of the sweep.")
+    ] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Inputs per length; by default as in the sweep.")] = None,
     task: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Replace a setting of the task; may be repeated.")
