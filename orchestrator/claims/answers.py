@@ -291,7 +291,7 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
             f"sweep {sweep.name}: {key} was not searched; allowed: {', '.join(_list_searched_keys(searched)) or 'none'}"
         )
 
-    # Collect the value of each seed by configuration; a configuration whose seeds all failed has none.
+    # A configuration whose seeds all failed has no value, so the trend leaves it out.
     design, by_context = read_design(sweep.state), dict(list(arm.values.groupby(level="context")))
     seed_values: dict[str, dict[int, float]] = {
         config_id: {int(str(seed)): float(value) for seed, value in by_context[context].droplevel("context").items()}

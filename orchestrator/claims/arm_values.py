@@ -88,7 +88,7 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
     is_learned = _mask_learned(claim, sweep, contexts, average, table.index)
     is_at_floor, is_at_ceiling = _mask_saturated(table, claim, sweep.make_table(metrics, average, claim.evaluation))
 
-    # Subtract another arm at every length, or divide by it after the lengths are reduced.
+    # Differences are taken at every length, ratios only after the lengths are reduced.
     if arm.minus is not None:
         subtracted = _read_arm(claim, arm.minus, sweep, keys)
         is_learned &= _align_rows(subtracted, subtracted.is_learned, table.index, fill=False)

@@ -100,7 +100,7 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
         paired = [table.loc[tables[0].index.intersection(tables[1].index), shared] for table in tables]
         curves = pd.DataFrame({length: relate(paired[0][length], paired[1][length]) for length in shared})
 
-    # Draw a thin line for each seed, and the median with its band.
+    # Thin lines of the seeds show what the median hides.
     seed_curves = curves.groupby(level="seed").median()
     lengths = [int(length) for length in seed_curves.columns]
     axes.plot(lengths, seed_curves.T, color=BLUE, linewidth=0.6, alpha=0.3)

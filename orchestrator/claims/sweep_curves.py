@@ -123,7 +123,6 @@ class SweepCurves:
         if config_ids:
             return config_ids
 
-        # Name the key or value that no configuration has.
         for key, value in where.items():
             recorded = [self.read_setting(config_id, key) for config_id in self.state.configurations]
             values = dict.fromkeys(str(setting) for setting in recorded if setting is not ABSENT)
@@ -203,7 +202,7 @@ class SweepCurves:
         Raises UserError for an unknown metric, a listed length that is not measured, or a group without a measured
         length.
         """
-        # Intersect the measured lengths of all configurations and metrics.
+        # A claim compares the configurations at the same lengths, so only lengths that all measure count.
         measured_lengths = {length for config_id in config_ids for length in self.measurements[config_id].lengths}
         for config_id in config_ids:
             measured_metrics = self.measurements[config_id].metrics

@@ -60,7 +60,7 @@ def plot_configurations(
         axes.autoscale_view()
         lines = [grey_lines]
 
-    # Draw the first configuration last, on top of the others.
+    # The first configuration is drawn last, on top of the others.
     for rank, row in reversed(list(enumerate(coloured))):
         if row.config_id in bands:
             colour, (style, marker) = PALETTE[rank % len(PALETTE)], styles[rank % len(styles)]
@@ -85,7 +85,7 @@ def get_finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
 
 def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: Any = "-", marker: str = "o") -> Line2D:
     """Draw the median of a configuration, its quartiles as a band, its seeds as thin lines; return the median line."""
-    # Draw the seeds, then the quartiles; infinite quartiles are cut off at the finite values.
+    # Infinite quartiles are cut off at the finite values.
     lengths, median = get_finite_line(band)
     for values in band.seeds.values():
         axes.plot(lengths, values, color=colour, linewidth=0.5, alpha=0.25, zorder=2)
@@ -94,7 +94,6 @@ def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: An
     low, high = (np.clip(edge, min(finite), max(finite)) for edge in (low, high))
     axes.fill_between(lengths, low, high, color=colour, alpha=0.16, linewidth=0, zorder=3)
 
-    # Draw the median over them.
     (line,) = axes.plot(
         lengths,
         median,

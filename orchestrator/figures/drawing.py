@@ -47,7 +47,7 @@ def save_figure(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
     if read_figure_digest(path) == digest:
         return path
 
-    # Draw it; the layout of a caller's figure stays.
+    # The layout of a caller's figure stays.
     path.parent.mkdir(parents=True, exist_ok=True)
     content, figure = io.BytesIO(), draw()
     if figure.axes and figure.get_layout_engine() is None:
@@ -88,7 +88,6 @@ def make_logarithmic(axes: Axes, name: str, values: np.ndarray[Any, Any]) -> Non
     If some values are not positive, it is linear from 0 to the power of ten below the smallest positive value, so that
     all values are shown.
     """
-    # Choose a scale that shows all values.
     finite = values[np.isfinite(values)]
     scale: dict[str, Any] = {"value": "log", "nonpositive": "clip"}
     if not (finite > 0).all():

@@ -59,7 +59,6 @@ class Panel:
 
 def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
     """Draw the score of every configuration against a searched key on `axes`, with quartiles over seeds."""
-    # Numbers and categories are drawn differently.
     panel = _make_panel(summary, key)
     domain, worst = summary.searched[key], get_worst_value(summary.objective.direction)
     _scale_axes(axes, panel, summary)
@@ -68,7 +67,6 @@ def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
     else:
         _draw_categories(axes, key, panel, worst)
 
-    # Leave room for failed configurations, and label the axes.
     _leave_room_for_failed(axes, panel)
     axes.set_ylabel(escape_for_figure(panel.label), fontsize=9)
     axes.set_title(escape_for_figure(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
@@ -91,7 +89,7 @@ def _make_panel(summary: Summary, key: str) -> Panel:
 
 def _draw_numbers(axes: Axes, key: str, panel: Panel, domain: str, worst: float) -> None:
     """Draw the dots of a numeric key on a scale that suits its domain, with binned medians as the trend."""
-    # Draw the dots; one_minus_log_uniform is logarithmic in the distance to 1, with values that grow to the right.
+    # one_minus_log_uniform is logarithmic in the distance to 1, with values that grow to the right.
     complement = domain == "one_minus_log_uniform"
     x = [1.0 - float(dot.value) if complement else float(dot.value) for dot in panel.dots]
     _draw_points(axes, x, panel.dots)
@@ -103,7 +101,6 @@ def _draw_numbers(axes: Axes, key: str, panel: Panel, domain: str, worst: float)
     if domain == "int_uniform":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
-    # Draw the trend with its quartiles.
     bins = compute_binned_medians(x, [dot.outcome.median for dot in panel.dots], worst)
     bins = [point for point in bins if math.isfinite(point.median)]
     if len(bins) > 1:
@@ -125,7 +122,7 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
         width = 0.4 if len(members) > 1 else 0.0
         _draw_points(axes, [position + width * ((i * GOLDEN_RATIO) % 1.0 - 0.5) for i in range(len(members))], members)
 
-        # Draw the median, and a box if there are enough configurations.
+        # A box of few configurations would promise quartiles that they do not have.
         outcomes = np.array([dot.outcome.median for dot in members if not math.isnan(dot.outcome.median)])
         finite = outcomes[np.isfinite(outcomes)]
         if len(outcomes) < 2 or not len(finite):
@@ -138,7 +135,7 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
                 box: dict[str, Any] = {"linewidth": 1, "edgecolor": TREND_COLOUR, "facecolor": "#33333318", "zorder": 1}
                 axes.bar(position, high - low, 0.6, low, **box)
 
-    # Write the values below the axis.
+    # Values are JSON while they are sorted; a reader sees their usual form.
     _label_categories(axes, [escape_for_figure(compact_value(json.loads(value))) for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
     axes.set_xlabel(escape_for_figure(key))
@@ -146,7 +143,7 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
 
 def _label_categories(axes: Axes, names: Sequence[str]) -> None:
     """Write category names below an axis, vertically if a word does not fit between its neighbours."""
-    # Fill lines up to the neighbours, or vertical lines if a word is longer.
+    # Names fill lines up to their neighbours, or vertical lines if a word is longer.
     room = NAME_CHARACTERS // len(names) - 1
     fits = all(len(word) <= room for name in names for word in name.split())
     vertical = max(24, len(names) * max(map(len, names)) // 20)  # characters of a line: more names have fewer lines
@@ -156,7 +153,6 @@ def _label_categories(axes: Axes, names: Sequence[str]) -> None:
 
 def _draw_points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
     """Draw medians with quartiles, the configuration ranked first as a star, infinite medians as crosses at the top."""
-    # Draw failed configurations as crosses.
     points = [
         (position, dot.outcome, dot.is_first)
         for position, dot in zip(x, dots, strict=True)
@@ -167,7 +163,7 @@ def _draw_points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
         cross: dict[str, Any] = {"markersize": 7, "transform": axes.get_xaxis_transform(), "clip_on": False}
         axes.plot(failed, heights, "x", color=FAILED_COLOUR, **cross)
 
-    # Draw the star over the other points.
+    # The star of the first configuration comes last, over the other points.
     for first, colour, marker, size in ((False, BLUE, "o", 5), (True, PALETTE[0], "*", 11)):
         drawn = [(position, outcome) for position, outcome, is_first in points if is_first == first]
         if drawn:

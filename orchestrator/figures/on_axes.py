@@ -36,7 +36,7 @@ def plot_curves(
     `rows` are the configurations to draw, by default all, the first by score in colour and the others in grey. `metric`
     and `average` default to those of the objective. Raises UserError for unknown names and if there is nothing to draw.
     """
-    # Select the configurations with a curve.
+    # A configuration has no curve before a seed has ended, or if it does not measure this metric.
     metric = choose_name("metric", metric or summary.objective.metric, summary.metrics)
     average = choose_name("average", average or summary.objective.average, summary.averages)
     bands = {row.config_id: summary.bands.get((row.config_id, metric, average)) for row in rows or summary.rows}
@@ -47,7 +47,7 @@ def plot_curves(
         why += f"; see {format_command('status', summary.folder)}" if summary.status == "running" else ""
         raise UserError(f"{summary.folder}: no median curves to draw: {why}")
 
-    # Draw curves on shaded lengths.
+    # More curves than colours cannot be told apart, so the others are grey.
     coloured = drawn_rows if rows or len(drawn_rows) <= MAX_COLOURED else drawn_rows[:FIRST_COLOURED]
     grey = drawn_rows[len(coloured) :]
     labels, crosses = labels or {}, metric in summary.unreached_metrics
@@ -58,7 +58,7 @@ def plot_curves(
         axes, list(drawn.values()), [band.lengths for band in drawn.values()], "auto", summary.get_direction(metric)
     )
 
-    # Add labels and legend.
+    # Names of metrics and keys may have characters that matplotlib reads as mathematics.
     axes.set_xlabel(escape_for_figure(labels.get("length", summary.axis)))
     axes.set_ylabel(escape_for_figure(f"{labels.get(metric, format_metric(metric, average))}, median over seeds"))
     names = [make_configuration_label(row, summary, labels) for row in coloured]
@@ -72,13 +72,11 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
 
     Raises UserError for a key that was not searched, and if no configuration has a score yet.
     """
-    # Draw the effect.
     choose_name("searched key", key, summary.searched)
     if not any(row.score is not None and not math.isnan(row.score) and key in row.values for row in summary.rows):
         raise UserError(f"{summary.folder}: nothing to draw: no configuration with {key} has a score yet")
     draw_effect(summary, key, axes)
 
-    # Replace the labels of the axes.
     texts = labels or {}
     axes.set_xlabel(escape_for_figure(texts.get(key, "")) or axes.get_xlabel())
     judged = texts.get(summary.objective_curve[0], summary.judged_name)

@@ -19,7 +19,7 @@ from orchestrator.text.wording import format_count, format_metric
 
 def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Path:
     """Draw the median over seeds of first - second at each length for every comparison; return the path."""
-    # Collect the texts, and the lengths to shade.
+    # All comparisons are of the first sweep, whose lengths are shaded.
     comparison = comparisons[0]
     question = comparison.by_length[0].question
     groups = comparison.first.find_length_groups(comparison.matching.pairs[0][0].row, question.metric)
@@ -28,7 +28,6 @@ def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -
     title = f"mean over the matched configurations, median over seeds{band}"
 
     def draw() -> Figure:
-        # Shade the lengths, and draw a line for each comparison.
         figure = Figure(figsize=(8.0, 4.6))
         axes = figure.subplots()
         shade_groups(axes, groups, labels=True)
@@ -38,7 +37,7 @@ def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -
             for number, comparison in enumerate(comparisons)
         ]
 
-        # Label the axes, and put the legend below.
+        # Below the axes the legend hides no line, however many there are.
         lengths = [point.question.lengths[0] for comparison in comparisons for point in comparison.by_length]
         axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))

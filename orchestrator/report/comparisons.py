@@ -67,7 +67,7 @@ def compare_and_show(
     `others` are two configurations of the sweep in `folder`, or sweeps if any of them is a sweep. Raises UserError for
     unknown names, for files that exist unless `force`, and what `compare_named` and `compare_sweeps` raise.
     """
-    # Reject files that cannot be written.
+    # A comparison of large sweeps takes long, so reject files that cannot be written first.
     if csv is not None:
         check_ending("csv", csv, ".csv")
         check_targets([csv], force=force)
@@ -76,7 +76,7 @@ def compare_and_show(
 
         check_figure_path(figure, force=force)
 
-    # Compare and print sweeps, or else two configurations.
+    # Two names are configurations, unless one of them is a sweep; any other number of names are sweeps.
     if len(others) != 2 or any(map(_is_sweep, others)):
         comparisons = _compare_with_first([folder, *map(find_sweep, others)], metric, average, lengths)
         for number, compared in enumerate(comparisons):
@@ -93,7 +93,7 @@ def compare_and_show(
             console.print(part)
         lines = make_comparison_records(named.comparisons)
 
-    # Write the requested files.
+    # Files come last: the printed comparison stays if writing fails.
     if figure is not None:
         from orchestrator.figures.sweep_differences import draw_difference_figure
 
@@ -109,7 +109,7 @@ def compare_and_show(
 
 def _render_configurations(compared: NamedComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, both configurations, the keys in which they differ, the table of differences, and notes."""
-    # The verdict, and both configurations.
+    # The verdict comes first, because it is what the reader asked for.
     summary, comparisons = compared.first.summary, compared.comparisons
     sides, is_one_sweep = (compared.first, compared.second), compared.second.summary is summary
     names = [format_label(side.row.number) + ("" if is_one_sweep else f" of {side.summary.name}") for side in sides]
@@ -118,7 +118,7 @@ def _render_configurations(compared: NamedComparison, console: Console) -> Itera
     for name, side in (("First", compared.first), ("Second", compared.second)):
         yield make_sentence_text(f"{name}: {_describe_configuration(side)}", console, summary)
 
-    # The settings in which they differ, and the differences.
+    # Differing settings explain a difference, so they precede the table.
     differing = comparisons[0].shared.differing
     values = [f"{key} {' / '.join(compact_pair(*pair))}" for key, pair in differing.items()]
     yield make_sentence_text(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, summary)
@@ -126,7 +126,7 @@ def _render_configurations(compared: NamedComparison, console: Console) -> Itera
     yield Text(describe_sign(comparisons, *_distinguish(names)), style="bold")
     yield from _lay_out_comparisons(comparisons, [], summary, console)
 
-    # How to read the table.
+    # The notes say what the numbers assume, and whether the same seeds chose the first of the two.
     notes = list_difference_notes(comparisons)
     if len(comparisons) > 1:
         notes.append("Each group of lengths has its own p, not corrected for the number of groups.")
@@ -191,7 +191,7 @@ def _compare_with_first(
     folders: Sequence[Path], metric: str | None, average: str | None, lengths: str | None
 ) -> list[SweepComparison]:
     """Return the comparison of the first sweep with each of the others."""
-    # Read every sweep once.
+    # The same sweep may be named several times, and reading one takes long.
     summaries: dict[Path, Summary] = {}
     for folder in folders:
         if folder.resolve() not in summaries:
@@ -236,7 +236,7 @@ def describe_noise(compared: SweepComparison) -> list[str]:
 
 def _render_sweeps(compared: SweepComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, the settings in which two sweeps differ, the tables of differences, and notes."""
-    # The verdict, both sweeps, and the settings in which they differ.
+    # The verdict comes first; differing settings, which may explain it, precede the tables.
     first, matching = compared.first, compared.matching
     if compared.together:
         scope = f"{len(matching.pairs)} configurations together: " if len(matching.pairs) > 1 else ""
@@ -257,7 +257,8 @@ def _render_sweeps(compared: SweepComparison, console: Console) -> Iterator[Rend
     yield make_sentence_text(_describe_matching(compared), console, first)
     yield ""
 
-    # All matched configurations together, then those that differ at the first group of lengths.
+    # One table has all matched configurations together; another only the few that differ, because there may be
+    # hundreds.
     names = _distinguish([first.name, compared.second.name])
     if compared.together:
         yield Text(describe_sign(compared.together, *names), style="bold")
@@ -275,7 +276,7 @@ def _render_sweeps(compared: SweepComparison, console: Console) -> Iterator[Rend
         yield Text(f"Matched configurations that differ: {count}, {names[0]} minus {names[1]}", style="bold")
         yield from _lay_out_comparisons(shown, _make_name_columns(compared), first, console)
 
-    # How to read the tables.
+    # The notes are about the tables above; --csv has the lines that these leave out.
     notes = [
         "All together: one value per seed, the mean over the matched configurations; only seeds that all of them have.",
         *list_difference_notes(compared.configurations if shown else compared.together),
@@ -316,7 +317,6 @@ def _lay_out_comparisons(
 
 def _make_name_columns(compared: SweepComparison) -> Columns:
     """Return the columns with the labels of both configurations; the first also has the values of a few keys."""
-    # Find the configurations of a comparison by their config_ids.
     sides = {tuple(side.row.config_id for side in pair): pair for pair in compared.matching.pairs}
     names = shorten_keys(compared.matching.keys)
 
@@ -351,7 +351,6 @@ def _shorten_value(value: Any) -> str:
 
 def _describe_matching(compared: SweepComparison) -> str:
     """Return how configurations were matched, and how many are left out, as a sentence without a full stop."""
-    # The matched keys.
     matching = compared.matching
     keys = ", ".join(shorten_keys(matching.keys).values())
     matched = format_count(len(matching.pairs) + matching.unfinished + matching.pruned, "configuration")
@@ -360,7 +359,6 @@ def _describe_matching(compared: SweepComparison) -> str:
         names = ", ".join(shorten_keys(matching.unmatched_keys).values())
         sentence = f"{matched} with equal {keys}; they also differ in {names}, which may cause any difference"
 
-    # The configurations that are left out.
     sentence += f"; only in the first: {matching.only_first}, only in the second: {matching.only_second}"
     sentence += f"; pruned in one of them, left out: {matching.pruned}" if matching.pruned else ""
     return sentence + (f"; not ended in both, left out: {matching.unfinished}" if matching.unfinished else "")
@@ -368,7 +366,7 @@ def _describe_matching(compared: SweepComparison) -> str:
 
 def _describe_band(compared: SweepComparison) -> Iterator[str]:
     """Yield a sentence on the lengths at which the band excludes 0, or the reason if there is no band."""
-    # Explain a missing band.
+    # Seeds that are too few for all lengths at once may be enough for one, so say how many a band needs.
     points = compared.by_length
     if not points:
         yield "No difference against length: the matched configurations have no common lengths."
@@ -382,7 +380,7 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
         yield f"No band against length: {too_few if few else missing.reason}."
         return
 
-    # List the lengths at which the band excludes 0, by the sweep that is better there.
+    # Either sweep may be better, at different lengths.
     conclusive_by_name = {
         name: [comparison for comparison in points if comparison.verdict == side]
         for side, name in zip(("first", "second"), _name_sweeps(compared), strict=True)
@@ -422,7 +420,6 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     if not tested:
         return
 
-    # Count the configurations that differ, with the lengths and the better sweep.
     numbers = {first.row.config_id: first.row.number for first, _ in compared.matching.pairs}
     differing_labels = [format_label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
     group = tested[0].question.group

@@ -13,7 +13,7 @@ def describe_confirmation(summary: Summary, confirmed: Confirmation, *, with_sco
 
     Without `with_scores` the scores stand only in place of an unknown order.
     """
-    # Put both scores of each configuration beside each other.
+    # The score of the search is partly luck, which shows beside that on fresh seeds.
     scores = [
         f"{format_label(row.number)} "
         + (format_number(row.confirmed.median, summary.infinity_text) if row.confirmed else "not ended yet")
@@ -43,7 +43,6 @@ def describe_confirmation_briefly(confirmed: Confirmation) -> str:
 
     The comparison is of the first two configurations of the search.
     """
-    # Say which of the two is better.
     assert confirmed.comparison is not None
     first, second = (format_label(row.number) for row in confirmed.rows[:2])
     verdict = {

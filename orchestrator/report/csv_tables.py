@@ -42,7 +42,7 @@ def make_effect_records(summary: Summary) -> Records:
     low to high; p is that of test; difference is the outcome at value minus the outcome at the first value, for a key
     compared within units; partial is the slope with the other drawn keys held fixed.
     """
-    # The effect of each key, and its difference or slope at each value.
+    # A line without a difference, or without a slope, leaves the columns of it empty.
     columns = [
         *parse_columns("outcome=outcome.group"),
         Column("", lambda line: format_ranges(line.outcome.lengths), "lengths"),

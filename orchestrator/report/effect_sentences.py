@@ -27,7 +27,7 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     if not shows_effects(summary):
         return explain_missing_effects(summary) or "No hyperparameter was compared, so it is unknown which matter."
 
-    # Select the effects with an interval.
+    # Without an interval an effect may be chance, so it is not called one that matters.
     names = shorten_keys([effect.key for effect in compute_score_effects(summary)])
     on_score = [line for line in list_effect_lines(summary) if line.outcome.effects == compute_score_effects(summary)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
@@ -36,14 +36,14 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
         why = "; ".join(dict.fromkeys(filter(None, reasons))) or "no effect has an interval"
         return f"It is unknown which hyperparameters mattered: {why}."
 
-    # Name the best of several values that differ clearly from the first.
+    # Of several values of a key that differ clearly from the first, the best one represents the key.
     sign, clear = -1.0 if summary.objective.direction == "minimize" else 1.0, dict[str, tuple[str, str]]()
     gains = {id(line): sign * line.difference.difference if line.difference else 0.0 for line in lines}
     for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
         if effect := _describe_clear(summary, line, names[line.effect.key]):
             clear.setdefault(names[line.effect.key], effect)
 
-    # Join clear effects, then inconclusive ones.
+    # Clear effects come first; a screen has the median scores of a single one only.
     rest = [name for name in names.values() if name not in clear]
     if not clear:
         unclear = join_first_few(rest)
@@ -76,7 +76,6 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
     if low <= 0 <= high or math.isnan(low):
         return None
 
-    # Describe its direction by the objective.
     rises = "worse" if summary.objective.direction == "minimize" else "better"
     falls = "better" if rises == "worse" else "worse"
     than = f" than {line.difference.against}" if line.difference else ""
@@ -87,7 +86,6 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
 
 def _describe_halves(summary: Summary, key: str, name: str) -> str:
     """Return the median scores below and above the middle value of a numeric key, called `name`; empty for others."""
-    # Split the scores by the median value of the key.
     scores = [
         (row.values[key], row.score)
         for row in summary.rows
@@ -102,6 +100,5 @@ def _describe_halves(summary: Summary, key: str, name: str) -> str:
     if not all(halves):
         return ""
 
-    # Describe the medians.
     low, high = (format_number(statistics.median(half), summary.infinity_text) for half in halves)
     return f"median score {low} with {name} below {compact_value(middle)}, {high} above; "

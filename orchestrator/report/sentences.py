@@ -86,7 +86,6 @@ def make_short_answer(summary: Summary) -> str:
     if len(ranked) > 1 and all(row.score == ranked[0].score for row in ranked):
         return "No configuration is ahead."
 
-    # The score, and the value at the test lengths.
     score = format_number(ranked[0].score, summary.infinity_text)
     answer = f"{label} is first{'' if summary.has_ended else ' so far'}, with {summary.judged_name} {score}"
     if (test := ranked[0].test_quartiles) is not None and not math.isnan(test.median):
@@ -103,7 +102,7 @@ def make_short_answer(summary: Summary) -> str:
 
 def describe_status(summary: Summary) -> str:
     """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
-    # Count failed seeds, with the policy for them.
+    # The policy decides what failed seeds do to the scores, so it is named beside their number.
     failed = "none failed"
     if summary.seeds_failed:
         crashed = sum(row.seeds_crashed for row in summary.rows)
@@ -112,7 +111,7 @@ def describe_status(summary: Summary) -> str:
             f"{summary.seeds_failed} failed ({summary.seeds_failed - crashed} diverged, {crashed} crashed; {policy})"
         )
 
-    # Count configurations, pruned ones, and members that stopped early.
+    # Pruned and stopped members have fewer steps on purpose, which is no failure.
     done, planned = summary.complete_configurations, summary.planned_configurations
     count = (
         format_count(planned, "configuration")
@@ -147,13 +146,13 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
             else "No configuration has a finite score."
         )
 
-    # Name the first configuration with its values and ties.
+    # If all are tied, none is best; with a tie for the first place, the sentence says so.
     tied = sum(other.score == row.score for other in summary.rows if other.rank is not None) - 1
     values_text = format_values(row.values, summary.searched) if with_values else ""
     if tied and tied + 1 == sum(other.rank is not None for other in summary.rows) == len(summary.rows):
         return _describe_tie(summary, row.score, len(summary.rows))
 
-    # Add the score, and the value at the test lengths.
+    # Its score is that by which it was chosen, so the value at the test lengths stands beside it.
     so_far = "" if summary.has_ended else " so far"
     chosen = (
         f"Best{so_far} at the {format_lengths(summary.objective.lengths, 'selection ')}: "
@@ -171,7 +170,7 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
     if not with_values or summary.objective.threshold is None or row.generalization_length is None:
         return sentence  # the screen has a column of the reach
 
-    # Add the reach.
+    # The reach shows how far the median stays good, which a mean over the test lengths hides.
     reach, longest = row.generalization_length, max(row.groups.test)
     if reach >= longest:
         return f"{sentence} Its median is {describe_threshold(summary)} at every length up to {longest}."
@@ -226,7 +225,6 @@ def _describe_score(summary: Summary, score: float) -> str:
 
 def describe_columns(summary: Summary, cells: Cells) -> str:
     """Return a legend of a table of configurations: lengths of each group, quartiles, reach, and infinity if shown."""
-    # The lengths of each group, if all configurations have the same.
     groups = {row.groups for row in summary.rows}
     common = groups.pop() if len(groups) == 1 else None
     lengths = {"trained": common.trained, "selection": summary.objective.lengths, "test": common.test} if common else {}
@@ -234,7 +232,6 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     if read_search_labels(provenance := summary.state.provenance):
         parts.append(f"labels of {provenance[CONFIRMS]['sweep']}; number: in this sweep, for commands")
 
-    # The meaning of brackets, reach and infinities.
     texts = [text for column in cells.values() for text in column]
     parts += ["brackets: quartiles over seeds"] if any(" [" in text for text in texts) else []
     if summary.objective.threshold is not None:
@@ -265,12 +262,10 @@ def _describe_test_value(summary: Summary, row: Row) -> str:
 
 def list_judging_notes(summary: Summary) -> list[str]:
     """Return the sentences below the answers: how to continue, counts, the selection, and notes."""
-    # How to continue, and counts.
     lines = [*_describe_continuation(summary), *list_count_notes(summary)]
     if not summary.rows:
         return lines
 
-    # The selection, the reach, and how logits were computed, if that is not the plain way.
     lines += [describe_selection(summary), *describe_order(summary, complete=True)]
     if summary.objective.threshold is not None:
         lines.append(
@@ -309,7 +304,6 @@ def make_extend_command(summary: Summary) -> str:
 
 def list_count_notes(summary: Summary) -> list[str]:
     """Return sentences on the unit of lengths, on a race, on unequal seeds, and on an adaptive sampler."""
-    # Explain the unit of lengths, a race and unequal seeds.
     lines = [] if summary.axis == "length" else [f"Unit of length: {summary.axis}"]
     lines += [describe_race(summary.race)] if summary.race else []
     lines += describe_unequal_seeds(summary)
@@ -333,7 +327,6 @@ def describe_unequal_seeds(summary: Summary) -> list[str]:
 
 def describe_selection(summary: Summary) -> str:
     """Return a sentence on the metric and lengths of the selection, and on the lengths that did not influence it."""
-    # The lengths that were not used.
     (metric, average), objective = summary.objective_curve, summary.objective
     groups = {row.groups for row in summary.rows}
     common = groups.pop() if len(groups) == 1 else None
@@ -344,7 +337,6 @@ def describe_selection(summary: Summary) -> str:
     if common and not common.test:
         unused = "no test lengths were evaluated"
 
-    # The rule of the selection.
     averages = {name for measured in summary.measurements.values() for name in measured.averages}
     average_text = "" if averages == {"raw"} else f" of the {average} average"
     over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
@@ -370,7 +362,6 @@ def _describe_trained(summary: Summary, common: LengthGroups) -> str:
     if not longest:
         return f"no length of {metric} was trained on"
 
-    # Compare the trained lengths with the evaluated ones.
     recorded = {measured.trained.get(distribution, ()) for measured in summary.measurements.values()}
     trained = recorded.pop() if len(recorded) == 1 else ()
     if not trained and summary.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
@@ -401,7 +392,7 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
             "at other lengths"
         ]
 
-    # Count the configurations that are better than the first, with the largest gain.
+    # A selection that generalizes leaves none that is better at the test lengths.
     lower = "lower" if summary.objective.direction == "minimize" else "higher"
     scored = " with a score" if any(row.has_failed for row in summary.rows) else ""
     better, several = orders.better, orders.others > 1
@@ -419,7 +410,7 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
         gains += [f"{len(better) - MAX_BETTER} more"] if len(better) > MAX_BETTER else []
         clause += f" ({', '.join(gains)}); not used for selection"
 
-    # Add the rank correlation of both orders.
+    # A correlation of very few configurations would say nothing.
     correlation = [_describe_correlation(orders.correlation)] if orders.others + 1 >= MIN_FOR_AGREEMENT else []
     return [f"Order at the {format_lengths(summary.test_lengths, 'test ')}: {'; '.join([*correlation, clause])}"]
 

@@ -53,14 +53,12 @@ def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
     if measure_table(cells) <= width:
         return [cells]
 
-    # Break every cell and heading into lines.
     broken = {}
     for heading, column in cells.items():
         column = [break_cell(cell) for cell in column]
         room = max(CELL_WIDTH // 2, *(len(line) for cell in column for line in cell.split("\n")))
         broken[break_cell(heading, room)] = column
 
-    # Begin a new table with every column that no longer fits.
     names, tables = list(broken), list[Cells]([{}])
     for number, name in enumerate(names):
         added = {name: broken[name]}
@@ -80,11 +78,9 @@ def measure_table(cells: Cells) -> int:
 
 def make_rich_table(cells: Cells) -> Table:
     """Return a table without a frame."""
-    # Tables have a line below the head and no other frame.
     style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 0, 0, 1)}
     table = Table(header_style="bold", **style)
 
-    # Align texts to the left, numbers to the right.
     for heading in cells:
         table.add_column(
             Text(heading), justify="left" if heading.replace("\n", " ") in LEFT_ALIGNED else "right", no_wrap=True
@@ -112,7 +108,8 @@ class Screen:
                 )
             yield make_sentence_text(sentence, console, summary)
 
-        # The table of the first configurations.
+        # Only the first rows, with the columns that fit: the page has the others, and the legend explains what is
+        # shown.
         rows = [row for row in summary.rows if row.is_complete]
         if rows:
             yield ""
@@ -126,7 +123,7 @@ class Screen:
             yield ""
             omitted = []
 
-        # What only the page has, with the beginning of the first note, and the path of the page.
+        # A reader learns what only the page has, and where it is.
         if summary.notes:
             omitted.append(f"{format_count(len(summary.notes), 'note')}, the first: {summary.notes[0]}")
         if omitted:
@@ -150,7 +147,6 @@ def make_short_table(summary: Summary, rows: Sequence[Row], fits: Callable[[Cell
     columns = [column for column in make_result_columns(summary) if column.heading not in hidden]
     results = make_cells(rows, columns, summary.infinity_text)
 
-    # Leave out quartiles, then values, until the others fit.
     if not fits(names | values | results):
         results = {name: [cell.partition(" [")[0] for cell in column] for name, column in results.items()}
     shown: Cells = {}

@@ -34,14 +34,13 @@ def present_report(folder: Path, console: Console, *, quiet: bool = False, show:
 
     `show` opens the page in a browser. Raises NotASweep, DamagedLedger and DamagedCurves.
     """
-    # Write all files before anything is printed.
+    # The files come first, so a broken pipe or console loses none of them.
     state = SweepState.load(folder)
     curves = read_curves(state)
     write_curves(state, curves)
     summary = summarise(state, curves)
     write_report(folder, summary, curves)
 
-    # Print the results, and open the page.
     if not quiet:
         console.print(Screen(summary))
     if show and not webbrowser.open((folder / REPORT_HTML).resolve().as_uri()):
@@ -71,14 +70,13 @@ def write_report(folder: Path, summary: Summary | None = None, curves: pd.DataFr
     `summary` and `curves` are the summary and all curves of the sweep, if they are known. Deletes CSV tables of an
     earlier report that this report does not have.
     """
-    # Read the summary and the curves unless they are known.
     state = SweepState.load(folder) if summary is None or curves is None else None
     if state is not None:
         curves = read_curves(state) if curves is None else curves
         summary = summary or summarise(state, curves)
     assert summary is not None and curves is not None
 
-    # Write the page and the tables; an old table would contradict them.
+    # An old table that this report lacks would contradict it.
     tables = make_csv_tables(summary)
     write_atomic(folder / REPORT_HTML, [render_page(summary, curves).encode()])
     for name, lines in tables.items():
@@ -105,7 +103,6 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_S
 
     Pages are at least `pause` seconds apart, and writing them takes at most a fifth of the time.
     """
-    # Write the page if the ledger has grown, then wait.
     written_size, wait_seconds = -1, 0.0
     while not ended.wait(wait_seconds):
         began, size = time.monotonic(), (folder / LEDGER_FILE).stat().st_size
@@ -117,7 +114,6 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_S
 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:
     """Print a table of the later evaluations with these keys (`make_evaluation_key`), at all of their lengths."""
-    # Print the table of these evaluations with its notes.
     summary = read_summary(folder)
     section = make_later_section(
         summary, [evaluation for evaluation in summary.later_evaluations if evaluation.key in keys]
@@ -128,5 +124,4 @@ def show_later_evaluations(folder: Path, keys: Collection[object], console: Cons
     for note in section.notes:
         console.print(make_sentence_text(note, console, summary, "dim"))
 
-    # Name the files that have them as well.
     say(console, f"Table: {summary.folder / 'later_evaluations.csv'}\nReport: {summary.folder / REPORT_HTML}")

@@ -161,7 +161,6 @@ def _classify_pairs(summary: Summary) -> dict[str, Any]:
     Members of one structure and one code draw the same numbers (`find_shared_streams`), so classes are compared by
     their first configurations.
     """
-    # Group configurations by structure and code.
     classes: dict[Any, list[Row]] = {}
     for row in summary.rows:
         recorded = summary.recorded[row.config_id]
@@ -169,7 +168,6 @@ def _classify_pairs(summary: Summary) -> dict[str, Any]:
         code = frozenset(map(repr, recorded.code.values()))
         classes.setdefault((keys, code), []).append(row)
 
-    # Compare the first configurations of the classes.
     first = [summary.recorded[rows[0].config_id] for rows in classes.values()]
     paired = [
         [number, other_number]
@@ -200,12 +198,12 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         sorted(shown["step"].unique().tolist()), max(1, (MAX_NUMBERS - total * (seeds + 3)) // (3 * max(total, 1)))
     )
 
-    # Make the bands of the judged evaluation, then of each step.
+    # Evaluation 0 is the judged one, which the page shows until a step is chosen.
     chosen = shown[select_steps(shown, choose_evaluations(shown, objective))] if len(shown) else shown
     evaluations = [chosen, *(shown[shown["step"] == step] for step in steps)]
     bands_by_evaluation = [make_bands(evaluation, objective, directions) for evaluation in evaluations]
 
-    # Fill a table of seeds and a table of quartiles for every metric and average; missing values stay NaN.
+    # script/state.js reads the tables in this order; missing values stay NaN.
     seed_tables, band_tables = list[Floats](), list[Floats]()
     for metric in metrics:
         column_by_length = {int(length): column for column, length in enumerate(lengths[metric])}
@@ -257,7 +255,6 @@ def _thin_steps(steps: Sequence[int], count: int) -> list[int]:
     if len(steps) <= count:
         return list(steps)
 
-    # Spread the steps evenly, from the last one back.
     indices = np.linspace(len(steps) - 1, 0, count).round().astype(int)
     return [steps[index] for index in sorted(set(indices.tolist()))]
 

@@ -74,7 +74,7 @@ def render_page(summary: Summary, curves: pd.DataFrame) -> str:
         "base-uri 'none'; form-action 'none'"
     )
 
-    # Fill the template with the data for the script, and with the text of the page.
+    # Text stands in the HTML, so a reader without scripts has it; the script draws the rest from `data`.
     data = json.dumps(_remove_all_controls(page_data(summary, curves)), allow_nan=False, separators=(",", ":"))
     return Template(_read_file("page.html")).substitute(
         policy=policy,
@@ -133,12 +133,11 @@ def _render_source(summary: Summary) -> str:
 
 def _render_sections(summary: Summary) -> Iterator[str]:
     """Yield the HTML of the sections on failures and confirmations, then of folded sections."""
-    # Failures and confirmations are always shown.
+    # Failures and confirmations may change what a reader concludes, so they are not folded.
     yield from _render_failures(summary)
     for confirmed in read_confirmations(summary):
         yield _render_section(make_confirmation_section(summary, confirmed))
 
-    # A reader unfolds the rest.
     folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=list_judging_notes(summary))]
     if shows_effects(summary) and summary.status != "running":
         folded.append(
@@ -155,7 +154,7 @@ def _render_sections(summary: Summary) -> Iterator[str]:
 
 def _render_failures(summary: Summary) -> Iterator[str]:
     """Yield the section on failed seeds and dead packs, with a line for similar reasons; nothing without failures."""
-    # Group the failed seeds by similar reasons.
+    # Many seeds fail for similar reasons, so each reason has a line with an example.
     groups = group_errors((why, (row, seed)) for row in summary.rows for seed, why in row.failures)
     if not groups and not summary.state.failed_packs:
         return
@@ -173,7 +172,7 @@ def _render_failures(summary: Summary) -> Iterator[str]:
     cells = {name: [line[name] for line in lines[:MAX_FAILURES]] for name in (lines[0] if lines else ())}
     note = [f"{len(lines) - MAX_FAILURES} more reasons are in the ledger."] if len(lines) > MAX_FAILURES else []
 
-    # Seeds of dead packs can be retried.
+    # A crash, unlike divergence, may not happen again.
     state = summary.state
     retry_advice = (
         [f"{format_count(state.seeds_crashed, 'seed')} crashed; {advise_retry(summary.folder)}"]
@@ -217,7 +216,6 @@ def _render_commands(summary: Summary) -> str:
         "to MLflow": format_command("publish", summary.folder),
     }
 
-    # Align the purposes as comments.
     width = max(map(len, commands.values()))
     lines = "\n".join(f"{command_line:{width}}   # {purpose}" for purpose, command_line in commands.items())
     note = "Every curve of every seed is in curves.parquet, with the searched values; tables are in the CSV files."

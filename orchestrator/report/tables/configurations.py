@@ -59,7 +59,7 @@ def make_value_columns(summary: Summary) -> Columns:
 
 def make_result_columns(summary: Summary) -> Columns:
     """Return the columns of results: score, medians by group of lengths and distribution, reach, counts of seeds."""
-    # Make the medians at each group of lengths, and on other distributions.
+    # The page leaves out columns without any value, so every possible group and distribution has its columns.
     groups = [
         Column(
             group,

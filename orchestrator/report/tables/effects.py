@@ -56,7 +56,6 @@ class EffectLine:
     @property
     def missing_reasons(self) -> str:
         """Why numbers are missing, as text."""
-        # Name the missing columns with their reasons.
         effect = self.effect
         effect_column = "correlation" if effect.kind == "numeric" and not effect.differences else "effect"
         reasons = {
@@ -81,7 +80,7 @@ def list_effect_lines(summary: Summary) -> list[EffectLine]:
     lines = []
     for outcome in list_outcomes(summary):
         for effect in outcome.effects:
-            # Join the difference and the slope of each value.
+            # A value may have a difference, a slope, or both; a key without either has a line without a value.
             differences = {difference.value: difference for difference in effect.differences}
             slopes = {slope.value: slope for slope in effect.partial.slopes}
             lines += [
@@ -99,7 +98,7 @@ def list_effect_lines(summary: Summary) -> list[EffectLine]:
 
 def list_effect_notes(summary: Summary) -> list[str]:
     """Return notes on the unit of n, on how to read the effects, and on missing numbers."""
-    # Describe the outcome and the unit of n.
+    # Intervals count what is independent, which depends on how the sweep was searched.
     rises = "worse" if summary.objective.direction == "minimize" else "better"
     effects = [effect for outcome in list_outcomes(summary) for effect in outcome.effects]
     unit, why = summary.design.unit, summary.design.dependence
@@ -109,12 +108,12 @@ def list_effect_notes(summary: Summary) -> list[str]:
         f"n counts {unit}, and no interval or test is given: {why}." if why else UNIT_NOTES[summary.design.kind],
     ]
 
-    # Say how many intervals are expected to exclude 0 by chance.
+    # Without the number expected by chance, every interval without 0 would be taken for an effect.
     notes += filter(None, [describe_chance(summary)])
     if not compute_test_effects(summary):
         notes.append("Configurations have no common test lengths.")
 
-    # Describe how each kind of number is computed.
+    # Only kinds of numbers that the table has are explained.
     if any(effect.differences for effect in effects):
         notes.append(
             f"Difference from the first value: the median over {unit} of the outcome at a value minus the outcome at "
@@ -162,7 +161,6 @@ def list_shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, flo
 
 def _explain_missing(column: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:
     """Return a sentence for each reason, with its keys."""
-    # Group the keys by reason.
     keys: dict[str, dict[str, None]] = {}
     for key, reason in reasons:
         if reason is not None:

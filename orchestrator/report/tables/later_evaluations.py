@@ -17,7 +17,7 @@ Line = tuple[LaterEvaluation, str, int]  # an evaluation, a metric and a length
 
 def make_later_section(summary: Summary, evaluations: Sequence[LaterEvaluation] = ()) -> Section:
     """Return the section with the judged metric of later evaluations (default: all) at every length, by average."""
-    # Make a line for each evaluation, metric and length, and a column for each weight average.
+    # Every evaluation has its own metrics and lengths, so these are lines; averages are columns, to be compared.
     evaluations = evaluations or summary.later_evaluations
     lines = [
         (evaluation, metric, length)
@@ -40,7 +40,7 @@ def make_later_section(summary: Summary, evaluations: Sequence[LaterEvaluation] 
     if len(set(cells["metric"])) == 1:
         del cells["metric"]
 
-    # Describe the numbers in a note.
+    # A reader must not take these for scores of the sweep, nor for values on the same inputs.
     metrics = ", ".join(dict.fromkeys(line[1] for line in lines))
     notes = [
         f"{metrics}: medians over seeds with quartiles, of the weights after the last step. Scores and ranks do not "

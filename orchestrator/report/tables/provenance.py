@@ -14,7 +14,6 @@ MAX_GROUPS = 6  # shown groups of packs
 
 def make_provenance_section(summary: Summary) -> Section:
     """Return the section with machine and versions, code records, user modules, and environments of packs."""
-    # The sweep: machine, versions, code records and user modules.
     environments = PackEnvironments.from_state(summary.state)
     facts = dict(summary.state.provenance)
     versions = facts.pop("versions", {})
@@ -28,7 +27,6 @@ def make_provenance_section(summary: Summary) -> Section:
     if defaults := list_program_defaults(summary.state.packs.values()):
         texts["defaults of the program"] = describe_defaults(defaults)
 
-    # The largest groups of packs, beginning with the keys in which groups differ.
     groups, differing = environments.groups, environments.differing
     for group in groups[:MAX_GROUPS]:
         texts[f"{format_count(len(group.packs), 'pack')}: {join_first_few(group.packs)}"] = _describe_group(
@@ -40,7 +38,6 @@ def make_provenance_section(summary: Summary) -> Section:
 
 def _describe_group(group: PackGroup, differing: list[str]) -> str:
     """Return code and environment of a group of packs as text."""
-    # Begin with the keys in which groups differ.
     values = {f"{key} (differs)": group.environment.get(key, "-") for key in differing}
     values |= {key: value for key, value in group.environment.items() if key not in differing}
     return "; ".join(f"{key} {value}" for key, value in {"code": group.code or "-", **values}.items())

@@ -27,7 +27,7 @@ def make_race_sections(summary: Summary) -> list[Section]:
     if summary.race is None:
         return []
 
-    # Describe each round in a line.
+    # A line of rounds is (number, round), since a round does not know its number.
     list_labels = partial(_list_labels, {row.config_id: row.number for row in summary.rows})
     rounds = [
         Column("round", lambda line: line[0]),
@@ -47,7 +47,7 @@ def make_race_sections(summary: Summary) -> list[Section]:
         )
     ]
 
-    # Describe each rung of the first round in a line.
+    # Rungs stop configurations within the first round, so their table follows.
     if summary.race.rungs:
         rungs = [
             Column("rung at step", lambda rung: f"{rung.step:,}"),
@@ -105,6 +105,5 @@ def make_rung_records(summary: Summary) -> Records:
 
 def _list_labels(numbers: Mapping[str, int], names: Collection[str]) -> str:
     """Return the labels of configurations as text, at most MAX_LABELS."""
-    # List the first labels in ascending order.
     numbered = sorted(numbers[name] for name in names)
     return ", ".join(map(format_label, numbered[:MAX_LABELS])) + (" ..." if len(numbered) > MAX_LABELS else "")

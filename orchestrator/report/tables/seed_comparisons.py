@@ -40,7 +40,7 @@ def make_comparison_columns(comparisons: Sequence[SeedComparison], infinity_text
     corrected = any(comparison.tests > 1 for comparison in comparisons)
     failed = any(comparison.first_failed or comparison.second_failed for comparison in comparisons)
 
-    # Functions for the texts of cells.
+    # Texts that need more than one attribute, or other digits than three.
     def describe_medians(comparison: SeedComparison) -> str:
         return ", ".join(
             format_number(value, infinity_text) for value in (comparison.first_median, comparison.second_median)
@@ -102,12 +102,12 @@ def make_comparison_records(comparisons: Sequence[SeedComparison]) -> Records:
 
 def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     """Return notes on the pairing of seeds, on assumptions of intervals and tests, and on failed seeds."""
-    # Describe how seeds were paired.
+    # The pairing decides which test and interval there are, so it comes first.
     notes, pairings = [], Counter(map(_describe_pairing, comparisons))
     for pairing, count in pairings.items():
         notes.append(f"{pairing}." if len(pairings) == 1 else f"{pairing} ({count} of {len(comparisons)} lines).")
 
-    # Describe the intervals of paired seeds; unpaired seeds have none.
+    # Only paired seeds have intervals, and these are not corrected for several comparisons, as p is.
     if paired := [comparison for comparison in comparisons if comparison.outcome.paired and comparison.outcome.n]:
         without_interval = [comparison for comparison in paired if math.isnan(comparison.outcome.low)]
         too_few = f"; none with fewer than {MIN_FOR_MEDIAN} pairs" if without_interval else ""
@@ -127,7 +127,7 @@ def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
             "configurations."
         )
 
-    # Describe tests, failed seeds, and missing comparisons.
+    # A comparison without p has its reason instead.
     notes += _describe_tests([comparison for comparison in comparisons if not math.isnan(comparison.outcome.p)])
     if any(comparison.first_failed or comparison.second_failed for comparison in comparisons):
         notes.append(POLICIES[comparisons[0].question.policy])
@@ -206,7 +206,7 @@ def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
     if not tested:
         return []
 
-    # Name the tests with the smallest p that they can have.
+    # Exact tests of few seeds have a smallest p, which may be above any usual level.
     kinds = (
         ["of the sign test, which the interval inverts"]
         if any(comparison.outcome.paired for comparison in tested)
