@@ -61,16 +61,16 @@ class DropoutDraws:
 class WatchedDropout:
     """Dropout in the trial of a module: drops nothing, and records whether the module has any dropout.
 
-    has_rate: whether the model has a dropout rate for every member.
+    has_member_dropout: whether the model has a dropout rate for every member.
     """
 
-    has_rate: bool
+    has_member_dropout: bool
     has_dropout: bool = False
 
     def drop(self, x: Tensor, rate: float | None) -> Tensor:
         """Return `x`. Raises ValueError for a dropout without a rate."""
         self.has_dropout = True
-        if rate is None and not self.has_rate:
+        if rate is None and not self.has_member_dropout:
             raise ValueError("dropout(x) has no rate; allowed: dropout(x, rate), or a model with the field dropout")
         return x
 

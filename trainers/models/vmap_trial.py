@@ -1,4 +1,4 @@
-"""Calls of a torch module with the weights of all members, and a trial of the module before training.
+"""A trial of a torch module before training: whether its members can be trained, and by which calls.
 
 The trial decides whether vmap runs all members at once. A module that vmap cannot run, such as nn.GRU, is called for
 one member after another.
@@ -8,31 +8,33 @@ Shapes: M members, B rows, T positions, V output tokens.
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainers.errors import locate_in_user_code
-from trainers.models.keyed_dropout import DropoutDraws, WatchedDropout, use_dropout
+from trainers.models.keyed_dropout import WatchedDropout, use_dropout
+from trainers.models.vmap_call import BATCH_PARAMETERS, TRAINING, call_members, find_batch_parameters
 from trainers.positions.context import Recorder
 from trainers.tensors.batch import Batch
-from trainers.tensors.noise import Noise
-from trainers.tensors.recording import Values, recording_to
 
 _MEMBERS, _ROWS, _MAX_POSITIONS = 2, 3, 8  # of a trial
 _RANDOM_PROBLEM = (
     "draws random numbers, which all members would share; allowed: nn.Dropout layers, trainers.dropout instead of "
     "functional.dropout, and dropout=0 in nn.MultiheadAttention, nn.GRU and the like"
 )
-BATCH_PARAMETERS = ("ids", "groups", "lengths")  # parameters of `forward` that get tensors of the batch
-TRAINING = "training"  # the parameter of `forward` for whether this is a training step
+
+
+class ModuleSizes(NamedTuple):
+    """The numbers of input tokens, output tokens and positions for which a module is built."""
+
+    inputs: int
+    outputs: int
+    positions: int
 
 
 class Trial(NamedTuple):
@@ -49,152 +51,32 @@ class Trial(NamedTuple):
     recorded: Mapping[str, str | None] = MappingProxyType({})
 
 
-# Cached, because every pass asks and `inspect` is slow.
-@lru_cache(maxsize=32)
-def find_parameters(module: nn.Module) -> Mapping[str, bool]:
-    """Return which of BATCH_PARAMETERS and TRAINING `forward` has: name -> whether it is required."""
-    parameters = [*inspect.signature(module.forward).parameters.values()][1:]
-    return {
-        parameter.name: parameter.default is parameter.empty
-        for parameter in parameters
-        if parameter.name in (*BATCH_PARAMETERS, TRAINING)
-    }
-
-
-def select_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
-    """Return the tensors of a batch for the parameters of `forward`, by name: ids and groups (M, B, T), lengths (M, B).
-
-    If the batch does not have a tensor, a required parameter gets ids 0..T-1, groups of zeros or lengths T, and a
-    parameter with a default keeps its default.
-    """
-    # Functions, so that no tensor is made that `forward` does not read.
-    tokens = batch.tokens
-    defaults = {
-        "ids": lambda: torch.arange(tokens.shape[-1], device=tokens.device).expand(tokens.shape),
-        "groups": lambda: torch.zeros_like(tokens),
-        "lengths": lambda: tokens.new_full(tokens.shape[:-1], tokens.shape[-1]),
-    }
-
-    parameters = find_parameters(module)
-    tensors = {name: (getattr(batch, name), required) for name, required in parameters.items() if name != TRAINING}
-    return {
-        name: defaults[name]() if value is None else value
-        for name, (value, required) in tensors.items()
-        if required or value is not None
-    }
-
-
-def call_members(
-    module: nn.Module,
-    weights: Mapping[str, Tensor],
-    buffers: Mapping[str, Tensor],
-    batch: Batch,
-    noise: Noise | None = None,
-    record: Recorder | None = None,
-    *,
-    training: bool = True,
-    stacked: bool = True,
-) -> Tensor:
-    """Return the logits (M, B, T, V) of a module with the weights of each member; all members share the buffers.
-
-    The module gets the tokens, and the other tensors of the batch that its `forward` has parameters for.
-
-    noise: random numbers of dropout, None for a pass without dropout. record: gets the values that the module records,
-    (M, ...) each. training: whether this is a training step. stacked: whether torch.func.vmap computes all members at
-    once, or each is computed after the other. Raises ValueError if members that are computed one after another record
-    different numbers of values under a name.
-    """
-    from torch.func import functional_call, vmap  # importing it takes more than a second
-
-    # Under vmap one call serves all members, so the index of the member must be a tensor.
-    count, rows = batch.tokens.shape[:2]
-    index_M1 = torch.arange(count, device=batch.tokens.device)[:, None]
-    inputs, flags = select_tensors(module, batch), {TRAINING: training} if TRAINING in find_parameters(module) else {}
-    draws = None if noise is None else DropoutDraws(noise, count, rows, index_M1[0])
-
-    def call_member(
-        parameters: dict[str, Tensor], tokens_BT: Tensor, inputs: dict[str, Tensor], draws: DropoutDraws | None
-    ) -> tuple[Tensor, dict[str, list[Tensor]]]:
-        """Return the logits and the recorded values of a member, both as tensors, which vmap can stack."""
-        recorded = Values()
-        with use_dropout(draws) if draws else nullcontext(), recording_to(recorded) if record else nullcontext():
-            logits: Tensor = functional_call(module, (parameters, dict(buffers)), (tokens_BT,), {**inputs, **flags})
-        return logits, {name: [_as_tensor(value, logits) for value in values] for name, values in recorded.items()}
-
-    def call_stacked(
-        parameters: dict[str, Tensor], tokens_BT: Tensor, inputs: dict[str, Tensor], index_1: Tensor
-    ) -> tuple[Tensor, dict[str, list[Tensor]]]:
-        return call_member(parameters, tokens_BT, inputs, draws and replace(draws, member=index_1))
-
-    with sdpa_kernel(SDPBackend.MATH):  # the only backend that vmap can batch
-        if stacked:
-            logits, recorded = vmap(call_stacked, randomness="error")(dict(weights), batch.tokens, inputs, index_M1)
-        else:
-            # Copies, because the bits of a product may depend on the alignment of its factors in memory.
-            members = [{name: weight_M[m].clone() for name, weight_M in weights.items()} for m in range(count)]
-            results = [
-                call_member(
-                    parameters,
-                    batch.tokens[m],
-                    {name: value[m] for name, value in inputs.items()},
-                    draws and draws.select(m),
-                )
-                for m, parameters in enumerate(members)
-            ]
-            logits = torch.stack([member_logits for member_logits, _ in results])
-            recorded = _stack_recorded([member_values for _, member_values in results])
-    # A tensor must not leave vmap from within, so recorded values are passed on here.
-    if record:
-        for name, values in recorded.items():
-            for value in values:
-                record(name, value)
-    return logits
-
-
-def _as_tensor(value: Tensor | float, logits: Tensor) -> Tensor:
-    """Return a recorded value as a tensor, like the logits."""
-    return value if isinstance(value, Tensor) else logits.new_full((), value)
-
-
-def _stack_recorded(members: Sequence[Mapping[str, Sequence[Tensor]]]) -> dict[str, list[Tensor]]:
-    """Return the recorded values of all members, (M, ...) each."""
-    # A module may record in a loop whose length depends on its weights; such values cannot be stacked.
-    for name in dict.fromkeys(name for values in members for name in values):
-        counts = [len(values.get(name, ())) for values in members]
-        if len({*counts}) > 1:
-            raise ValueError(
-                f"records {min(counts)} values of {name} for one member and {max(counts)} for another; "
-                "allowed: the same number for every member"
-            )
-    return {
-        name: [torch.stack(member_values) for member_values in zip(*(values[name] for values in members), strict=True)]
-        for name in members[0]
-    }
-
-
 def try_module(
-    module: nn.Module, second_module: nn.Module, sizes: tuple[int, int, int], causal: bool, has_rate: bool = False
+    module: nn.Module,
+    second_module: nn.Module,
+    sizes: ModuleSizes,
+    causal: bool,
+    has_member_dropout: bool = False,
 ) -> Trial:
     """Return the result of calling a module on random tokens for two members, by vmap, or one by one if vmap fails.
 
-    second_module: the same module built with another seed. sizes: (input tokens, output tokens, positions). has_rate:
-    whether the model has a dropout rate for every member.
+    second_module: the same module built with another seed. has_member_dropout: whether the model has a dropout rate for
+    every member.
     """
-    watcher = WatchedDropout(has_rate)
+    watcher = WatchedDropout(has_member_dropout)
     with use_dropout(watcher):
         trial = _try_calls(module, second_module, sizes, causal)
     return trial._replace(has_dropout=watcher.has_dropout)
 
 
-def _try_calls(module: nn.Module, second_module: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
+def _try_calls(module: nn.Module, second_module: nn.Module, sizes: ModuleSizes, causal: bool) -> Trial:
     """Return the result of `try_module`, without whether the module has dropout."""
     if problems := tuple(_find_declaration_problems(module, second_module)):
         return Trial(problems)
 
     # Call it under vmap; if this fails, one member after another.
-    inputs, _, positions = sizes
-    length = min(positions, _MAX_POSITIONS)
-    tokens = torch.randint(0, inputs, (_MEMBERS, _ROWS, length), generator=torch.Generator().manual_seed(0))
+    length = min(sizes.positions, _MAX_POSITIONS)
+    tokens = torch.randint(0, sizes.inputs, (_MEMBERS, _ROWS, length), generator=torch.Generator().manual_seed(0))
     loop_reason, rng_state = None, torch.random.get_rng_state()
     try:
         with _without_fallback():
@@ -217,7 +99,7 @@ def _try_calls(module: nn.Module, second_module: nn.Module, sizes: tuple[int, in
     stacked = loop_reason is None
     problems = tuple(_find_state_problems(module, tokens, logits, stacked=stacked))
     problems = problems or tuple(_find_output_problems(module, tokens, logits, sizes, causal, stacked=stacked))
-    if not problems and TRAINING in find_parameters(module):
+    if not problems and TRAINING in find_batch_parameters(module):
         logits = _compute_logits(module, tokens, training=False, stacked=stacked)
         output_problems = _find_output_problems(module, tokens, logits, sizes, causal, training=False, stacked=stacked)
         problems = tuple(f"{problem} (in evaluation)" for problem in output_problems)
@@ -302,7 +184,7 @@ def _find_output_problems(
     module: nn.Module,
     tokens: Tensor,
     logits: Tensor,
-    sizes: tuple[int, int, int],
+    sizes: ModuleSizes,
     causal: bool,
     *,
     training: bool = True,
@@ -310,16 +192,15 @@ def _find_output_problems(
 ) -> Iterator[str]:
     """Yield problems of the logits: their shape, values that are not finite, mixed rows, and later tokens."""
     _, rows, length = tokens.shape
-    inputs, outputs, _ = sizes
-    if logits.shape != (_MEMBERS, rows, length, outputs):
-        shape, expected = tuple(logits.shape[1:]), (rows, length, outputs)
+    if logits.shape != (_MEMBERS, rows, length, sizes.outputs):
+        shape, expected = tuple(logits.shape[1:]), (rows, length, sizes.outputs)
         yield f"returns the shape {shape} for tokens ({rows}, {length}); allowed: logits {expected}"
     elif not torch.isfinite(logits).all():
         yield "returns logits that are not finite with its initial weights"
     else:
         # Changed tokens in the first row must not change other rows.
         changed_tokens = tokens.clone()
-        changed_tokens[:, 0] = (changed_tokens[:, 0] + 1) % inputs
+        changed_tokens[:, 0] = (changed_tokens[:, 0] + 1) % sizes.inputs
         changed_logits = _compute_logits(module, changed_tokens, training=training, stacked=stacked)
         if not torch.allclose(changed_logits[:, 1:], logits[:, 1:], rtol=1e-4, atol=1e-5):
             yield "mixes rows of a batch: tokens are (rows, length); recurrent layers of torch need batch_first=True"
@@ -329,7 +210,7 @@ def _find_output_problems(
         if not causal or length == 1:
             return
         changed_tokens = tokens.clone()
-        changed_tokens[..., -1] = (changed_tokens[..., -1] + 1) % inputs
+        changed_tokens[..., -1] = (changed_tokens[..., -1] + 1) % sizes.inputs
         changed_logits = _compute_logits(module, changed_tokens, training=training, stacked=stacked)
         if not torch.allclose(changed_logits[..., :-1, :], logits[..., :-1, :], rtol=1e-4, atol=1e-5):
             yield "is not causal: it sees the tokens that it should predict, because the task scores every prefix"

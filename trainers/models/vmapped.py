@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from trainers.errors import Problem, find_nearest
 from trainers.models.keyed_dropout import replace_dropout
 from trainers.models.model import Model
-from trainers.models.vmap_trial import Trial, call_members, find_parameters, try_module
+from trainers.models.vmap_call import call_members, find_batch_parameters
+from trainers.models.vmap_trial import ModuleSizes, Trial, try_module
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -28,7 +29,6 @@ from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
 
-ModuleSizes = tuple[int, int, int]  # input tokens, output tokens, positions
 _STACKED, _LOOPED = "vmapped", "looped"
 
 
@@ -67,10 +67,10 @@ class Vmapped(Model):
             return
 
         # The trial calls the module on tokens alone, and so cannot know what this task and these settings need of it.
-        if task.has_groups and "groups" not in find_parameters(_build_template(self, _get_sizes(task))):
+        if task.has_groups and "groups" not in find_batch_parameters(_build_template(self, _get_sizes(task))):
             message = f"its forward has no parameter groups, but the task {task.name} has token groups"
             yield Problem(key=key, message=message, allowed="forward(self, tokens, groups)")
-        rate = getattr(self, "dropout", 0.0) if self._has_rate else 0.0
+        rate = getattr(self, "dropout", 0.0) if self._has_member_dropout else 0.0
         if rate > 0.0 and not trial.has_dropout:
             message, allowed = f"is {rate:g}, but the module drops nothing", "0, or a module with nn.Dropout"
             yield Problem(key="dropout", given=rate, message=message, allowed=allowed)
@@ -98,10 +98,10 @@ class Vmapped(Model):
     @property
     def draws_random_numbers(self) -> bool:
         """Whether dropouts may have rates of their own."""
-        return not self._has_rate
+        return not self._has_member_dropout
 
     @property
-    def _has_rate(self) -> bool:
+    def _has_member_dropout(self) -> bool:
         return "dropout" in type(self).__dataclass_fields__
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
@@ -154,10 +154,9 @@ class Vmapped(Model):
         Raises ValueError for a batch with groups if `forward` has no such parameter.
         """
         # A module without the parameter would silently let tokens see other groups.
-        inputs, outputs, positions = map(int, form.split()[1:])
-        sizes = (inputs, outputs, positions)
+        sizes = ModuleSizes(*map(int, form.split()[1:]))
         module = _build_template(self, sizes)
-        if batch.groups is not None and "groups" not in find_parameters(module):
+        if batch.groups is not None and "groups" not in find_batch_parameters(module):
             raise ValueError(f"{self.name}: forward has no parameter groups, but the batch has groups; use a decoder")
 
         # In evaluation a module has no random numbers, unlike the encodings of a transformer.
@@ -201,7 +200,7 @@ class NamedModule(Vmapped):
 
 def _get_sizes(task: Task) -> ModuleSizes:
     """Return the sizes with which the module of a task is built."""
-    return task.inputs, task.outputs, task.positions
+    return ModuleSizes(task.inputs, task.outputs, task.positions)
 
 
 def _build_seeded(model: Vmapped, sizes: ModuleSizes, seed: int) -> nn.Module:
@@ -233,5 +232,5 @@ def _try_build(model: Vmapped, sizes: ModuleSizes, causal: bool) -> Trial:
         module, second_module = _build_template(model, sizes), _build_seeded(model, sizes, 1)
     except (Exception, SystemExit) as error:  # any error of the user's code
         return Trial((f"the module cannot be built: {type(error).__name__}: {error}",))
-    trial = try_module(module, second_module, sizes, causal, model._has_rate)
+    trial = try_module(module, second_module, sizes, causal, model._has_member_dropout)
     return trial._replace(problems=tuple(f"{type(module).__name__}: {problem}" for problem in trial.problems))
