@@ -123,12 +123,10 @@ def random_numbers(device: str, size: Size) -> Iterator[Case]:
         step = torch.arange(12345, 12345 + of, device=device) if steps > 1 else torch.tensor(12345, device=device)
         part = (count // 3, count // 2)
         pairs = [
-            (fused.draw_words(few, step, 2, site, count), reference.draw_words(few, step, 2, site, count))
-            for site in (0, 1, 7)
-        ] + [
-            (
-                fused.draw_some_words(few, step, 2, 3, count, part),
-                reference.draw_some_words(few, step, 2, 3, count, part),
+            (fused.call_fused(draw, *arguments), draw(*arguments))
+            for draw, arguments in (
+                *((reference.draw_words, (few, step, 2, site, count)) for site in (0, 1, 7)),
+                (reference.draw_some_words, (few, step, 2, 3, count, part)),
             )
         ]
         return {
@@ -270,7 +268,7 @@ def _speed_of(name: str, member: Callable[[int], Member], form: str, count: int,
 
 def _speed(members: list[Member], device: str, form: str, size: Size) -> Row:
     """As it is (plain), recorded as a CUDA graph, recorded with fused draws, or compiled and recorded."""
-    fused.fuse(form == "fused")
+    fused.enable_fused_draws(form == "fused")
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()

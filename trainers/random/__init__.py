@@ -1,11 +1,11 @@
 """Keyed counter-based random streams: Philox4x32-10 (Salmon et al., SC'11), in C on a CPU and in torch elsewhere."""
 
 from trainers.random import fused, library
-from trainers.random.fused import fuse
+from trainers.random.fused import enable_fused_draws
 from trainers.random.reference import philox4x32
 from trainers.random.stream import STREAMS, Stream
 
-__all__ = ["STREAMS", "Stream", "fuse", "philox4x32", "pop_warning"]
+__all__ = ["STREAMS", "Stream", "enable_fused_draws", "philox4x32", "pop_warning"]
 
 
 def pop_warning() -> str | None:

@@ -1,8 +1,10 @@
 """Random draws: on a CPU by draws.c, as torch operators opaque to the compiler; elsewhere by torch code.
 
-On a GPU the torch code may be fused into a single kernel per draw.
+On a GPU the torch code may be fused into a single kernel per draw. A function here chooses between its two
+implementations, which have its name: in library.py (C) and in reference.py (torch).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,13 +24,11 @@ def draw_words(
         first, last = word_range or (0, count)
         computed: Tensor = torch.ops.lengthwise.words.default(seeds_S, step, stream, site, count, first, last)
         return computed
-    source: Any = fused if fused.is_enabled(seeds_S) else reference
-    words: Tensor = (
-        source.draw_words(seeds_S, step, stream, site, count)
-        if word_range is None
-        else source.draw_some_words(seeds_S, step, stream, site, count, word_range)
-    )
-    return words
+    draw: Callable[..., Tensor] = reference.draw_words
+    arguments: tuple[Any, ...] = (seeds_S, step, stream, site, count)
+    if word_range is not None:
+        draw, arguments = reference.draw_some_words, (*arguments, word_range)
+    return fused.call_fused(draw, *arguments) if fused.is_enabled(seeds_S) else draw(*arguments)
 
 
 def draw_prefixes(words_STB: Tensor, n: int) -> Tensor:
@@ -54,19 +54,24 @@ def _uses_library(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and library.is_available()
 
 
-# The shapes of the results, from which torch's compiler plans memory without running a draw.
+# The fake implementations of the operators: torch's compiler plans memory by them, without running a draw.
 
 
-def _words_shape(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
+def _fake_draw_words(
+    seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int
+) -> Tensor:
+    """Return an empty tensor with the shape of `library.draw_words`."""
     return seeds_S.new_empty((seeds_S.shape[0], last - first))
 
 
-def _prefixes_shape(words_STB: Tensor, n: int) -> Tensor:
+def _fake_draw_prefixes(words_STB: Tensor, n: int) -> Tensor:
+    """Return an empty tensor with the shape of `library.draw_prefixes`."""
     seeds, take, batch = words_STB.shape
     return words_STB.new_empty((seeds, batch, take))
 
 
-def _argsort_shape(words_SBN: Tensor, take: int) -> Tensor:
+def _fake_argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
+    """Return an empty tensor with the shape of `library.argsort_smallest`."""
     return words_SBN.new_empty((*words_SBN.shape[:-1], take))
 
 
@@ -77,10 +82,10 @@ _operators.define(
 )
 _operators.define("sequential(Tensor words, SymInt n) -> Tensor")
 _operators.define("order(Tensor words, SymInt take) -> Tensor")
-for _name, _computed, _shape in (
-    ("words", library.draw_words, _words_shape),
-    ("sequential", library.draw_prefixes, _prefixes_shape),
-    ("order", library.argsort_smallest, _argsort_shape),
+for _name, _computed, _fake in (
+    ("words", library.draw_words, _fake_draw_words),
+    ("sequential", library.draw_prefixes, _fake_draw_prefixes),
+    ("order", library.argsort_smallest, _fake_argsort_smallest),
 ):
     _operators.impl(_name, _computed, "CPU")
-    torch.library.register_fake(f"lengthwise::{_name}", _shape, lib=_operators)
+    torch.library.register_fake(f"lengthwise::{_name}", _fake, lib=_operators)

@@ -1,8 +1,9 @@
 """Draws on a GPU as a single kernel each, compiled by torch from the reference; they give the same bits.
 
 The reference launches more than a hundred kernels for a draw. A fused kernel serves draws of any size. It takes seconds
-to compile, so `fuse` enables it for the whole process only where training takes long. The first draw of each kernel is
-compared with the reference, which is used instead if a kernel cannot be compiled or is wrong.
+to compile, so `enable_fused_draws` is called only where training takes long, and then serves the whole process. The
+first draw of each kernel is compared with the reference, which is used instead if a kernel cannot be compiled or is
+wrong.
 """
 
 import sys
@@ -13,8 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-from trainers.random import reference
 
 
 @dataclass
@@ -29,9 +28,9 @@ class _FusedState:
 state = _FusedState()
 
 
-def fuse(draws: bool = True) -> None:
+def enable_fused_draws(enabled: bool = True) -> None:
     """Enable or disable fused draws in this process; after a failure they stay disabled."""
-    state.is_enabled = draws and state.failure is None
+    state.is_enabled = enabled and state.failure is None
 
 
 def is_enabled(seeds: Tensor) -> bool:
@@ -39,18 +38,8 @@ def is_enabled(seeds: Tensor) -> bool:
     return state.is_enabled and seeds.device.type == "cuda" and not torch.compiler.is_compiling()
 
 
-def draw_words(*arguments: Any) -> Tensor:
-    """Return `reference.draw_words` of the same arguments."""
-    return _call_fused(reference.draw_words, arguments)
-
-
-def draw_some_words(*arguments: Any) -> Tensor:
-    """Return `reference.draw_some_words` of the same arguments."""
-    return _call_fused(reference.draw_some_words, arguments)
-
-
-def _call_fused(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor:
-    """Return the result of the fused function; compare the first result of each kernel with the reference."""
+def call_fused(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """Return the result of a function of reference.py, fused; compare the first result of each kernel with it."""
     with torch.no_grad():  # otherwise draws inside a gradient would need a second kernel
         programs_before = _count_programs()
         try:

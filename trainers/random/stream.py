@@ -24,7 +24,7 @@ STREAMS = {
     "optimizer": 5,  # optimizers that draw (`Update.stream`)
     "length": 6,  # the length of a step with `one_length_per_batch` (`Task.draw_step_length`), always with seed 0
 }
-_SEQUENTIAL_DRAWS = 12  # permutations with at most this many entries are drawn one entry at a time
+_MAX_PREFIX_ENTRIES = 12  # permutations with at most this many entries are drawn one entry at a time
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,6 @@ class Stream:
     def permutations(self, site: int, batch: int, n: int, take: int) -> Tensor:
         """Return the first `take` entries of `batch` random permutations of 0..n-1, int64 (S, batch, take)."""
         # A few entries are drawn faster one by one than by sorting n words.
-        if take > _SEQUENTIAL_DRAWS:
+        if take > _MAX_PREFIX_ENTRIES:
             return draws.argsort_smallest(self.bits(site, (batch, n)), take)
         return draws.draw_prefixes(self.bits(site, (take, batch)), n)

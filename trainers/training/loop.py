@@ -26,7 +26,7 @@ from trainers.files.checkpoint import Checkpoints, Snapshot
 from trainers.packs.active_members import ActiveMembers
 from trainers.packs.batches import StepBatches
 from trainers.packs.pack import Pack, TrainingState
-from trainers.random import fuse, pop_warning
+from trainers.random import enable_fused_draws, pop_warning
 from trainers.tasks.metrics import EvaluationCurves
 from trainers.tensors.precision import find_mkl_order_problem
 from trainers.training.compiling import should_compile, should_fuse_draws
@@ -85,7 +85,7 @@ def train(
 
     # Warnings come before the evaluations of a checkpoint, which are reported again.
     if should_fuse_draws(members[0], pack.device.type):
-        fuse()
+        enable_fused_draws()
     initial_state = TrainingState.make_initial(pack, use_initial_files=stored is None)
     run = _TrainingRun(pack, member_ids, compiled, reporter, checkpoints, weights, prune_at, initial_state)
     del initial_state  # it is as large as the state

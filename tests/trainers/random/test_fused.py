@@ -39,10 +39,13 @@ def test_fused_draws_are_those_of_the_reference(seeds, step, stream, site, count
     seeds = torch.tensor(seeds)
     step = torch.arange(step, step + len(seeds)) if each else torch.tensor(step)
     whole = reference.draw_words(seeds, step, stream, site, count)
-    assert torch.equal(fused.draw_words(seeds, step, stream, site, count), whole)
+    assert torch.equal(fused.call_fused(reference.draw_words, seeds, step, stream, site, count), whole)
     first = data.draw(st.integers(0, count - 1))
     last = data.draw(st.integers(first + 1, count))
-    assert torch.equal(fused.draw_some_words(seeds, step, stream, site, count, (first, last)), whole[:, first:last])
+    assert torch.equal(
+        fused.call_fused(reference.draw_some_words, seeds, step, stream, site, count, (first, last)),
+        whole[:, first:last],
+    )
     assert pop_warning() is None
 
 
@@ -54,12 +57,12 @@ def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(mon
         return call
 
     monkeypatch.setattr(fused, "_compile_draw", broken)
-    fused.fuse()
+    fused.enable_fused_draws()
     drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 0, 17
-    assert torch.equal(fused.draw_words(*drawn), reference.draw_words(*drawn))
+    assert torch.equal(fused.call_fused(reference.draw_words, *drawn), reference.draw_words(*drawn))
     assert str(pop_warning()).endswith("RuntimeError: no C compiler")
     assert pop_warning() is None
-    fused.fuse()
+    fused.enable_fused_draws()
     assert not fused.state.is_enabled
 
 
@@ -74,10 +77,10 @@ def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
 
     program = PROGRAM(wrong, "eager")
     monkeypatch.setattr(fused, "_compile_draw", lambda function: program)
-    fused.fuse()
+    fused.enable_fused_draws()
     for count in (17, 19, 20, 24):
         drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 9, count
-        assert torch.equal(fused.draw_words(*drawn), reference.draw_words(*drawn))
+        assert torch.equal(fused.call_fused(reference.draw_words, *drawn), reference.draw_words(*drawn))
         assert fused.state.is_enabled is (count < 20 and not every)
         if not fused.state.is_enabled:
             break
@@ -88,7 +91,7 @@ def test_draws_are_fused_on_a_gpu_once_that_is_asked_for(monkeypatch):
     seeds = torch.tensor([3])
     there = SimpleNamespace(device=torch.device("cuda"))
     assert not fused.is_enabled(there)
-    fused.fuse()
+    fused.enable_fused_draws()
     assert fused.is_enabled(there)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     assert not fused.is_enabled(there)
@@ -97,8 +100,7 @@ def test_draws_are_fused_on_a_gpu_once_that_is_asked_for(monkeypatch):
     asked = []
     monkeypatch.setattr(draws, "_uses_library", lambda given: False)
     monkeypatch.setattr(fused, "is_enabled", lambda given: True)
-    for name in ("draw_words", "draw_some_words"):
-        monkeypatch.setattr(fused, name, lambda *drawn, name=name: asked.append((name, *drawn[2:])))
+    monkeypatch.setattr(fused, "call_fused", lambda draw, *drawn: asked.append((draw.__name__, *drawn[2:])))
     draws.draw_words(seeds, torch.tensor(5), 2, 7, 17, None)
     draws.draw_words(seeds, torch.tensor(5), 2, 7, 17, (3, 9))
     assert asked == [("draw_words", 2, 7, 17), ("draw_some_words", 2, 7, 17, (3, 9))]
@@ -108,7 +110,7 @@ def test_draws_are_fused_on_a_gpu_once_that_is_asked_for(monkeypatch):
 def test_long_trainings_ask_for_it(member, recorder, monkeypatch, wanted):
     asked, module = [], sys.modules["trainers.training.loop"]
     monkeypatch.setattr(module, "should_fuse_draws", lambda one, device: (one.seed, device) == (4, "cpu") and wanted)
-    monkeypatch.setattr(module, "fuse", lambda: asked.append(True))
+    monkeypatch.setattr(module, "enable_fused_draws", lambda: asked.append(True))
     train([member(4)], recorder)
     assert asked == [True] * wanted
 
@@ -122,10 +124,10 @@ def test_memory_that_runs_out_is_no_reason_to_go_on_without_kernels(monkeypatch)
 
     monkeypatch.setattr(fused, "_compile_draw", full)
     with pytest.raises(torch.OutOfMemoryError):
-        fused.draw_words(torch.tensor([3]), torch.tensor(5), 2, 0, 17)
+        fused.call_fused(reference.draw_words, torch.tensor([3]), torch.tensor(5), 2, 0, 17)
     assert pop_warning() is None
 
 
 def test_a_cpu_has_its_own_draws():
-    fused.fuse()
+    fused.enable_fused_draws()
     assert not fused.is_enabled(torch.tensor([3])) and fused.is_enabled(torch.empty(1, device="meta")) is False
