@@ -35,7 +35,7 @@ from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 from trainers.training.step import compute_gradients, sample_batches, train_next_step
 
-ROUNDING = 2**8  # tolerance for another order of sums, in units in the last place of a gradient's norm
+GRADIENT_ROUNDING = 2**8  # tolerance for another order of sums, in units in the last place of a gradient's norm
 ROWS = 4
 _LARGE_CHANGE = 1e-3  # share of the norm of the weights; rounding moves them less in two steps
 SMALL: dict[str, Any] = {  # the configuration in which a class is checked
@@ -276,7 +276,7 @@ def _mixes_members(pack: Pack, state: TrainingState) -> bool:
         batches = sample_batches(member, state.step + 1, member.training.batch_size, stage_M)
         gradient, loss_M = compute_gradients(member, theta, batches, state.step + 1)
         results.append((TrainingState.make_initial(member).theta[-1], loss_M[-1], gradient[-1]))
-    rounding = ROUNDING * torch.finfo(pack.dtype).eps
+    rounding = GRADIENT_ROUNDING * torch.finfo(pack.dtype).eps
     return any(
         bool((single_value - pack_value).norm() > rounding * single_value.norm())
         for single_value, pack_value in zip(*results, strict=True)

@@ -34,7 +34,7 @@ class Problem:
     nearest: str | None = None
     missing_class: tuple[str, str] | None = None
 
-    def under(self, prefix: str) -> "Problem":
+    def with_key_prefix(self, prefix: str) -> "Problem":
         """Return the problem with `prefix` and a dot before its key; unchanged for the prefix ""."""
         return replace(self, key=".".join(filter(None, (prefix, self.key))))
 
@@ -91,14 +91,14 @@ def _is_user_file(filename: str, files: Collection[str] | None) -> bool:
     return "/lib/python" not in filename and not Path(filename).is_relative_to(Path(__file__).parent)
 
 
-ABBREVIATIONS = {"lr": "learning_rate", "wd": "weight_decay", "bs": "batch_size", "eps": "epsilon"}
+FULL_NAMES = {"lr": "learning_rate", "wd": "weight_decay", "bs": "batch_size", "eps": "epsilon"}
 
 
 def find_nearest(name: Any, allowed: Iterable[str]) -> str | None:
     """Return the allowed name closest to `name`, or the name that it abbreviates; None if no name is close."""
     # Abbreviations have too few letters in common with their full names.
     allowed = list(allowed)
-    if (full_name := ABBREVIATIONS.get(str(name))) in allowed:
+    if (full_name := FULL_NAMES.get(str(name))) in allowed:
         return full_name
 
     return next(iter(difflib.get_close_matches(str(name), allowed, n=1, cutoff=0.6)), None)

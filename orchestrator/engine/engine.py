@@ -31,7 +31,7 @@ from trainers.settings.fields import Settings, list_technical_keys
 from trainers.settings.identity import make_identity
 from trainers.settings.walk_settings import walk_settings
 from trainers.training.compiling import estimate_seconds
-from trainers.training.cost import Cost, count_trained_bytes, estimate_member_cost, use_one_thread
+from trainers.training.cost import Cost, count_training_state_bytes, estimate_member_cost, use_one_thread
 
 if TYPE_CHECKING:
     from trainers.evaluation.results import Reporter
@@ -125,7 +125,7 @@ class Engine:
     def find_local_problems(self, members: Iterable[MemberConfig]) -> list[Problem]:
         """Return a problem for each data file that is missing on this machine or has another content than recorded."""
         tasks = dict.fromkeys(member.task for member in members)
-        return [problem.under("task") for task in tasks for problem in task.data_problems()]
+        return [problem.with_key_prefix("task") for task in tasks for problem in task.data_problems()]
 
     def find_start_problems(self, member: MemberConfig, seeds: Collection[int]) -> list[Problem]:
         """Return a problem for each seed whose file of initial weights is missing or does not fit."""
@@ -193,7 +193,7 @@ class Engine:
         ]
 
         # A setting without effect is a mistake only if no member uses it: the optimizer may be searched.
-        keys = [set(member.training.unused_keys()) for member in members]
+        keys = [set(member.training.list_unused_keys()) for member in members]
         unused_warnings = [
             (f"training.{key}", f"training.{key} has no effect with the optimizers of this sweep")
             for key in sorted(set.intersection(*keys) if keys else ())
@@ -226,7 +226,7 @@ class Engine:
         rows = math.ceil(member.training.batch_size / member.training.accumulation)
         sizes = {
             "model": (
-                _count_trained_bytes_or_zero(member),
+                _count_training_state_bytes_or_zero(member),
                 "with this task, the weights, gradient and optimizer state of one seed take",
             ),
             "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
@@ -389,9 +389,9 @@ def _is_user_code(settings: Settings) -> bool:
     return not type(settings).__module__.startswith("trainers.")
 
 
-def _count_trained_bytes_or_zero(member: MemberConfig) -> int:
+def _count_training_state_bytes_or_zero(member: MemberConfig) -> int:
     """Return the bytes of one member in training; 0 if they are unknown, which the trial of the model reports."""
     try:
-        return count_trained_bytes(member)
+        return count_training_state_bytes(member)
     except Exception:  # an error of user code, or a missing corpus
         return 0

@@ -126,7 +126,7 @@ class ProgramEvaluation(Settings):
             message = "is neither a list of lengths nor {up_to: config.KEY}"
             yield Problem(key="trained_lengths", given=dict(trained), message=message)
 
-    def lengths_of(self, metric: str) -> tuple[int, ...]:
+    def get_lengths(self, metric: str) -> tuple[int, ...]:
         """Return the lengths of a metric, ascending."""
         declared_lengths = self._read_declared_lengths(metric)
         return tuple(sorted(self.lengths if declared_lengths is None else declared_lengths))
@@ -140,7 +140,7 @@ class ProgramEvaluation(Settings):
         declared = self.metrics[metric]
         return declared.get("lengths") if isinstance(declared, Mapping) else None
 
-    def direction_of(self, metric: str) -> str:
+    def get_direction(self, metric: str) -> str:
         """Return the better direction of a metric."""
         declared = self.metrics[metric]
         return str(declared["direction"] if isinstance(declared, Mapping) else declared)
@@ -159,7 +159,7 @@ class ProgramMember(Settings):
         """Yield problems of placeholders without a value, and of a trained length that the config does not have."""
         yield from find_unknown_placeholders(self.program.words, list_dotted_keys(self.config))
         trained = self.evaluation.trained_lengths
-        if isinstance(trained, Mapping) and self._longest_trained() is None:
+        if isinstance(trained, Mapping) and self._find_longest_trained() is None:
             key, config_keys = trained["up_to"], [f"config.{key}" for key in list_dotted_keys(self.config)]
             message = f"{key} is no whole number from 1 in config"
             yield Problem(
@@ -193,17 +193,17 @@ class ProgramMember(Settings):
     def lengths(self) -> tuple[int, ...]:
         """All lengths at which a metric is reported, ascending."""
         evaluation = self.evaluation
-        return tuple(sorted({length for name in evaluation.metrics for length in evaluation.lengths_of(name)}))
+        return tuple(sorted({length for name in evaluation.metrics for length in evaluation.get_lengths(name)}))
 
     @property
     def measurements(self) -> Measurements:
         """The reported metrics and lengths as the ledger records them."""
-        evaluation, trained = self.evaluation, self._trained_lengths()
+        evaluation, trained = self.evaluation, self._find_trained_lengths()
         metrics = {}
         for name in evaluation.metrics:
-            lengths = evaluation.lengths_of(name)
+            lengths = evaluation.get_lengths(name)
             trained_lengths = tuple(length for length in lengths if length in trained)
-            metrics[name] = RecordedMetric(name, "", evaluation.direction_of(name), lengths, trained_lengths)
+            metrics[name] = RecordedMetric(name, "", evaluation.get_direction(name), lengths, trained_lengths)
         return Measurements(
             lengths=self.lengths,
             averages=evaluation.averages,
@@ -215,12 +215,12 @@ class ProgramMember(Settings):
             axis=evaluation.axis,
         )
 
-    def _trained_lengths(self) -> tuple[int, ...]:
+    def _find_trained_lengths(self) -> tuple[int, ...]:
         """Return the declared trained lengths; with `up_to` all lengths from 1 to the value of its key."""
         trained = self.evaluation.trained_lengths
-        return tuple(range(1, (self._longest_trained() or 0) + 1)) if isinstance(trained, Mapping) else trained
+        return tuple(range(1, (self._find_longest_trained() or 0) + 1)) if isinstance(trained, Mapping) else trained
 
-    def _longest_trained(self) -> int | None:
+    def _find_longest_trained(self) -> int | None:
         """Return the value of the key under `up_to`; None without `up_to`, and unless it is a whole number from 1."""
         trained = self.evaluation.trained_lengths
         key = trained["up_to"].removeprefix("config.") if isinstance(trained, Mapping) else ""

@@ -88,7 +88,7 @@ class _MemberRun:
                 steps=member.steps,
                 evaluation_interval=member.evaluation_interval,
                 averages=evaluation.averages,
-                metrics={name: evaluation.lengths_of(name) for name in evaluation.metrics},
+                metrics={name: evaluation.get_lengths(name) for name in evaluation.metrics},
                 lengths=member.lengths,
                 own_lengths=evaluation.list_metrics_with_lengths(),
                 judged=work.objective,

@@ -69,7 +69,7 @@ class ProgramTrainer:
         except (ConfigError, TypeError, AttributeError):  # perhaps no mapping
             return None
         metrics = {
-            name: RecordedMetric(name, "", evaluation.direction_of(name), evaluation.lengths_of(name), ())
+            name: RecordedMetric(name, "", evaluation.get_direction(name), evaluation.get_lengths(name), ())
             for name in evaluation.metrics
         }
         lengths = tuple(sorted({length for metric in metrics.values() for length in metric.lengths}))

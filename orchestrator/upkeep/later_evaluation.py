@@ -162,7 +162,7 @@ def _make_request(
         raise UserError(f"configuration {format_label(configuration.number)} has no weights: all of its seeds failed")
     first_member = trained_members[0]
     if problems := [*first_member.task.data_problems()]:
-        raise _make_error(configuration, ConfigError(problem.under("task") for problem in problems))
+        raise _make_error(configuration, ConfigError(problem.with_key_prefix("task") for problem in problems))
 
     # These fields identify an evaluation, so that it is not repeated.
     fields = {
@@ -191,7 +191,7 @@ def _build_member(
     except ConfigError as error:
         raise _make_error(configuration, error) from error
     try:
-        return member if lengths is None else member.evaluated_at(lengths)
+        return member if lengths is None else member.with_evaluated_lengths(lengths)
     except ConfigError as error:
         raise _make_error(configuration, error, _suggest_setting(member.task, lengths or ()) or HINT) from error
 

@@ -26,7 +26,7 @@ def criterion_problems(
         key = f"training.{name}"
         if interval is None:
             yield Problem(key="evaluation.every", message=_describe_late_evaluation(name), allowed="a number of steps")
-        yield from (problem.under(key) for problem in _find_name_problems(criterion, task, model, averages))
+        yield from (problem.with_key_prefix(key) for problem in _find_name_problems(criterion, task, model, averages))
         if not task.distributions[0].trained_lengths:
             message = f"the task {task.name} has no trained lengths to validate at"
             yield Problem(key=key, message=message, allowed="null")
@@ -77,7 +77,7 @@ def ineffective_stage_problems(curriculum: Curriculum, task: Task) -> Iterator[P
         )
         allowed = "null, or task settings with two or more stages"
         yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
-    yield from (problem.under("task") for problem in task.staged_problems())
+    yield from (problem.with_key_prefix("task") for problem in task.staged_problems())
 
 
 def _find_name_problems(criterion: Criterion, task: Task, model: Model, averages: Collection[str]) -> Iterator[Problem]:

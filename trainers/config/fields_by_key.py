@@ -77,5 +77,5 @@ def check_single_values(sections: Mapping[str, Any], cls: type[Settings] = Membe
     problems, unknown = list[Problem](), list[Problem]()
     for node in walk_settings(cls, sections, unknown):
         values = {key: value for key, value in node.values.items() if key != node.name_key}
-        problems += [problem.under(node.key) for problem in field_problems(node.cls, values, nested=False)]
+        problems += [problem.with_key_prefix(node.key) for problem in field_problems(node.cls, values, nested=False)]
     return [*problems, *unknown]

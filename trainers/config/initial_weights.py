@@ -127,8 +127,8 @@ class InitialWeights(Settings):
         from trainers.files.tensor_file import read_shapes
 
         path = self._find_verified(seed)
-        shapes, is_ours = read_shapes(path)
-        stored = self._stored_names(path, shapes, is_ours)
+        shapes, is_lengthwise_file = read_shapes(path)
+        stored = self._map_stored_names(path, shapes, is_lengthwise_file)
         parameter_shapes = {parameter.name: parameter.shape for parameter in model.parameters(task)}
         others = {name: tensor for name, tensor in model.other_tensors(task).items() if name in stored}
 
@@ -179,11 +179,11 @@ class InitialWeights(Settings):
             raise WeightsError(f"{path}: its SHA-256 is {sha256}, not {recorded}; restore the file, or run a new sweep")
         return path
 
-    def _stored_names(self, path: Path, shapes: Mapping[str, object], is_ours: bool) -> dict[str, str]:
+    def _map_stored_names(self, path: Path, shapes: Mapping[str, object], is_lengthwise_file: bool) -> dict[str, str]:
         """Return the tensors of the average in a file: name after `rename` -> name in the file. Raises WeightsError."""
         # A file that lengthwise wrote has the weights of all averages, named `<average>/<parameter>`.
         names = {name: name for name in shapes}
-        if is_ours:
+        if is_lengthwise_file:
             average = self.average or _RAW
             labels = list(dict.fromkeys(name.partition("/")[0] for name in shapes))
             if average not in labels:

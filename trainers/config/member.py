@@ -110,7 +110,7 @@ class TrainingConfig(Settings):
             allowed = f"raw, or another label for {kind}"
             yield Problem(key="averages.raw.kind", given=kind, message=message, allowed=allowed)
 
-    def unused_keys(self) -> Iterator[str]:
+    def list_unused_keys(self) -> Iterator[str]:
         """Yield the keys of AdamW (betas, epsilon) that are set although the optimizer does not use them."""
         for field in settings_fields(type(self)):  # a value equal to the default cannot be told from an absent key
             is_set = field.name in ("betas", "epsilon") and getattr(self, field.name) != field.default
@@ -187,13 +187,13 @@ class MemberConfig(Settings):
         yield from late_evaluation_problems(self.criteria, self.evaluation.every, self.training.steps)
         if self.training.curriculum is not None:
             yield from ineffective_stage_problems(self.training.curriculum, self.task)
-        for problem in self.model.problems_of_new():
-            yield problem.under("model")
-        for problem in self.training.optimizer.problems_of_new(self._parameters):
-            yield problem.under("training.optimizer")
+        for problem in self.model.find_new_member_problems():
+            yield problem.with_key_prefix("model")
+        for problem in self.training.optimizer.find_new_member_problems(self._parameters):
+            yield problem.with_key_prefix("training.optimizer")
         for label, average in self.training.averages.items():
-            for problem in average.problems_of_new(lambda: [parameter.name for parameter in self._parameters()]):
-                yield problem.under(f"training.averages.{label}")
+            for problem in average.find_new_member_problems(self._list_parameter_names):
+                yield problem.with_key_prefix(f"training.averages.{label}")
 
     def _parameters(self) -> Sequence[Parameter]:
         """Return the model's parameters; none if the user's code raises an error, which a trial reports later."""
@@ -201,6 +201,10 @@ class MemberConfig(Settings):
             return self.model.parameters(self.task)
         except Exception:
             return ()
+
+    def _list_parameter_names(self) -> list[str]:
+        """Return the names of `_parameters`."""
+        return [parameter.name for parameter in self._parameters()]
 
     def _find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of sections that are valid alone but not together."""
@@ -211,7 +215,7 @@ class MemberConfig(Settings):
     def _find_training_problems(self) -> Iterator[Problem]:
         """Yield problems of the training, with its steps, the task and the model."""
         for problem in self.training.schedule.step_problems(self.training.steps):
-            yield problem.under("training.schedule")
+            yield problem.with_key_prefix("training.schedule")
         for name in ("label_smoothing", "z_loss") if self.task.has_own_loss else ():
             if (given := getattr(self.training, name)) is not None:
                 message = f"the task {self.task.name} has a loss of its own"
@@ -219,7 +223,7 @@ class MemberConfig(Settings):
 
         # A model declares what it supports; other combinations would fail during training or give wrong results.
         for problem in self.model.task_problems(self.task):
-            yield problem.under("model")
+            yield problem.with_key_prefix("model")
         if self.task.has_groups and not self.model.supports_groups:
             message = f"{self.model.name} does not support the token groups of the task {self.task.name}"
             allowed = "a model that supports groups"
@@ -244,7 +248,7 @@ class MemberConfig(Settings):
             yield Problem(key="model.name", given=self.model.name, message=message, allowed="other names")
         for label, metric in self.evaluation.added.items():
             for problem in self._find_added_metric_problems(label, metric):
-                yield problem.under(label).under("evaluation.metrics")
+                yield problem.with_key_prefix(label).with_key_prefix("evaluation.metrics")
 
     def _find_length_problems(self) -> Iterator[Problem]:
         """Yield problems of the lengths of batches, criteria, stages and evaluations."""
@@ -328,7 +332,7 @@ class MemberConfig(Settings):
         """Yield problems of the stored weights that members with these seeds start from, on this machine."""
         if (initial := self.training.initial) is not None and self._parameters():
             for problem in initial.problems(self.model, self.task, seeds):
-                yield problem.under("training.initial")
+                yield problem.with_key_prefix("training.initial")
 
     def describe_partial_start(self) -> str | None:
         """Return as text which parameters are not read from stored weights; None if all or none are, or if unknown."""
@@ -339,7 +343,7 @@ class MemberConfig(Settings):
         except WeightsError:  # `start_problems` reports it
             return None
 
-    def evaluated_at(self, lengths: Sequence[int]) -> Self:
+    def with_evaluated_lengths(self, lengths: Sequence[int]) -> Self:
         """Return this member evaluated at other lengths, also beyond `lengths` of a task whose `draw_rows` draws them.
 
         Raises ConfigError if the task or the model does not allow them.
@@ -347,7 +351,7 @@ class MemberConfig(Settings):
         try:
             evaluation = replace(self.evaluation, lengths=tuple(lengths))
         except ConfigError as error:
-            raise ConfigError(problem.under("evaluation") for problem in error.problems) from error
+            raise ConfigError(problem.with_key_prefix("evaluation") for problem in error.problems) from error
         member = replace(self, task=self.task.with_lengths(lengths), evaluation=evaluation)
         if problems := list(member._find_combination_problems()):
             raise ConfigError(problems)

@@ -56,7 +56,7 @@ class Validation:
         sums, counts = np.where(valid, values, 0.0).sum(axis=1), valid.sum(axis=1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
 
-    def scores_at(self, metric: str, average: str, lengths: Sequence[int]) -> NDArray[np.float32]:
+    def select_scores(self, metric: str, average: str, lengths: Sequence[int]) -> NDArray[np.float32]:
         """Return the score of every member at these lengths, (M, lengths)."""
         columns = [self.lengths.index(length) for length in lengths]
         return self.values_MDL[:, self.decisions.index((metric, average))][:, columns]

@@ -37,8 +37,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 @lru_cache(maxsize=1024)
 def _read_shapes(path: Path, sha256: str) -> tuple[TensorShapes, bool]:
     """Return the results of `read_shapes` for a file with this hash, cached."""
-    tensors, is_ours = _read_file(path, "meta")
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}, is_ours
+    tensors, is_lengthwise_file = _read_file(path, "meta")
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}, is_lengthwise_file
 
 
 def _read_file(path: Path, device: str) -> tuple[dict[str, Tensor], bool]:
@@ -57,10 +57,12 @@ def _read_file(path: Path, device: str) -> tuple[dict[str, Tensor], bool]:
 
     try:
         with safe_open(path, framework="pt") as file:
-            names, is_ours = list(file.keys()), "lengthwise" in (file.metadata() or {})
+            names = list(file.keys())
             if device == "meta":
-                return {name: torch.empty(file.get_slice(name).get_shape(), device=device) for name in names}, is_ours
-            return {name: file.get_tensor(name) for name in names}, is_ours
+                tensors = {name: torch.empty(file.get_slice(name).get_shape(), device=device) for name in names}
+            else:
+                tensors = {name: file.get_tensor(name) for name in names}
+            return tensors, "lengthwise" in (file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{path}: is not a .safetensors file: {error}") from error
 

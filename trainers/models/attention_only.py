@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.errors import Problem
-from trainers.models.dropout import SITES, dropout_rate, dropout_sites, repeated_name_problems
+from trainers.models.dropout import DROPOUT_SITES, dropout_rate, dropout_sites, repeated_name_problems
 from trainers.models.model import Model, Recorded
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
@@ -200,7 +200,7 @@ class AttentionOnly(Model):
 
     def _drop(self, x: Tensor, site: str, noise: Noise | None) -> Tensor:
         """Return `x` with dropout if it acts at this site."""
-        return noise(x, SITES.index(site)) if noise is not None and site in self.dropout_sites else x
+        return noise(x, DROPOUT_SITES.index(site)) if noise is not None and site in self.dropout_sites else x
 
     def _compute_attention_weights(self, scores_MBTT: Tensor, noise: Noise | None) -> Tensor:
         """Return the causal softmax over the scores, with dropout of the weights."""

@@ -15,7 +15,7 @@ from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter, uniform_parameter
 
 Drops = tuple[Drop | None, Drop | None, Drop | None, Drop | None]
-SITES = ("attention", "residual", "residual")  # of the first three dropout masks of a block; the fourth is `hidden`
+MASK_SITES = ("attention", "residual", "residual")  # of the first three dropout masks of a block; the fourth: hidden
 BIASES = ("qkv", "output", "mlp")
 
 
@@ -39,7 +39,7 @@ class BlockForm:
     branches: int = 1
     epsilon: float = 1e-5
 
-    def map_parameters(
+    def declare_map_parameters(
         self, name: str, rows: int, columns: int, biased: bool, *, to_stream: bool = False
     ) -> tuple[Parameter, ...]:
         """Return a matrix, and a bias without weight decay if `biased`.
@@ -57,20 +57,20 @@ class BlockForm:
             bias = Parameter(name=f"{name}_bias", shape=(columns,), std=0.0, decay=False)
         return (matrix, bias) if biased else (matrix,)
 
-    def norm_parameters(self, name: str, width: int) -> tuple[Parameter, ...]:
+    def declare_norm_parameters(self, name: str, width: int) -> tuple[Parameter, ...]:
         """Return the gain (initially 1) and bias (initially 0) of a norm, if it has them; no weight decay."""
         gain = Parameter(name=f"{name}_gain", shape=(width,), std=0.0, mean=1.0, decay=False)
         bias = Parameter(name=f"{name}_bias", shape=(width,), std=0.0, decay=False)
         return {"layer": (gain, bias), "rms_unscaled": ()}.get(self.norm_type, (gain,))
 
     def normalize(self, x: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
-        """Return `x` (M, ..., D) normalised, with the parameters of `norm_parameters`."""
+        """Return `x` (M, ..., D) normalised, with the parameters of `declare_norm_parameters`."""
         if self.norm_type in ("layer", "layer_unbiased"):
             return layer_norm(x, weights[f"{name}_gain"], weights.get(f"{name}_bias"), self.epsilon)
         return rms_norm(x, weights.get(f"{name}_gain"))
 
 
-def block_parameters(
+def declare_block_parameters(
     name: str, form: BlockForm, width: int, inner: int, hidden: int, extra: tuple[Parameter, ...] = ()
 ) -> tuple[Parameter, ...]:
     """Return the parameters of a block.
@@ -80,14 +80,14 @@ def block_parameters(
     """
     is_mlp_biased, hidden_out = "mlp" in form.biases, hidden // 2 if form.mlp == "gated" else hidden
     parameters = [
-        *form.map_parameters(f"{name}.qkv", width, 3 * inner, "qkv" in form.biases),
-        *form.map_parameters(f"{name}.output", inner, width, "output" in form.biases, to_stream=True),
-        *form.map_parameters(f"{name}.in", width, hidden, is_mlp_biased),
-        *form.map_parameters(f"{name}.out", hidden_out, width, is_mlp_biased, to_stream=True),
+        *form.declare_map_parameters(f"{name}.qkv", width, 3 * inner, "qkv" in form.biases),
+        *form.declare_map_parameters(f"{name}.output", inner, width, "output" in form.biases, to_stream=True),
+        *form.declare_map_parameters(f"{name}.in", width, hidden, is_mlp_biased),
+        *form.declare_map_parameters(f"{name}.out", hidden_out, width, is_mlp_biased, to_stream=True),
         *extra,
     ]
     for key in ("norm1", "norm2") if form.norm != "none" else ():
-        parameters += form.norm_parameters(f"{name}.{key}", width)
+        parameters += form.declare_norm_parameters(f"{name}.{key}", width)
     return tuple(parameters)
 
 
@@ -103,7 +103,7 @@ def apply_block(
     drops: Drops,
     cache: LayerCache | None = None,
 ) -> Tensor:
-    """Return the residual stream (M, B, T, D) of the queries after a block; drops: as returned by `block_drops`."""
+    """Return the residual stream (M, B, T, D) of the queries after a block; drops: from `make_block_drops`."""
     # A post-norm acts on each sum, the other norms on the input of a branch.
     drop_weights, drop_attention, drop_mlp, drop_hidden = drops
     x, inputs = _normalize_inputs(x, forward_pass, form, f"{name}.norm1")
@@ -144,11 +144,11 @@ def _normalize_inputs(x: Tensor, forward_pass: Pass, form: BlockForm, name: str)
     return (normalized if form.norm == "residual" else x), normalized
 
 
-def block_drops(noise: Noise | None, sites: tuple[str, ...], layer: int) -> Drops:
+def make_block_drops(noise: Noise | None, sites: tuple[str, ...], layer: int) -> Drops:
     """Return the dropout of attention weights, both branches and the inner MLP of a block; None without dropout."""
     # The sites of random numbers are listed in trainers/positions/context.py.
     first, second, third = (
-        _make_drop(noise, site in sites, 1 + len(SITES) * layer + k) for k, site in enumerate(SITES)
+        _make_drop(noise, site in sites, 1 + len(MASK_SITES) * layer + k) for k, site in enumerate(MASK_SITES)
     )
     return first, second, third, _make_drop(noise, "hidden" in sites, HIDDEN_SITE + layer)
 

@@ -6,7 +6,7 @@ from typing import Any
 from trainers.errors import Problem
 from trainers.settings.fields import setting
 
-SITES = ("embedding", "attention", "residual")  # of every model with dropout
+DROPOUT_SITES = ("embedding", "attention", "residual")  # of every model with dropout
 
 
 def dropout_rate(default: float = 0.0) -> Any:
@@ -16,7 +16,7 @@ def dropout_rate(default: float = 0.0) -> Any:
 
 def dropout_sites(default: tuple[str, ...], further: tuple[str, ...] = ()) -> Any:
     """Return the field `dropout_sites`; further: additional sites of a model."""
-    return setting(default, choices=(*SITES, *further), help="where dropout acts")
+    return setting(default, choices=(*DROPOUT_SITES, *further), help="where dropout acts")
 
 
 def repeated_name_problems(key: str, names: tuple[str, ...]) -> Iterator[Problem]:

@@ -88,7 +88,7 @@ class Model(Settings, ABC):
         """Yield problems of this model with a task."""
         return iter(())
 
-    def problems_of_new(self) -> Iterator[Problem]:
+    def find_new_member_problems(self) -> Iterator[Problem]:
         """Yield problems that reject a new configuration, but not a recorded one.
 
         By default a dropout without sites, and the problems of the field `position`.
@@ -97,7 +97,7 @@ class Model(Settings, ABC):
             message = f"is empty, so a dropout of {rate:g} drops nothing"
             yield Problem(key="dropout_sites", given=[], message=message, allowed="at least one site, or dropout: 0")
         if isinstance(position := getattr(self, "position", None), Position):
-            yield from position.problems_of_new()
+            yield from position.find_new_member_problems()
 
     def choose_form(self, task: Task) -> str:
         """Return which of several equivalent computations `logits` uses."""

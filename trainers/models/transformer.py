@@ -11,8 +11,8 @@ from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.models.attention import AttentionWatcher
-from trainers.models.block import BIASES, BlockForm, apply_block, block_drops, block_parameters
-from trainers.models.dropout import SITES, dropout_rate, dropout_sites, repeated_name_problems
+from trainers.models.block import BIASES, BlockForm, apply_block, declare_block_parameters, make_block_drops
+from trainers.models.dropout import DROPOUT_SITES, dropout_rate, dropout_sites, repeated_name_problems
 from trainers.models.key_value_cache import LayerCache, TokenCache
 from trainers.models.model import Cache, Model, Recorded
 from trainers.positions.context import Pass, Recorder
@@ -51,7 +51,7 @@ class Transformer(Model):
     biases: tuple[str, ...] = setting(BIASES, choices=BIASES, help="which maps of a block have biases")
     position: Position = setting("nope", kind="position", help="positional encoding, by name or as {name: ...}")
     dropout: float = dropout_rate()
-    dropout_sites: tuple[str, ...] = dropout_sites(SITES, ("hidden",))
+    dropout_sites: tuple[str, ...] = dropout_sites(DROPOUT_SITES, ("hidden",))
     init_std: float = setting(0.02, above=0.0, help="standard deviation of initial matrix entries")
     init: str = setting(
         "normal",
@@ -157,11 +157,13 @@ class Transformer(Model):
         # The order gives the site of each initial draw and the column of each weight, so it must not change.
         yield embedding_parameter(task.inputs, width, std, self.embedding_range)
         yield from self.position.parameters(sizes)
-        yield from block_form.norm_parameters("embedded", width) if self.embedding_norm else ()
+        yield from block_form.declare_norm_parameters("embedded", width) if self.embedding_norm else ()
         for layer in range(self.layers):
             extra = self.position.layer_parameters(f"block{layer}", sizes)
-            yield from block_parameters(f"block{layer}", block_form, width, attention_width, self.mlp_width, extra)
-        yield from block_form.norm_parameters("final", width) if self.has_final_norm else ()
+            yield from declare_block_parameters(
+                f"block{layer}", block_form, width, attention_width, self.mlp_width, extra
+            )
+        yield from block_form.declare_norm_parameters("final", width) if self.has_final_norm else ()
         if not self.tied:
             yield Parameter(name="head", shape=(width, task.outputs), std=std)
 
@@ -292,7 +294,7 @@ class Transformer(Model):
                 heads=self.heads,
                 form=block_form,
                 position=self.position,
-                drops=block_drops(noise, self.dropout_sites, layer),
+                drops=make_block_drops(noise, self.dropout_sites, layer),
                 cache=caches[layer] if caches else None,
             )
         # With a post-norm the last block ends in a norm already.

@@ -42,7 +42,7 @@ class Average(Settings, ABC):
         """The average whose buffers this average uses, by default itself; averages with the same source share them."""
         return self
 
-    def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
+    def find_new_member_problems(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
         """Yield problems that reject a new configuration, but not a recorded one; parameter_names: of the model."""
         return iter(())
 
@@ -140,7 +140,7 @@ class Ema(Average):
 
     neutral: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
 
-    def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
+    def find_new_member_problems(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
         """Yield a problem if the decay is 1, because the average then never changes."""
         if self.decay == 1.0:
             message = "1 keeps the weights that the average starts from"
@@ -257,7 +257,7 @@ class NormMatched(Bema):
             return self
         return Bema(**{field.name: getattr(self, field.name) for field in settings_fields(Bema)})
 
-    def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
+    def find_new_member_problems(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
         """Yield a problem if the list of names is empty, and a problem for each unknown name."""
         # The names are empty if the model itself is invalid; then nothing can be checked.
         names = parameter_names() if self.parameters is not None else ()

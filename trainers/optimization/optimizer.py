@@ -73,7 +73,7 @@ class Optimizer(Settings, ABC):
         """Return the estimated operations of a step of a member; gradient: the operations of its gradient."""
         return gradient
 
-    def problems_of_new(self, parameters: Callable[[], Sequence[Parameter]]) -> Iterator[Problem]:
+    def find_new_member_problems(self, parameters: Callable[[], Sequence[Parameter]]) -> Iterator[Problem]:
         """Yield problems that reject a new configuration, but not a recorded one; parameters: of its model."""
         return iter(())
 

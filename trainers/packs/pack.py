@@ -194,7 +194,7 @@ class TrainingState:
 
     def _map_rows(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "TrainingState":
         """Return the state with `change` applied to every tensor (M, ...), in the order of `tensors`."""
-        tensors = {name: change(value) for name, value in self._tensor_fields().items() if value.dim()}
+        tensors = {name: change(value) for name, value in self._collect_tensor_fields().items() if value.dim()}
         averages = tuple(tuple(change(buffer) for buffer in buffers) for buffers in self.averages)
         optimizer = {name: change(value) for name, value in self.optimizer.items()}
         step = self.step.clone() if step is None else step
@@ -203,7 +203,7 @@ class TrainingState:
     def tensors(self) -> list[Tensor]:
         """Return every tensor; the first dimension of all but `step` is M."""
         return [
-            *self._tensor_fields().values(),
+            *self._collect_tensor_fields().values(),
             *(buffer for buffers in self.averages for buffer in buffers),
             *self.optimizer.values(),
         ]
@@ -235,16 +235,16 @@ class TrainingState:
         )
         optimizer = {name: tensors[name] for name in self.optimizer}
         return type(self)(
-            averages=averages, optimizer=optimizer, **{name: tensors[name] for name in self._tensor_fields()}
+            averages=averages, optimizer=optimizer, **{name: tensors[name] for name in self._collect_tensor_fields()}
         )
 
-    def _tensor_fields(self) -> dict[str, Tensor]:
+    def _collect_tensor_fields(self) -> dict[str, Tensor]:
         """Return the fields that are tensors, by name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def _name_arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
         """Return every tensor as a named array; buffers that averages share are listed under each of these averages."""
-        tensors = {**self._tensor_fields(), **self.optimizer}
+        tensors = {**self._collect_tensor_fields(), **self.optimizer}
         for label, owner in zip(pack.average_labels, pack.buffer_owner_indices, strict=True):
             tensors.update({_name_buffer(label, j): buffer for j, buffer in enumerate(self.averages[owner])})
         return {name: value.cpu().numpy() for name, value in tensors.items()}

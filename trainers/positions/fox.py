@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainers.positions.context import Context, Scores
-from trainers.positions.gates import compute_cumulative_sums, compute_log_gates, gate_parameters
+from trainers.positions.gates import compute_cumulative_sums, compute_log_gates, declare_gate_parameters
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -26,7 +26,7 @@ class Fox(Position):
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return the parameters of the gate, initialised as torch.nn.Linear; the paper does not state how."""
-        return gate_parameters(name, sizes)
+        return declare_gate_parameters(name, sizes)
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
         """Return queries and keys, normalised if `qk_norm` is set."""

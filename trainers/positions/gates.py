@@ -14,7 +14,7 @@ from trainers.tensors.parameters import Parameter, uniform_parameter
 from trainers.tensors.precision import upcast
 
 
-def gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:
+def declare_gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:
     """Return the parameters of a map D -> H for layer `name`, initialised as torch.nn.Linear; no decay of the bias."""
     bound = sizes.width**-0.5
     return (

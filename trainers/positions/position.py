@@ -88,7 +88,7 @@ class Position(Settings):
         """Yield problems of this encoding with a task."""
         return iter(())
 
-    def problems_of_new(self) -> Iterator[Problem]:
+    def find_new_member_problems(self) -> Iterator[Problem]:
         """Yield problems that reject a new configuration, but not a recorded one."""
         return iter(())
 

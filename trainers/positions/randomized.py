@@ -69,7 +69,7 @@ class Randomized(Position):
             yield Problem(key="position", given=self.name, message=message)
         yield from map(_move_under_base, self.base.task_problems(task))
 
-    def problems_of_new(self) -> Iterator[Problem]:
+    def find_new_member_problems(self) -> Iterator[Problem]:
         """Yield a problem if the base does not work at random positions."""
         if isinstance(self.base, Randomized | Upe):
             message = f"{self.base.name} finds the multiplier by its positions, which would be random"

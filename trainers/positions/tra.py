@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.positions.context import Context, Scores
-from trainers.positions.gates import compute_cumulative_sums, compute_log_gates, gate_parameters
+from trainers.positions.gates import compute_cumulative_sums, compute_log_gates, declare_gate_parameters
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -62,7 +62,11 @@ class ThresholdRelative(Position):
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return the parameters of the gate: D H + H numbers for `query`, H numbers for `head`."""
-        return {"query": gate_parameters(name, sizes), "head": gate_parameters(name, sizes)[1:], "off": ()}[self.gate]
+        return {
+            "query": declare_gate_parameters(name, sizes),
+            "head": declare_gate_parameters(name, sizes)[1:],
+            "off": (),
+        }[self.gate]
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
         """Return queries and keys of norm sqrt(E)."""

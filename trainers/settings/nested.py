@@ -29,7 +29,7 @@ def build_nested(field: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
         try:
             built[label] = cls.from_mapping(values)
         except ConfigError as error:
-            problems += [problem.under(label).under(field.name) for problem in error.problems]
+            problems += [problem.with_key_prefix(label).with_key_prefix(field.name) for problem in error.problems]
     return (built or None) if field.metadata["labelled"] else built.get(""), problems
 
 
@@ -56,7 +56,7 @@ def read_nested(field: Field[Any], value: Any) -> tuple[dict[str, ClassValues], 
         try:
             entries[label] = _read_entry(kind, label, values)
         except ConfigError as error:
-            problems += [problem.under(label).under(field.name) for problem in error.problems]
+            problems += [problem.with_key_prefix(label).with_key_prefix(field.name) for problem in error.problems]
     return entries, problems
 
 

@@ -35,7 +35,7 @@ def _walk(node: SettingsNode, problems: list[Problem]) -> Iterator[SettingsNode]
         if not is_nested(field) or field.name not in node.values:
             continue
         entries, name_problems = read_nested(field, node.values[field.name])
-        problems += [problem.under(node.key) for problem in name_problems]
+        problems += [problem.with_key_prefix(node.key) for problem in name_problems]
 
         # Copies replace the values of this node, so that it sees what the caller changes in its nested nodes.
         plain = {}

@@ -54,7 +54,7 @@ def estimate_member_cost(member: MemberConfig) -> Cost:
     itemsize = member.training.itemsize
     buffers = sum(len(owner.start(torch.zeros(1, 1))) for owner in pack.buffer_owners)
     rows = -(-member.training.batch_size // member.training.accumulation)
-    one_row, two_rows = (count_saved_bytes(pack, count) for count in (1, 2))
+    one_row, two_rows = (count_activation_bytes(pack, count) for count in (1, 2))
 
     # An evaluation is split into pieces of limited size; only generation needs a KV cache.
     positions = member.evaluation.samples * member.task.positions
@@ -71,7 +71,7 @@ def estimate_member_cost(member: MemberConfig) -> Cost:
     passes = 1 if member.training.loss is None else member.training.loss.passes
     return Cost(
         parameters=pack.layout.size,
-        bytes_per_member=count_trained_bytes(member)
+        bytes_per_member=count_training_state_bytes(member)
         + itemsize * pack.layout.size * buffers
         + _PEAK_FACTOR * (one_row + (rows - 1) * (two_rows - one_row))  # linear, with a constant part in table form
         + evaluation_bytes
@@ -80,7 +80,7 @@ def estimate_member_cost(member: MemberConfig) -> Cost:
     )
 
 
-def count_trained_bytes(member: MemberConfig) -> int:
+def count_training_state_bytes(member: MemberConfig) -> int:
     """Return the bytes of weights, gradient and state of the optimizer of one member, without allocating them."""
     # On torch's meta device tensors have sizes, but no memory.
     layout = ParameterLayout(member.model.parameters(member.task))
@@ -91,7 +91,7 @@ def count_trained_bytes(member: MemberConfig) -> int:
     return 2 * theta.nbytes + sum(buffer.nbytes for buffer in member.training.optimizer.start(theta, layout).values())
 
 
-def count_saved_bytes(pack: Pack, rows: int) -> int:
+def count_activation_bytes(pack: Pack, rows: int) -> int:
     """Return the bytes that a forward pass of `rows` rows of a one-member pack saves for the gradient."""
     # Several saved tensors may be views of the same storage, which counts once.
     step = torch.tensor(1)

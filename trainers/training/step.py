@@ -141,7 +141,7 @@ def compute_gradients(
 
         def compute_mean(theta: Tensor) -> tuple[Tensor, Tensor]:
             loss_M, weight_M = compute_losses(pack, theta, rows, noise, step, averages)
-            loss_M = loss_M / _safe_divisor(weight_M)
+            loss_M = loss_M / _replace_zero_weights(weight_M)
             return loss_M.sum(), loss_M.detach()
 
         return _differentiate(compute_mean, theta)
@@ -157,7 +157,7 @@ def compute_gradients(
 
         slice_gradient, (slice_loss_M, slice_weight_M) = _differentiate(compute_sums, theta)
         gradient, loss_M, weight_M = gradient + slice_gradient, loss_M + slice_loss_M, weight_M + slice_weight_M
-    divisor_M = _safe_divisor(weight_M)
+    divisor_M = _replace_zero_weights(weight_M)
     return gradient / divisor_M[:, None], loss_M / divisor_M
 
 
@@ -169,7 +169,7 @@ def compute_clipped_gradients(
     return clip_gradient(gradient, pack.hyperparameters["clip"]) if "clip" in pack.hyperparameters else gradient, loss_M
 
 
-def _safe_divisor(weight_M: Tensor) -> Tensor:
+def _replace_zero_weights(weight_M: Tensor) -> Tensor:
     """Return the weights, with 1 for a weight of 0: a member without counted targets has loss and gradient 0."""
     return torch.where(weight_M == 0, 1.0, weight_M)
 
@@ -231,7 +231,7 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
     if pack.stop_criterion is not None:
         active_M = active_M & (state.stopped_at < 0)
     alive_M = active_M & torch.isfinite(loss_M + _sum_entries(theta, pack.optimizer.checked(updates)))
-    mask = None if _all_known_alive(alive_M) else alive_M
+    mask = None if _are_all_known_alive(alive_M) else alive_M
 
     # Averages read the new weights, so the weights are written first.
     trained_buffers = (state.theta, *state.optimizer.values())
@@ -254,7 +254,7 @@ def _sum_entries(theta: Tensor, state: Sequence[Tensor]) -> Tensor:
     return total.sum(dim=1) + sum(buffer.flatten(1).sum(dim=1) if buffer.dim() > 1 else buffer for buffer in others)
 
 
-def _all_known_alive(alive_M: Tensor) -> bool:
+def _are_all_known_alive(alive_M: Tensor) -> bool:
     """Return whether all members are alive; False if that is unknown without waiting for a GPU."""
     return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
 
@@ -308,16 +308,16 @@ def _compile_train_step(pack: Pack, on_wait: Callable[[], None]) -> TrainStep:
     # Inputs of three members, because compilers treat sizes 0 and 1 as constants; their first dimension is dynamic.
     trial = pack.select([0, 0, 0])
     state, step = TrainingState.make_initial(trial), torch.ones((), dtype=torch.int64, device=pack.device)
-    batches = separate_tensors(trial, sample_batches(trial, step, trial.training.batch_size))
+    batches = make_contiguous_batches(trial, sample_batches(trial, step, trial.training.batch_size))
     mark_dynamic([*trial.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
 
     # The number of threads is part of the program.
     with compile_once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", on_wait):
         compile_or_load(program, trial, state, batches)
-    return lambda state, batches: program(pack, state, separate_tensors(pack, batches))
+    return lambda state, batches: program(pack, state, make_contiguous_batches(pack, batches))
 
 
-def separate_tensors(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
+def make_contiguous_batches(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
     """Return batches whose tensors have contiguous rows of their own for every member, as compiled programs need."""
     seed_index_M = None if pack.seed_index_M is not None else pack.compiled_seed_index_M
     return [batch.for_members(seed_index_M).contiguous() for batch in batches]

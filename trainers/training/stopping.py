@@ -52,7 +52,7 @@ def choose_next_stages(pack: Pack, validation: Validation, stage_M: Ints) -> Int
         return stage_M
 
     # The curriculum may be the user's code, so its result is checked.
-    scores_MN = validation.scores_at(curriculum.metric, curriculum.average, stages)
+    scores_MN = validation.select_scores(curriculum.metric, curriculum.average, stages)
     next_M = np.asarray(curriculum.advance_stages(stage_M.copy(), scores_MN, pack.directions[curriculum.metric]))
     if next_M.shape != stage_M.shape or next_M.dtype.kind not in "iu" or not np.isin(next_M, range(len(stages))).all():
         allowed = f"{len(stage_M)} integers from 0 to {len(stages) - 1}"

@@ -13,7 +13,7 @@ from tests.trainers.runs import check_alone
 from tests.trainers.training.test_waits import check_one_program
 from trainers.models import attention as attention_module
 from trainers.models.attention import Drop, apply_attention
-from trainers.models.block import block_drops
+from trainers.models.block import make_block_drops
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
 from trainers.packs.pack import Pack, TrainingState
@@ -118,7 +118,7 @@ def test_chunks_of_queries_are_the_whole_and_tell_their_number(monkeypatch, kind
 
 
 def test_chunks_have_masks_of_their_own() -> None:
-    of_weights = block_drops(noise(0, rate=0.5), ("attention",), 1)[0]
+    of_weights = make_block_drops(noise(0, rate=0.5), ("attention",), 1)[0]
     ones = torch.ones(1, 4, 2, 3, 8)
     first, second = of_weights(ones, 0), of_weights(ones, 1)
     assert torch.equal(first, noise(0, rate=0.5)(ones, 4)) and not torch.equal(first, second)

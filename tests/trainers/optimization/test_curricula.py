@@ -44,7 +44,7 @@ def test_a_member_goes_on_when_its_own_stage_is_good_enough(five) -> None:
     stage = np.zeros(len(SEEDS), int)
     for one in evaluations:
         np.testing.assert_array_equal(one.stage_M, stage)
-        own = one.validation.scores_at("accuracy", "raw", (2, 4))[np.arange(len(SEEDS)), stage]
+        own = one.validation.select_scores("accuracy", "raw", (2, 4))[np.arange(len(SEEDS)), stage]
         going = (one.stopped_at_M < 0) | (one.stopped_at_M == one.step)
         stage = np.where(going & (own >= np.float32(0.95)), np.minimum(stage + 1, 1), stage)
     assert len({tuple(one.stage_M) for one in evaluations}) > 2, "members stood at different stages"

@@ -22,7 +22,7 @@ from trainers.packs.pack import Pack, TrainingState
 from trainers.settings import registry
 from trainers.settings.fields import setting
 from trainers.tensors.parameters import ParameterLayout
-from trainers.training.cost import count_trained_bytes, estimate_member_cost
+from trainers.training.cost import count_training_state_bytes, estimate_member_cost
 from trainers.training.step import train_next_step
 
 CPU = torch.device("cpu")
@@ -196,7 +196,7 @@ def test_noise_is_keyed_by_seed_and_step(member: Make) -> None:
 
 
 def test_estimates_know_the_size_of_the_state(member: Make) -> None:
-    sizes = {name: count_trained_bytes(member(training__optimizer=name)) for name in OPTIONS}
+    sizes = {name: count_training_state_bytes(member(training__optimizer=name)) for name in OPTIONS}
     weights = sizes["gradient_descent"] // 2
     assert sizes["adamw"] == sizes["muon"] == 4 * weights and sizes["lion"] == sizes["sgd"] == 3 * weights
     assert 2 * weights < sizes["adafactor"] < 3 * weights

@@ -19,7 +19,7 @@ from trainers.training.compiling import (
     should_compile,
     should_fuse_draws,
 )
-from trainers.training.step import sample_batches, separate_tensors, train_step
+from trainers.training.step import make_contiguous_batches, sample_batches, train_step
 
 CPU = torch.device("cpu")
 
@@ -136,13 +136,13 @@ def test_one_program_serves_packs_of_all_sizes(member, changes) -> None:
     )
     first = Pack([member(0, **changes)] * 2, CPU).select([0, 0, 0])
     state = TrainingState.make_initial(first)
-    batches = separate_tensors(first, sample_batches(first, state.step + 1, 4))
+    batches = make_contiguous_batches(first, sample_batches(first, state.step + 1, 4))
     mark_dynamic([*first.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
     compiled(first, state, batches)
     for seeds in [(0, 0), (0, 1), (4, 1, 1, 2), (1, 2, 3, 4, 5)]:
         pack = Pack([member(seed, **changes) for seed in seeds], CPU)
         one, other = TrainingState.make_initial(pack), TrainingState.make_initial(pack)
-        batches = separate_tensors(pack, sample_batches(pack, one.step + 1, 4))
+        batches = make_contiguous_batches(pack, sample_batches(pack, one.step + 1, 4))
         compiled(pack, one, batches)
         train_step(pack, other, batches)
         torch.testing.assert_close(one.theta, other.theta)

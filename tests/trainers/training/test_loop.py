@@ -16,7 +16,7 @@ from trainers.evaluation import results
 from trainers.files import checkpoint
 from trainers.files.container import decode, encode
 from trainers.packs.pack import Pack, TrainingState
-from trainers.training.cost import count_saved_bytes, estimate_member_cost, measure_seconds_per_step
+from trainers.training.cost import count_activation_bytes, estimate_member_cost, measure_seconds_per_step
 from trainers.training.step import make_train_step
 
 
@@ -117,7 +117,7 @@ def test_what_the_gradient_needs_is_a_line_in_rows(member) -> None:
         )
         pack = Pack([small], torch.device("cpu"))
         grown = estimate_member_cost(large).bytes_per_member - estimate_member_cost(small).bytes_per_member
-        counted = 3 * (count_saved_bytes(pack, 64) - count_saved_bytes(pack, 16))
+        counted = 3 * (count_activation_bytes(pack, 64) - count_activation_bytes(pack, 16))
         assert grown == pytest.approx(counted, rel=0.05)
 
 

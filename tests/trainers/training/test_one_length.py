@@ -19,7 +19,7 @@ from trainers.settings.fields import setting
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.training.compiling import should_compile
-from trainers.training.cost import count_saved_bytes, measure_seconds_per_step
+from trainers.training.cost import count_activation_bytes, measure_seconds_per_step
 from trainers.training.step import sample_batches
 
 CPU = torch.device("cpu")
@@ -97,8 +97,8 @@ def test_memory_is_estimated_at_the_longest_length_and_time_is_measured() -> Non
     pack = pack_of((0,))
     lengths = [Running().draw_step_length(step) for step in (1, 2, 3)]
     assert min(lengths) < 6
-    whole = count_saved_bytes(pack_of((0,), one_length_per_batch=False), 4)
-    assert count_saved_bytes(pack, 4) == whole
+    whole = count_activation_bytes(pack_of((0,), one_length_per_batch=False), 4)
+    assert count_activation_bytes(pack, 4) == whole
     assert measure_seconds_per_step(pack.members[0], 2, 0.01) > 0
 
 

@@ -24,7 +24,7 @@ ENGINE = str(Path(trainers.__file__).parent)
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
 COPIED = ("lift_fresh",)  # what torch.tensor ends with
 # Functions that may wait: one looks at the end of an evaluation, the others on a CPU alone.
-MAY = {"_derive_metrics", "play", "_all_known_alive", "_all_ended", "_are_all_digits"}
+MAY = {"_derive_metrics", "play", "_are_all_known_alive", "_all_ended", "_are_all_digits"}
 CASES = (
     "set_complement: sampled",
     "othello: soft",

@@ -60,7 +60,7 @@ class Muon(AdamW):
         sides = [sorted(p.shape) for p in parameters if self.is_muon_parameter(p)]
         return gradient + self.iterations * sum(4.0 * few**2 * many + 2.0 * few**3 for few, many in sides)
 
-    def problems_of_new(self, parameters: Callable[[], Sequence[Parameter]]) -> Iterator[Problem]:
+    def find_new_member_problems(self, parameters: Callable[[], Sequence[Parameter]]) -> Iterator[Problem]:
         """Yield a problem for each name that is not a matrix of the model, and if Muon would update no matrix."""
         # The parameters are empty if the model itself is invalid; then nothing can be checked.
         known_parameters = parameters()

@@ -22,7 +22,7 @@ from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 BEGIN, SEPARATOR, END, FIRST_SYMBOL = range(PAD + 1, PAD + 5)
-SITES = 8  # sites of random words for each draw of rows
+SITES_PER_DRAW = 8  # sites of random words for each draw of rows
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -59,7 +59,7 @@ class Strings(Task):
     ) -> tuple[list[RowPart], list[RowPart]]:
         """Draw the parts of prompts and of answers; strings use `count_SB` of `longest` symbols.
 
-        Random words come from `draws` at the SITES sites from `site` on.
+        Random words come from `draws` at the SITES_PER_DRAW sites from `site` on.
         """
 
     @abstractmethod
@@ -100,7 +100,7 @@ class Strings(Task):
         """Yield a batch of every bucket."""
         shortest = dict(zip(self.lengths, (self.shortest, *(end + 1 for end in self.lengths)), strict=False))
         for length in lengths:
-            batch = self._draw_rows(stream, SITES * (1 + length), samples, shortest[length], length)
+            batch = self._draw_rows(stream, SITES_PER_DRAW * (1 + length), samples, shortest[length], length)
             yield EvaluationBatch(batch, (length,))
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from trainers.tasks.scratchpad.graph_task import GraphTask, write_answers
 from trainers.tasks.scratchpad.graphs import DIGIT, Graph, draw_names, make_cycle_graph
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.random_graphs import draw_at_distance, make_planted_graph
-from trainers.tasks.scratchpad.scratchpad_task import NONE, SITES
+from trainers.tasks.scratchpad.scratchpad_task import NONE, SITES_PER_DRAW
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch
 from trainers.tensors.device_constants import constant
@@ -162,7 +162,7 @@ class Reachability(GraphTask):
         for number, distribution in enumerate(self.distributions):
             for length in lengths:
                 if length in distribution.lengths:
-                    site = SITES * (2 * length + number)
+                    site = SITES_PER_DRAW * (2 * length + number)
                     if distribution.name == CYCLES:
                         text = self.draw_probe(stream, site, length, label)
                     else:

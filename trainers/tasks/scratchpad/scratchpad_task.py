@@ -32,7 +32,7 @@ from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 NONE, FULL, INDUCTIVE = "none", "full", "inductive"  # kinds of scratchpads
 MASK, SPLIT, TRANSITION = "mask", "split", "transition"  # forms of rows, beside FULL
-SITES = 64  # sites of random words for each draw of rows
+SITES_PER_DRAW = 64  # sites of random words for each draw of rows
 _TRANSITION_SITE, _SHIFT_SITE, TEXT_SITE = range(LENGTH_SITES, LENGTH_SITES + 3)
 
 
@@ -94,7 +94,7 @@ class ScratchpadTask(Task):
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Return drawn rows of these lengths, at most `longest`, which determines the shapes.
 
-        Random words come from `draws` at up to SITES - TEXT_SITE sites from `site` on.
+        Random words come from `draws` at up to SITES_PER_DRAW - TEXT_SITE sites from `site` on.
         """
 
     def length_weight(self, length: int) -> int:
@@ -197,7 +197,7 @@ class ScratchpadTask(Task):
 
     def training_rows(self, part: Slice, draws: Draws) -> Batch:
         """Return the rows of a slice of a training batch, in the form of the task."""
-        site, start, on_question = SITES * part.number, self.start_token, self.loss_on_question
+        site, start, on_question = SITES_PER_DRAW * part.number, self.start_token, self.loss_on_question
         width = max(self.count_row_tokens(length, self.form) for length in part.lengths)
 
         # Consecutive transitions of the same examples fill the slice.
@@ -227,7 +227,7 @@ class ScratchpadTask(Task):
         tokens = text.question_length + text.state_length.sum(dim=-1)
         step = min(self.state_widths(self.trained_lengths[0]))  # offsets are multiples of the narrowest state
         free_positions = self.positions + 1 - int(self.start is not None) - tokens
-        site = SITES * part.number + _SHIFT_SITE
+        site = SITES_PER_DRAW * part.number + _SHIFT_SITE
         shift_SB = step * draw_below(draws, site, (part.rows,), free_positions // step + 1)
         rows = layout.make_full_rows(text, self.start_token, width, shift_SB)
         batch = layout.make_batch(rows, loss_on_question=self.loss_on_question, ids=True)
@@ -237,7 +237,7 @@ class ScratchpadTask(Task):
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield a batch of every length."""
         for length in lengths:
-            site = SITES * (1 + length)
+            site = SITES_PER_DRAW * (1 + length)
             length_SB = torch.full((len(stream.seeds_S), samples), length, device=stream.seeds_S.device)
             text = self.text(stream, site + TEXT_SITE, length_SB, length)
             yield EvaluationBatch(self.test_batch(text, length), (length,))
